@@ -1,0 +1,1 @@
+"""Everything that Evertalk's processes have in common."""

@@ -1,0 +1,315 @@
+"""What an operator can set: read from the environment and `.env`, checked once, refused with reasons."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import platformdirs
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+PREFIX = "EVERTALK_"
+UNPREFIXED = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "TELEGRAM_BOT_TOKEN",
+    "DATABASE_URL",
+    "REDIS_URL",
+    "CONTEXT_MAX_OUTPUT_TOKENS",
+)
+ENV_FILE_NAME = "EVERTALK_ENV_FILE"
+"""Which `.env` to read; empty means none. Tests use it to stay clear of an operator's own."""
+
+_MIN_SECRET_CHARS = 32
+
+Dollars = Annotated[Decimal, Field(ge=0, max_digits=12, decimal_places=6)]
+Tokens = Annotated[int, Field(gt=0)]
+Words = Annotated[tuple[str, ...], NoDecode]
+"""A list written as `a, b c` in the environment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One setting that cannot be used; `value` is already safe to print."""
+
+    name: str
+    value: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}: {self.reason}" if self.value else f"{self.name}: {self.reason}"
+
+
+class BadSettings(Exception):
+    """The configuration cannot be used; every problem is named at once."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+def _unprefixed(name: str) -> Any:
+    return Field(default=None, validation_alias=AliasChoices(name))
+
+
+class Settings(BaseSettings):
+    """All settings; the README's table is compared with this class by a test."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True, populate_by_name=True
+    )
+
+    # The provider, Telegram and existing servers: names that other programs use too.
+    anthropic_api_key: SecretStr | None = _unprefixed("ANTHROPIC_API_KEY")
+    anthropic_base_url: str | None = _unprefixed("ANTHROPIC_BASE_URL")
+    telegram_bot_token: SecretStr | None = _unprefixed("TELEGRAM_BOT_TOKEN")
+    database_url: SecretStr | None = _unprefixed("DATABASE_URL")
+    redis_url: SecretStr | None = _unprefixed("REDIS_URL")
+    max_output: Tokens = Field(default=8192, validation_alias=AliasChoices("CONTEXT_MAX_OUTPUT_TOKENS"))
+
+    # Where it lives and who may reach it.
+    data_dir: Path = Field(default_factory=lambda: default_data_dir())
+    http_host: str = "127.0.0.1"
+    http_port: int = Field(default=8080, ge=0, le=65535)
+    public_url: str | None = None
+    trusted_proxies: Words = ()
+    allowed_origins: Words = ()
+    profile: Literal["personal", "public"] = "personal"
+    timezone: str = "UTC"
+
+    # How conversations are kept; None means "as the preset says".
+    preset: str = "steady"
+    context_window: Tokens = 200_000
+    soft_budget: Tokens | None = None
+    reserve: Tokens | None = None
+    flush_threshold: Tokens | None = None
+    keep_turns: int | None = Field(default=None, ge=1)
+
+    # Models; an empty name means "choose what can be reached".
+    model: str = ""
+    summary_model: str = ""
+    models_file: Path | None = None
+
+    # Money, in US dollars.
+    cap_total_per_day_usd: Dollars = Decimal("5.00")
+    cap_person_per_day_usd: Dollars | None = None
+    cap_session_usd: Dollars | None = None
+    cap_visitor_per_day_usd: Dollars = Decimal("0.25")
+
+    # Secrets and what operators see.
+    secret_key: SecretStr | None = None
+    metrics_token: SecretStr | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "text", "json"] = "auto"
+
+    # For the fault suite alone: the process ends at this named point.
+    crash_point: str | None = None
+
+    @field_validator("trusted_proxies", "allowed_origins", mode="before")
+    @classmethod
+    def _split_words(cls, value: object) -> object:
+        return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+    @field_validator("data_dir", "models_file", mode="after")
+    @classmethod
+    def _absolute(cls, path: Path | None) -> Path | None:
+        return path.expanduser().absolute() if path else None
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _lower(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError("is not a time zone such as UTC or Europe/Berlin") from None
+        return name
+
+    @field_validator("public_url", "anthropic_base_url")
+    @classmethod
+    def _web_address(cls, url: str | None) -> str | None:
+        return None if url is None else _checked_url(url, schemes=("http", "https")).rstrip("/")
+
+    @field_validator("database_url")
+    @classmethod
+    def _postgres_address(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            _checked_url(url.get_secret_value(), schemes=("postgresql", "postgres"), host_needed=False)
+        return url
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_address(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            _checked_url(url.get_secret_value(), schemes=("redis", "rediss", "unix"), host_needed=False)
+        return url
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        for word in words:
+            try:
+                ipaddress.ip_network(word, strict=False)
+            except ValueError:
+                raise ValueError(f"{word!r} is not an address or a network such as 10.0.0.0/8") from None
+        return words
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def _origins(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        for word in words:
+            parts = urlsplit(word)
+            if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
+                raise ValueError(f"{word!r} is not an origin such as https://example.org")
+        return tuple(word.rstrip("/").lower() for word in words)
+
+    @field_validator("models_file")
+    @classmethod
+    def _readable(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.is_file():
+            raise ValueError("there is no such file")
+        return path
+
+    @field_validator("secret_key")
+    @classmethod
+    def _long_enough(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and len(key.get_secret_value()) < _MIN_SECRET_CHARS:
+            raise ValueError(f"must have at least {_MIN_SECRET_CHARS} characters")
+        return key
+
+    @model_validator(mode="after")
+    def _room_for_a_conversation(self) -> Settings:
+        reserve = max(self.reserve or 0, self.max_output)
+        if reserve >= self.context_window:
+            raise ValueError(
+                f"EVERTALK_CONTEXT_WINDOW={self.context_window} leaves no room beside a reserve of {reserve}"
+            )
+        return self
+
+    @property
+    def local_url(self) -> str:
+        """Where this machine reaches the web process."""
+        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.http_host, self.http_host)
+        return f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{self.http_port}"
+
+    @property
+    def base_url(self) -> str:
+        """What links that people open begin with."""
+        return self.public_url or self.local_url
+
+    @property
+    def embedded_postgres(self) -> bool:
+        return self.database_url is None
+
+    @property
+    def embedded_redis(self) -> bool:
+        return self.redis_url is None
+
+
+def load_settings(env_file: Path | None = None, **overrides: Any) -> Settings:
+    """Read and check everything; raises `BadSettings` naming every problem at once.
+
+    Overrides are by field name and win over the environment, which wins over the file.
+    """
+    try:
+        return Settings(_env_file=env_file or default_env_file(), **overrides)
+    except ValidationError as error:
+        raise BadSettings(tuple(_problem(detail) for detail in error.errors())) from None
+
+
+def resolve_secret_key(settings: Settings) -> bytes:
+    """The key that protects stored secrets: from the environment, else made once beside the data."""
+    if settings.secret_key is not None:
+        return settings.secret_key.get_secret_value().encode()
+    path = settings.data_dir / "secret_key"
+    if settings.database_url is not None and not path.is_file():
+        reason = "is needed with DATABASE_URL, the same for every process: 32 random characters or more"
+        raise BadSettings((Problem(name=f"{PREFIX}SECRET_KEY", value="", reason=reason),))
+    return _read_or_make_key(path)
+
+
+def _read_or_make_key(path: Path) -> bytes:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not path.exists():
+        fresh = path.with_name(f".secret_key.{os.getpid()}.{secrets.token_hex(4)}")
+        fresh.touch(mode=0o600)
+        fresh.write_text(secrets.token_urlsafe(48))
+        try:
+            os.link(fresh, path)  # never replaces a key that another process made meanwhile
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    return path.read_bytes().strip()
+
+
+def setting_names() -> dict[str, str]:
+    """Environment name of each setting, by field."""
+    names = {}
+    for field, spec in Settings.model_fields.items():
+        alias = spec.validation_alias
+        first = alias.choices[0] if isinstance(alias, AliasChoices) else None
+        names[field] = str(first) if first else f"{PREFIX}{field.upper()}"
+    return names
+
+
+def unknown_names(environ: Mapping[str, str] | None = None) -> dict[str, str | None]:
+    """`EVERTALK_` variables that mean nothing here, each with the nearest name that does."""
+    known = {*setting_names().values(), ENV_FILE_NAME}
+    given = os.environ if environ is None else environ
+    ours = sorted(name for name in given if name.upper().startswith(PREFIX))
+    strangers = [name for name in ours if name.upper() not in known]
+    return {name: next(iter(difflib.get_close_matches(name.upper(), known, 1)), None) for name in strangers}
+
+
+def default_data_dir() -> Path:
+    """The user's data folder; for root the system's, so that servers can run without its rights."""
+    if os.name == "posix" and os.geteuid() == 0:
+        return Path("/var/lib/evertalk")
+    return Path(platformdirs.user_data_dir("evertalk", appauthor=False))
+
+
+def default_env_file() -> Path | None:
+    """`.env` of the checkout, unless EVERTALK_ENV_FILE names another (or, empty, none)."""
+    named = os.environ.get(ENV_FILE_NAME)
+    if named is not None:
+        return Path(named) if named else None
+    return Path(__file__).resolve().parent.parent / ".env"
+
+
+def _checked_url(url: str, *, schemes: tuple[str, ...], host_needed: bool = True) -> str:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ValueError("is not a valid URL") from None
+    if parts.scheme not in schemes:
+        raise ValueError(f"must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}")
+    if host_needed and not parts.hostname:
+        raise ValueError("has no host name")
+    return url
+
+
+def _problem(detail: Any) -> Problem:
+    if not detail["loc"]:
+        return Problem(name="settings", value="", reason=detail["msg"].removeprefix("Value error, "))
+    key = str(detail["loc"][0])
+    key = next((field for field, name in setting_names().items() if name == key), key)
+    name = setting_names().get(key, key)
+    secret = key in Settings.model_fields and "SecretStr" in str(Settings.model_fields[key].annotation)
+    value = "(hidden)" if secret else str(detail["input"])[:200]
+    return Problem(name=name, value=value, reason=detail["msg"].removeprefix("Value error, "))
