@@ -1,0 +1,173 @@
+"""Every error that Evertalk raises on purpose.
+
+EvertalkError                     has a code and advice; the advice is the only part a person sees
+├── BadInput                      what came in cannot be used; nothing was stored
+│   ├── EmptyMessage
+│   ├── MessageTooLong
+│   ├── UnreadableMessage         binary, NUL bytes, broken JSON
+│   └── UnknownSession
+├── Fenced                        another process owns this turn now; our write changed nothing
+├── StaleView                     the log's view moved while we worked; plan again
+├── CapReached                    a spending cap says no; nothing was spent
+├── ContextBudgetExceeded         what may never be dropped does not fit; names the three largest parts
+├── StorageUnavailable            Postgres is away or full; nothing was acknowledged
+└── ModelError                    the provider's side
+    ├── ModelUnavailable          try again later: 5xx, overload, cut stream, silence
+    ├── ModelBusy                 429 with a time to wait
+    ├── ModelRefusedAccount       key, billing or quota: nobody's bug, turns wait
+    ├── PromptTooLong             the window is smaller than the request; may carry both numbers
+    └── ModelRejectedRequest      any other 400: our bug
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class EvertalkError(Exception):
+    """Something went wrong that has a name."""
+
+    code = "error"
+    advice = "Something went wrong on our side. Your message is kept; please try again."
+
+    def __init__(self, reason: str = "", *, advice: str | None = None) -> None:
+        super().__init__(reason or self.__doc__ or self.code)
+        if advice is not None:
+            self.advice = advice
+
+
+class BadInput(EvertalkError):
+    """The input cannot be used."""
+
+    code = "bad_input"
+    advice = "That could not be read. Please send it again as plain text."
+
+
+class EmptyMessage(BadInput):
+    """The message has no words."""
+
+    code = "empty_message"
+    advice = "The message is empty. Type something first."
+
+
+class MessageTooLong(BadInput):
+    """The message is longer than the limit."""
+
+    code = "message_too_long"
+
+    def __init__(self, *, chars: int, limit: int) -> None:
+        super().__init__(f"{chars} characters, limit {limit}")
+        self.advice = f"The message has {chars:,} characters; {limit:,} is the most. Please split it."
+
+
+class UnreadableMessage(BadInput):
+    """The message holds bytes that are not text."""
+
+    code = "unreadable_message"
+
+
+class UnknownSession(BadInput):
+    """There is no such session for this caller."""
+
+    code = "unknown_session"
+    advice = "This conversation was not found. Reload the page to begin a new one."
+
+
+class Fenced(EvertalkError):
+    """Another process owns this turn now."""
+
+    code = "fenced"
+
+
+class StaleView(EvertalkError):
+    """The view moved while we worked on it."""
+
+    code = "stale_view"
+    advice = "The conversation changed meanwhile. Please try again."
+
+
+class CapReached(EvertalkError):
+    """A spending cap is reached."""
+
+    code = "cap_reached"
+
+    def __init__(self, *, scope: str) -> None:
+        super().__init__(f"spending cap of scope {scope!r} reached")
+        self.scope = scope
+        self.advice = (
+            "The spending limit for today is reached. Your message is kept; "
+            "please write again tomorrow, or ask the operator to raise the limit."
+        )
+
+
+class ContextBudgetExceeded(EvertalkError):
+    """What may never be dropped does not fit into the model's window."""
+
+    code = "context_budget_exceeded"
+
+    def __init__(self, *, hard: int, largest: Sequence[tuple[str, int]]) -> None:
+        parts = ", ".join(f"{name} ({tokens:,} tokens)" for name, tokens in largest)
+        super().__init__(f"needs more than {hard} tokens; largest: {parts}")
+        self.largest = tuple(largest)
+        self.advice = f"This is too much for one answer. The largest parts: {parts}. Shorten or unpin one."
+
+
+class StorageUnavailable(EvertalkError):
+    """The database cannot be reached or cannot write."""
+
+    code = "storage_unavailable"
+    advice = "The message could not be stored just now. It will be sent again by itself."
+
+
+class ModelError(EvertalkError):
+    """The model's provider did not answer as it should."""
+
+    code = "model_error"
+    transient = True
+
+
+class ModelUnavailable(ModelError):
+    """The provider is overloaded, silent or unreachable."""
+
+    code = "model_unavailable"
+    advice = "The model is not reachable just now. Your message is kept and will be answered."
+
+
+class ModelBusy(ModelError):
+    """The provider asks us to wait."""
+
+    code = "model_busy"
+    advice = "The model is busy. Your message is kept and will be answered shortly."
+
+    def __init__(self, reason: str = "", *, retry_after_seconds: float) -> None:
+        super().__init__(reason)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class ModelRefusedAccount(ModelError):
+    """The provider refuses our account: key, billing or quota."""
+
+    code = "model_refused_account"
+    advice = (
+        "The assistant's account with its model provider needs attention. The operator was told; "
+        "your message is kept and will be answered when it works again."
+    )
+
+
+class PromptTooLong(ModelError):
+    """The request is larger than the model's window."""
+
+    code = "prompt_too_long"
+    transient = False
+
+    def __init__(self, reason: str = "", *, tokens: int | None = None, maximum: int | None = None) -> None:
+        super().__init__(reason)
+        self.tokens = tokens
+        self.maximum = maximum
+
+
+class ModelRejectedRequest(ModelError):
+    """The provider found our request invalid."""
+
+    code = "model_rejected_request"
+    transient = False

@@ -1,0 +1,92 @@
+"""What goes in and out of a conversation: one inbound shape, one closed set of reply events."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inbound:
+    """A person's message as every channel hands it in."""
+
+    session_id: int
+    address_id: int
+    text: str
+    dedupe_key: str
+    """Unique within the session: `web:<cid>`, `tg:<bot>:<update>`. A repeat is the same message."""
+    cid: str | None = None
+    """The client's own id, echoed so that an optimistic bubble finds its message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The promise: this message is stored."""
+
+    session_id: int
+    seq: int
+    turn: int
+    event_seq: int
+    repeated: bool
+    """True when the same dedupe key was stored before; nothing was added."""
+    at_ms: int
+    """When it was stored, milliseconds since the epoch by Postgres' clock."""
+
+    @property
+    def mid(self) -> str:
+        return f"m{self.seq}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    turn: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """A piece of an answer that is not stored yet; `offset` counts UTF-16 units from the answer's start."""
+
+    turn: int
+    attempt: int
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRunning:
+    turn: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A durable event was committed; `payload` is what screens get, see `web/wire.py`."""
+
+    event_seq: int
+    kind: str
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    turn: int
+    state: Literal["answered", "stopped", "refused", "failed", "waiting"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextMeasured:
+    """The one number of the gauge, after it changed."""
+
+    used: int
+    limit: int
+    percent: float
+    status: Literal["ok", "warning", "critical"]
+    parts: Mapping[str, int]
+    estimated: bool
+
+
+ReplyEvent = RunStarted | Delta | ToolRunning | Stored | RunEnded | ContextMeasured
+Emit = Callable[[ReplyEvent], Awaitable[None]]
+"""A channel's listener. It must not raise: a closed tab is the channel's affair, never the turn's."""

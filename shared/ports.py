@@ -1,0 +1,172 @@
+"""What the services need from the outside world, each port no larger than one need."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from shared.core.messages import Block, Message
+
+StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal", "window_exceeded", "stop_sequence"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A tool as the model sees it; `input_schema` is JSON schema, an object."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemPart:
+    text: str
+    cache: bool = False
+    """True marks the end of a part that does not change between calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One call. `cache_at` holds indices of messages that end a stable prefix (at most 3)."""
+
+    model: str
+    system: tuple[SystemPart, ...]
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    max_output_tokens: int = 8192
+    cache_at: tuple[int, ...] = ()
+    json_schema: Mapping[str, Any] | None = None
+    """Ask for JSON of this shape where the provider can; the answer is parsed leniently anyway."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens as the provider counted them; all zero with `known=False` when it did not say."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    known: bool = True
+
+    @property
+    def context_tokens(self) -> int:
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReply:
+    blocks: tuple[Block, ...]
+    usage: Usage
+    stop_reason: StopReason
+    model: str
+    request_id: str = ""
+    aborted: tuple[Usage, ...] = ()
+    """Attempts that were paid for but thrown away (cut streams, one retry)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Dollars per million tokens on a date; None is unknown and never 0."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+    dated: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """What is known of one model. `capabilities` ⊆ {cache, tools, thinking, count_tokens, json}."""
+
+    name: str
+    window: int
+    max_output: int
+    window_known: bool
+    prices: Prices | None
+    capabilities: frozenset[str] = field(default_factory=frozenset)
+    offline: bool = False
+    token_factor: float = 1.10
+    """What the bundled vocabulary's count is multiplied by before calibration."""
+
+
+OnText = Callable[[int, str], Awaitable[None]]
+"""`on_text(attempt, piece)`: a piece of the visible answer; a higher attempt begins again from nothing."""
+
+
+class ChatModel(Protocol):
+    async def card(self, model: str) -> ModelCard:
+        """Window, prices and abilities; never raises, an unknown model gets 8,192 tokens, flagged."""
+        ...
+
+    async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        """The whole answer, streamed on the way; raises only `ModelError`s, retries by itself."""
+        ...
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """The provider's own count, or None where it has none."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class TokenCounter(Protocol):
+    def count(self, text: str) -> int:
+        """Estimated tokens of a text before a model's factor; never raises."""
+        ...
+
+
+class Doorbell(Protocol):
+    async def ring(self, job_id: int, attempt: int) -> bool:
+        """Tell the workers that a job is due; False when nobody heard. Never raises."""
+        ...
+
+
+class Announcer(Protocol):
+    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
+        """Tell every process that something of this session changed. Never raises, may be lost."""
+        ...
+
+    def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
+        """Announcements of the sessions named by `follow`, for ever, across lost connections."""
+        ...
+
+    async def follow(self, session_ids: Sequence[int]) -> None:
+        """Replace the set of sessions to hear about."""
+        ...
+
+
+class Tool(Protocol):
+    @property
+    def spec(self) -> ToolSpec: ...
+    @property
+    def idempotent(self) -> bool:
+        """True when running it again after a crash does no harm."""
+        ...
+
+    @property
+    def timeout_seconds(self) -> float: ...
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        """The result as the model reads it; raises ToolFailed for a result marked as error."""
+        ...
+
+
+class ToolFailed(Exception):
+    """The tool could not do it; the text is for the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """Who a tool works for; `key` is unique per call, so that a repeat can be recognised."""
+
+    session_id: int
+    party_id: int
+    scope: str
+    turn: int
+    key: str
+    flush_id: int | None = None
+    through_turn: int | None = None
