@@ -1,0 +1,1 @@
+"""The outside world: databases, queues, providers, files."""

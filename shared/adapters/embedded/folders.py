@@ -1,0 +1,94 @@
+"""Where embedded servers keep things: who holds the folder, and where sockets fit."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import stat
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+from urllib.parse import quote
+
+from shared.adapters.embedded.account import Account
+from shared.adapters.embedded.errors import EmbeddedServerFailed, FolderInUse
+
+LONGEST_SOCKET_BYTES = 103
+"""macOS allows 104 with the closing zero, Linux 108."""
+
+_LONGEST_SOCKET_NAME = ".s.PGSQL.5432.lock"
+
+
+class FolderLock:
+    """One process at a time; the system releases it however that process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> FolderLock:
+        self.take()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def take(self) -> None:
+        file = self._path.open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            note = file.read().strip()
+            file.close()
+            raise FolderInUse(str(self._path.parent), note) from None
+        file.truncate(0)
+        self._file = file
+
+    def write_note(self, note: str) -> None:
+        """What a process that finds the folder taken is told."""
+        assert self._file is not None
+        self._file.truncate(0)
+        self._file.write(note)
+        self._file.flush()
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def is_held(path: Path) -> bool:
+    lock = FolderLock(path)
+    try:
+        with path.open("r"):
+            lock.take()
+    except FolderInUse:
+        return True
+    except FileNotFoundError:
+        return False
+    lock.release()
+    return False
+
+
+def socket_folder(data_folder: Path, account: Account) -> Path:
+    """`run` beside the data, or a private folder in /tmp when that path is too long or needs quoting."""
+    folder = data_folder / "run"
+    name = str(folder / _LONGEST_SOCKET_NAME)
+    if len(os.fsencode(name)) > LONGEST_SOCKET_BYTES or quote(name) != name:
+        digest = hashlib.sha256(os.fsencode(data_folder)).hexdigest()[:16]
+        folder = Path("/tmp") / f"evertalk-{digest}"  # noqa: S108 - ownership is checked below
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in {os.geteuid(), account.uid}:
+        raise EmbeddedServerFailed(
+            f"{folder} belongs to someone else",
+            advice=f"Remove {folder}, or set EVERTALK_DATA_DIR elsewhere.",
+        )
+    folder.chmod(0o700)
+    return account.own(folder)

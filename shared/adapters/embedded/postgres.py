@@ -1,0 +1,164 @@
+"""An embedded PostgreSQL: made once, started on a unix socket, never on the network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+
+import asyncpg
+
+from shared.adapters.embedded.binaries import POSTGRES_MAJOR
+from shared.adapters.embedded.errors import EmbeddedServerFailed
+from shared.adapters.embedded.place import Place
+from shared.adapters.embedded.process import spawn, stop, stop_leftover, tail, until
+
+DATABASE = "evertalk"
+_START_SECONDS = 60.0
+_STOP_SECONDS = 8.0
+_ATTEMPTS = 20
+_PASSING_TROUBLES = ("pre-existing shared memory block", "already exists", "is still in use")
+
+
+class EmbeddedPostgres:
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._cluster = place.folder / "pg"
+        self._fresh = place.folder / "pg.new"
+        self._log = place.folder / "postgres.log"
+        self._sockets = place.sockets
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes] | None:
+        return self._process
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def url(self, database: str = DATABASE) -> str:
+        return f"postgresql://postgres@/{database}?host={self._sockets}"
+
+    async def start(self) -> None:
+        self._make_cluster()
+        self._refuse_other_major()
+        marks = ("postgres", str(self._cluster))
+        await stop_leftover(self._cluster / "postmaster.pid", marks, signal.SIGINT)
+        for _ in range(_ATTEMPTS):
+            if await self._started():
+                break
+            # After kill -9 the children of the old server need a moment to notice and leave.
+            await asyncio.sleep(0.25)
+        else:
+            raise self._failure("does not start")
+        await self._ensure_database()
+
+    async def stop(self) -> None:
+        if self._process is not None:
+            # SIGINT is PostgreSQL's fast shutdown: it does not wait for clients to leave.
+            await stop(self._process, signal.SIGINT, timeout_seconds=_STOP_SECONDS)
+
+    def _make_cluster(self) -> None:
+        """Made beside its place and renamed, so that a half-made one is never used."""
+        if (self._cluster / "PG_VERSION").exists():
+            return
+        shutil.rmtree(self._fresh, ignore_errors=True)
+        self._place.account.folder(self._fresh)
+        made = subprocess.run(
+            [
+                self._place.binaries.initdb, "--pgdata", self._fresh, "--username", "postgres",
+                # The built-in locale sorts alike on every system and through every upgrade of it.
+                "--locale-provider", "builtin", "--builtin-locale", "C.UTF-8", "--locale", "C",
+                "--encoding", "UTF8", "--auth-local", "trust", "--auth-host", "reject",
+                "--no-instructions",
+                *(() if self._place.durable else ("--no-sync",)),
+            ],
+            cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=120, **self._place.account.spawn_options(),
+        )  # fmt: skip
+        if made.returncode != 0:
+            raise EmbeddedServerFailed(
+                f"PostgreSQL could not make its files: {made.stdout.strip()[-800:]}",
+                advice="Check free space and rights of the data folder; ./evertalk doctor tells more.",
+            )
+        self._fresh.rename(self._cluster)
+
+    def _refuse_other_major(self) -> None:
+        found = (self._cluster / "PG_VERSION").read_text().strip()
+        if found != str(POSTGRES_MAJOR):
+            raise EmbeddedServerFailed(
+                f"{self._cluster} was made by PostgreSQL {found}, this is {POSTGRES_MAJOR}",
+                advice="Dump it with the Evertalk that made it, then load the dump into a new folder.",
+            )
+
+    async def _started(self) -> bool:
+        process = self._process = spawn(
+            [self._place.binaries.postgres, "-D", self._cluster, *_as_options(self._options())],
+            log=self._log,
+            account=self._place.account,
+            death_signal=signal.SIGINT,
+        )
+        settled = await until(
+            lambda: process.poll() is not None or self._says_ready(process.pid),
+            timeout_seconds=_START_SECONDS,
+        )
+        if not settled:
+            await stop(process, signal.SIGINT, timeout_seconds=_STOP_SECONDS)
+            raise self._failure(f"was not ready after {_START_SECONDS:.0f} s")
+        if process.poll() is None:
+            return True
+        if not any(trouble in tail(self._log, 600) for trouble in _PASSING_TROUBLES):
+            raise self._failure("ended at once")
+        return False
+
+    def _says_ready(self, pid: int) -> bool:
+        """The eighth line of the pid file is the server's own word for its state."""
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            lines = (self._cluster / "postmaster.pid").read_text().splitlines()
+            return int(lines[0]) == pid and lines[7].strip() == "ready"
+        return False
+
+    def _options(self) -> Mapping[str, str]:
+        options = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self._sockets),
+            "unix_socket_permissions": "0700",
+            "port": "5432",
+            "max_connections": "100",
+            "shared_buffers": "64MB",
+            "timezone": "UTC",
+            "log_timezone": "UTC",
+            "log_destination": "stderr",
+            "logging_collector": "off",
+            "log_min_messages": "warning",
+            "idle_in_transaction_session_timeout": "60s",
+        }
+        if sys.platform.startswith("linux"):
+            options["recovery_init_sync_method"] = "syncfs"
+        if not self._place.durable:
+            options |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+        return options
+
+    async def _ensure_database(self) -> None:
+        connection = await asyncpg.connect(self.url("postgres"), timeout=10)
+        try:
+            exists = await connection.fetchval("select true from pg_database where datname = $1", DATABASE)
+            if not exists:
+                await connection.execute(f'create database "{DATABASE}"')
+        finally:
+            await connection.close(timeout=5)
+
+    def _failure(self, what: str) -> EmbeddedServerFailed:
+        return EmbeddedServerFailed(
+            f"the embedded PostgreSQL {what}:\n{tail(self._log)}",
+            advice=f"The whole log is {self._log}; a full disk is the usual cause.",
+        )
+
+
+def _as_options(options: Mapping[str, str]) -> list[str]:
+    return [part for name, value in options.items() for part in ("-c", f"{name}={value}")]

@@ -1,0 +1,147 @@
+"""Child processes that never outlive their parent, and those of an earlier life that did."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from shared.adapters.embedded.account import Account
+from shared.adapters.embedded.errors import EmbeddedServerFailed
+
+_LOG_LIMIT_BYTES = 10 * 1024 * 1024
+_PR_SET_PDEATHSIG = 1
+_POLL_SECONDS = 0.02
+
+
+def spawn(
+    command: Sequence[str | Path], *, log: Path, account: Account, death_signal: signal.Signals
+) -> subprocess.Popen[bytes]:
+    """Start a server in its own session, so that Ctrl-C in a terminal reaches us and not it.
+
+    Call it from the main thread: Linux sends `death_signal` when the *thread* that spawned ends.
+    """
+    rotate(log)
+    log.touch(mode=0o600)
+    with log.open("ab") as output, warnings.catch_warnings():
+        # Newer Pythons warn of preexec_fn beside threads; ours makes one system call and nothing else.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return subprocess.Popen(
+            [str(part) for part in command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            env=_plain_environment(),
+            start_new_session=True,
+            preexec_fn=die_with_parent(death_signal),
+            **account.spawn_options(),
+        )
+
+
+def die_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
+    """For `preexec_fn`: ask Linux to signal the child when we are killed; elsewhere there is no such call."""
+    if not sys.platform.startswith("linux"):
+        return None
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    number = int(death_signal)
+    parent = os.getpid()
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, number)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask
+
+
+async def stop(process: subprocess.Popen[bytes], how: signal.Signals, *, timeout_seconds: float) -> bool:
+    """Signal and wait; kills after the timeout. True when it went by itself."""
+    if process.poll() is not None:
+        return True
+    process.send_signal(how)
+    if await until(lambda: process.poll() is not None, timeout_seconds=timeout_seconds):
+        return True
+    process.kill()
+    await until(lambda: process.poll() is not None, timeout_seconds=5)
+    return False
+
+
+async def stop_leftover(
+    pid_file: Path, marks: Sequence[str], how: signal.Signals, *, timeout_seconds: float = 30
+) -> None:
+    """Stop a process of an earlier life that still holds our files, if it is one.
+
+    A process counts as ours when all `marks` occur in its command line, since numbers are reused.
+    """
+    pid = _read_pid(pid_file)
+    if pid is None or not is_running_as(pid, marks):
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, how)
+    if not await until(lambda: not is_running_as(pid, marks), timeout_seconds=timeout_seconds):
+        raise EmbeddedServerFailed(
+            f"process {pid} ({marks[0]}) of an earlier run does not stop",
+            advice=f"Look at it with `ps -p {pid}`, end it with `kill -9 {pid}`, then try again.",
+        )
+
+
+def is_running_as(pid: int, marks: Sequence[str]) -> bool:
+    command = _command_line(pid)
+    return command is not None and all(mark in command for mark in marks)
+
+
+async def until(condition: Callable[[], bool], *, timeout_seconds: float) -> bool:
+    deadline = time.monotonic() + timeout_seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(_POLL_SECONDS)
+    return True
+
+
+def rotate(log: Path, limit_bytes: int = _LOG_LIMIT_BYTES) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if log.stat().st_size > limit_bytes:
+            log.replace(log.with_name(f"{log.name}.1"))
+
+
+def tail(log: Path, chars: int = 1500) -> str:
+    try:
+        return log.read_text(errors="replace")[-chars:].strip()
+    except OSError as error:
+        return f"(no log: {error})"
+
+
+def _read_pid(pid_file: Path) -> int | None:
+    try:
+        return int(pid_file.read_text().split("\n", 1)[0])
+    except (OSError, ValueError):
+        return None
+
+
+def _command_line(pid: int) -> str | None:
+    """None when there is no such process, or only its grave."""
+    proc = Path(f"/proc/{pid}/cmdline")
+    if Path("/proc/self").exists():
+        with contextlib.suppress(OSError):
+            return proc.read_bytes().replace(b"\0", b" ").decode(errors="replace") or None
+        return None
+    shown = subprocess.run(
+        ["ps", "-ww", "-p", str(pid), "-o", "stat=,command="], capture_output=True, text=True, timeout=10
+    )
+    state, _, command = shown.stdout.strip().partition(" ")
+    return command.strip() if command and not state.startswith("Z") else None
+
+
+def _plain_environment() -> Mapping[str, str]:
+    """Nothing of an operator's PGDATA or locale may change what our servers do."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}

@@ -1,0 +1,132 @@
+"""The servers that Evertalk brings along, started together, kept alive, stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from shared.adapters.embedded.account import account_for
+from shared.adapters.embedded.binaries import reachable_binaries
+from shared.adapters.embedded.errors import EmbeddedServerFailed
+from shared.adapters.embedded.folders import FolderLock, is_held, socket_folder
+from shared.adapters.embedded.place import Place
+from shared.adapters.embedded.postgres import EmbeddedPostgres
+from shared.adapters.embedded.valkey import EmbeddedValkey
+
+_log = logging.getLogger(__name__)
+
+_WATCH_SECONDS = 0.3
+_LONGEST_PAUSE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which of the two to bring along; the other exists elsewhere."""
+
+    postgres: bool = True
+    redis: bool = True
+
+
+class EmbeddedServers:
+    """Both servers in one folder of their own; only one process may have it.
+
+    >>> async with EmbeddedServers(data_dir / "servers") as servers:
+    ...     servers.database_url, servers.redis_url
+    """
+
+    def __init__(self, folder: Path, *, wanted: Wanted = Wanted(), durable: bool = True) -> None:
+        self._folder = folder.expanduser().absolute()
+        self._wanted = wanted
+        self._durable = durable
+        self._lock = FolderLock(self._folder / "lock")
+        self.postgres: EmbeddedPostgres | None = None
+        self.valkey: EmbeddedValkey | None = None
+
+    @property
+    def database_url(self) -> str:
+        assert self.postgres is not None
+        return self.postgres.url()
+
+    @property
+    def redis_url(self) -> str:
+        assert self.valkey is not None
+        return self.valkey.url
+
+    async def __aenter__(self) -> EmbeddedServers:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        self._open_folder()
+        self._lock.take()
+        try:
+            self._prepare()
+            for server in self._servers():
+                await server.start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        for server in self._servers():
+            await server.stop()
+        self._lock.release()
+
+    async def watch(self) -> None:
+        """Start again what falls, until cancelled; cancel it before `stop`."""
+        pause_seconds = _WATCH_SECONDS
+        while True:
+            await asyncio.sleep(pause_seconds)
+            fallen = [server for server in self._servers() if not server.alive]
+            pause_seconds = min(pause_seconds * 2, _LONGEST_PAUSE_SECONDS) if fallen else _WATCH_SECONDS
+            for server in fallen:
+                _log.warning("%s fell and is started again", type(server).__name__)
+                try:
+                    await server.start()
+                except (EmbeddedServerFailed, OSError) as error:
+                    _log.error("%s did not come back: %s", type(server).__name__, error)
+
+    def _servers(self) -> tuple[EmbeddedValkey | EmbeddedPostgres, ...]:
+        """In the order in which they start, and stop: PostgreSQL last, since it holds the truth."""
+        return tuple(server for server in (self.valkey, self.postgres) if server is not None)
+
+    def _open_folder(self) -> None:
+        try:
+            self._folder.parent.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(exist_ok=True)
+            # Root's servers run under another account, which must be able to pass through this folder.
+            self._folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
+        except OSError as error:
+            raise EmbeddedServerFailed(
+                f"the data folder {self._folder} cannot be used: {error.strerror}",
+                advice="Set EVERTALK_DATA_DIR to a folder that you may write to.",
+            ) from None
+
+    def _prepare(self) -> None:
+        account = account_for(self._folder)
+        if not account.can_run(self._folder):
+            raise EmbeddedServerFailed(
+                f"running as root, and the servers' account {account.uid} cannot reach {self._folder}",
+                advice="Set EVERTALK_DATA_DIR to a folder outside private homes, such as /var/lib/evertalk.",
+            )
+        binaries = reachable_binaries(account, self._folder)
+        sockets = socket_folder(self._folder, account)
+        place = Place(
+            folder=self._folder, sockets=sockets, binaries=binaries, account=account, durable=self._durable
+        )
+        self.valkey = EmbeddedValkey(place) if self._wanted.redis else None
+        self.postgres = EmbeddedPostgres(place) if self._wanted.postgres else None
+
+
+def are_running(folder: Path) -> bool:
+    """Whether some process has the servers of this folder up."""
+    return is_held(folder / "lock")

@@ -1,0 +1,154 @@
+"""Real servers for every test that asks: started once per run, a fresh database for each test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
+
+    from shared.adapters.embedded import EmbeddedServers
+
+# An operator's own keys and servers are none of the tests' business.
+for _name in [name for name in os.environ if name.startswith(("EVERTALK_", "ANTHROPIC_", "TELEGRAM_"))]:
+    del os.environ[_name]
+for _name in ("DATABASE_URL", "REDIS_URL", "CONTEXT_MAX_OUTPUT_TOKENS"):
+    os.environ.pop(_name, None)
+os.environ["EVERTALK_ENV_FILE"] = ""
+
+_TEMPLATE = "evertalk_template"
+_REDIS_DATABASES = 16
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def run_folder() -> Iterator[Path]:
+    """A short path (sockets live in it) that the servers' own account may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="evt-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+async def servers(run_folder: Path) -> AsyncIterator[EmbeddedServers]:
+    """PostgreSQL and Valkey of this test run; nobody else's data is near."""
+    from shared.adapters.embedded import EmbeddedServers
+
+    running = EmbeddedServers(run_folder / "servers", durable=False)
+    await running.start()
+    yield running
+    await running.stop()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseServer:
+    """Makes databases from a migrated template, which takes some 20 ms each."""
+
+    admin_url: str
+
+    def url(self, name: str) -> str:
+        return self.admin_url.replace("/postgres?", f"/{name}?")
+
+    async def execute(self, statement: str) -> None:
+        import asyncpg
+
+        connection = await asyncpg.connect(self.admin_url, timeout=10)
+        try:
+            await connection.execute(statement, timeout=30)
+        finally:
+            await connection.close(timeout=5)
+
+    async def create(self, *, template: str) -> str:
+        name = f"test_{next(_numbers)}"
+        await self.execute(f'create database "{name}" template "{template}"')
+        return name
+
+    async def drop(self, name: str) -> None:
+        await self.execute(f'drop database if exists "{name}" with (force)')
+
+
+@pytest.fixture(scope="session")
+async def database_server(servers: EmbeddedServers) -> DatabaseServer:
+    assert servers.postgres is not None
+    return DatabaseServer(admin_url=servers.postgres.url("postgres"))
+
+
+@pytest.fixture(scope="session")
+async def migrated_template(database_server: DatabaseServer) -> str:
+    from shared.adapters.postgres.migrate import migrate
+
+    await database_server.execute(f'create database "{_TEMPLATE}"')
+    await migrate(database_server.url(_TEMPLATE))
+    return _TEMPLATE
+
+
+@pytest.fixture
+async def database_url(database_server: DatabaseServer, migrated_template: str) -> AsyncIterator[str]:
+    """A migrated database that this test alone sees."""
+    name = await database_server.create(template=migrated_template)
+    yield database_server.url(name)
+    await database_server.drop(name)
+
+
+@pytest.fixture(scope="module")
+async def module_database_url(database_server: DatabaseServer, migrated_template: str) -> AsyncIterator[str]:
+    """A migrated database that the tests of one module share."""
+    name = await database_server.create(template=migrated_template)
+    yield database_server.url(name)
+    await database_server.drop(name)
+
+
+@pytest.fixture
+async def empty_database_url(database_server: DatabaseServer) -> AsyncIterator[str]:
+    """A database without any table, for those who test the way there."""
+    name = await database_server.create(template="template0")
+    yield database_server.url(name)
+    await database_server.drop(name)
+
+
+@pytest.fixture
+async def redis_url(servers: EmbeddedServers) -> str:
+    """One of sixteen numbered databases, emptied."""
+    from redis.asyncio import Redis
+
+    url = f"{servers.redis_url}?db={next(_numbers) % _REDIS_DATABASES}"
+    client = Redis.from_url(url)
+    try:
+        await client.flushdb()
+    finally:
+        await client.aclose()
+    return url
+
+
+@pytest.fixture(scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """The Chromium of this machine; without one browser tests are skipped, in CI they fail."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        _without_chromium()
+    from playwright.async_api import async_playwright
+
+    playwright = await async_playwright().start()
+    options = ["--no-sandbox"] if sys.platform.startswith("linux") and os.geteuid() == 0 else []
+    chromium = await playwright.chromium.launch(executable_path=program, args=options)
+    yield chromium
+    await chromium.close()
+    await playwright.stop()
+
+
+def _without_chromium() -> None:
+    reason = "no Chromium on this machine: browser tests need one (Debian: apt-get install chromium)"
+    if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+        pytest.fail(reason)
+    pytest.skip(reason)
