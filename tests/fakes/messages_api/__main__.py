@@ -1,6 +1,4 @@
-"""Runs the fake as its own process: one JSON line with its port when ready, gone at once with SIGTERM or
-its parent.
-"""
+"""Runs the fake as its own process: prints its port when ready, leaves with SIGTERM or its parent."""
 
 from __future__ import annotations
 
@@ -31,6 +29,7 @@ def main() -> None:
 
 
 async def _serve(arguments: argparse.Namespace) -> None:
+    launched_by = os.getppid()
     api = MessagesApi(window=arguments.window, seed=arguments.seed)
     runner = web.AppRunner(api.application(), access_log=None)
     await runner.setup()
@@ -39,16 +38,16 @@ async def _serve(arguments: argparse.Namespace) -> None:
     listener.bind(("127.0.0.1", arguments.port))
     await web.SockSite(runner, listener).start()
     print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
-    while not _orphaned(arguments.parent_pid):
+    while not _orphaned(arguments.parent_pid, launched_by=launched_by):
         await asyncio.sleep(HEARTBEAT_SECONDS)
 
 
-def _orphaned(parent: int | None) -> bool:
-    """True when the named parent is gone; a pid that another process reused counts only while it is our
-    parent.
-    """
+def _orphaned(parent: int | None, *, launched_by: int) -> bool:
+    """A killed parent may stay as a zombie under its number; that our own parent changes tells it, too."""
     if parent is None:
         return False
+    if launched_by == parent and os.getppid() != parent:
+        return True
     try:
         os.kill(parent, 0)
     except ProcessLookupError:

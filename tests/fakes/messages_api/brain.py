@@ -1,6 +1,4 @@
-"""Decides what the fake model answers: quotes what was said, saves notes when asked, writes summaries, else
-echoes.
-"""
+"""Decides what the fake model answers: quotes, saves notes, writes summaries, else echoes."""
 
 from __future__ import annotations
 

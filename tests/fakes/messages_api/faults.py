@@ -7,7 +7,7 @@ Match: `model`; `contains` (in the newest user text); `anywhere` (in the whole b
 summary, count_tokens; any = the first three, the default); `nth` (only the nth request that fits the rest).
 
 Action, freely combined:
-* before the answer: `latency` seconds; `status` code, with `reason` (too_long, credit), `message`, `retry_after`
+* before the answer: `latency` seconds; `status`, with `reason` (too_long, credit), `message`, `retry_after`
 * the answer: `text`; `tool_use` [{name, input}]; `thinking` text; `empty`; `refusal`; `prose` (not JSON)
 * the stream: `pace_ms`; `drip` seconds between single bytes; `no_message_stop`
 * the stream, after k deltas: `cut` k; `stream_error` k (`error_type`, else overloaded_error); `malformed` k;

@@ -1,6 +1,4 @@
-"""Cuts a request into the pieces the provider's cache and thinking signatures are bound to: tools, system,
-messages.
-"""
+"""Cuts a request into the pieces that the cache and thinking signatures are bound to, in their order."""
 
 from __future__ import annotations
 

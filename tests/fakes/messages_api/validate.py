@@ -1,6 +1,4 @@
-"""Refuses what the provider refuses: the frame of a request, its settings, its messages and their tool
-pairs.
-"""
+"""Refuses what the provider refuses: the frame of a request, its settings, messages and tool pairs."""
 
 from __future__ import annotations
 
