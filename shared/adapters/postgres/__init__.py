@@ -1,0 +1,1 @@
+"""Postgres, the truth: tables, migrations at start, and one store per need."""

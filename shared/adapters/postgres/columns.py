@@ -1,0 +1,73 @@
+"""Column shapes that the tables share: 64-bit ids, UTC times by Postgres' clock, JSON, micro-dollars."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, Column, DateTime, ForeignKey, Integer, LargeBinary, Text, text
+from sqlalchemy.dialects.postgresql import JSONB, UUID
+
+
+def identity() -> Column[int]:
+    return Column(BigInteger, primary_key=True, autoincrement=True)
+
+
+def big(*, key: bool = False, null: bool = False, default: str | None = None, to: str | None = None) -> Any:
+    arguments = [ForeignKey(to)] if to else []
+    return Column(
+        BigInteger,
+        *arguments,
+        primary_key=key,
+        nullable=null,
+        autoincrement=False if key else "auto",
+        server_default=text(default) if default is not None else None,
+    )
+
+
+def small(*, null: bool = False, default: str | None = None, key: bool = False) -> Any:
+    return Column(
+        Integer,
+        primary_key=key,
+        nullable=null,
+        autoincrement=False if key else "auto",
+        server_default=text(default) if default is not None else None,
+    )
+
+
+def words(*, null: bool = False, default: str | None = None, key: bool = False, unique: bool = False) -> Any:
+    return Column(
+        Text,
+        primary_key=key,
+        nullable=null,
+        unique=unique or None,
+        server_default=text(f"'{default}'") if default is not None else None,
+    )
+
+
+def moment(*, null: bool = False, key: bool = False, now: bool = True) -> Any:
+    return Column(
+        DateTime(timezone=True),
+        primary_key=key,
+        nullable=null,
+        server_default=text("now()") if now and not null else None,
+    )
+
+
+def json(*, null: bool = False, default: str | None = "{}") -> Any:
+    return Column(
+        JSONB,
+        nullable=null,
+        server_default=text(f"'{default}'::jsonb") if default is not None and not null else None,
+    )
+
+
+def flag(*, default: bool = False) -> Any:
+    return Column(Boolean, nullable=False, server_default=text("true" if default else "false"))
+
+
+def digest(*, key: bool = False, null: bool = False, unique: bool = False) -> Any:
+    return Column(LargeBinary, primary_key=key, nullable=null, unique=unique or None)
+
+
+def public_id() -> Any:
+    return Column(UUID(as_uuid=True), nullable=False, unique=True, server_default=text("gen_random_uuid()"))

@@ -1,0 +1,56 @@
+"""Brings a database to the newest schema, in this process, one at a time however many start at once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from shared.adapters.postgres.partitions import ensure_month_partitions
+from shared.adapters.postgres.urls import sqlalchemy_url
+
+MIGRATIONS = Path(__file__).resolve().parents[3] / "migrations"
+_MIGRATION_LOCK = 0x45564552  # "EVER": any number will do, as long as all starts use the same
+_PATIENCE_SECONDS = 300.0
+
+
+def alembic_config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    return config
+
+
+async def migrate(database_url: str, *, revision: str = "head") -> None:
+    """Upgrade under an advisory lock, then make the month partitions that will be needed soon."""
+    engine = create_async_engine(sqlalchemy_url(database_url))
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS), engine.begin() as connection:
+            await connection.run_sync(_upgrade, revision)
+    finally:
+        await engine.dispose()
+    if revision == "head":
+        await ensure_month_partitions(database_url)
+
+
+async def current_revision(database_url: str) -> tuple[str | None, str | None]:
+    """What the database is at, and what this program would bring it to."""
+    engine = create_async_engine(sqlalchemy_url(database_url))
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS), engine.connect() as connection:
+            found = await connection.run_sync(lambda c: MigrationContext.configure(c).get_current_revision())
+    finally:
+        await engine.dispose()
+    return found, ScriptDirectory.from_config(alembic_config()).get_current_head()
+
+
+def _upgrade(connection: Connection, revision: str) -> None:
+    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+    config = alembic_config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)

@@ -1,0 +1,720 @@
+"""Every table, with the constraints that carry the promise; `migrations/` is compared with this file.
+
+Hot statements are written as SQL in the stores beside this file: the tables here are their contract.
+Retention: entries, links, notes, pins and artifacts stay until erasure; events, deliveries, jobs, flushes and
+attachments 365 days; usage, turn_context_audit and audit by month, 24 months; telegram_updates 30 days;
+reservations, login links and operator sessions until they lapse.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    ARRAY,
+    DDL,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Date,
+    Double,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    Text,
+    UniqueConstraint,
+    event,
+    text,
+)
+from sqlmodel import Field, SQLModel
+
+from shared.adapters.postgres.columns import (
+    big,
+    digest,
+    flag,
+    identity,
+    json,
+    moment,
+    public_id,
+    small,
+    words,
+)
+
+
+def field(column: Any) -> Any:
+    return Field(default=None, sa_column=column)
+
+
+def belongs(table: str, *columns: str, name: str) -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(columns, [f"{table}.{column}" for column in columns], name=name)
+
+
+def text_list(*, default: str | None = None) -> Any:
+    return Column(ARRAY(Text), nullable=False, server_default=text(default) if default else None)
+
+
+def one_of(column: str, *values: str, name: str) -> CheckConstraint:
+    listed = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f"{column} IN ({listed})", name=name)
+
+
+class Deployment(SQLModel, table=True):
+    """One row: what is true of this installation. A restore from backup raises `log_epoch`."""
+
+    __tablename__ = "deployment"
+    __table_args__ = (CheckConstraint("id = 1", name="deployment_is_one_row"),)
+    id: int = field(small(key=True, default="1"))
+    log_epoch: int = field(big(default="1"))
+    created_at: datetime = field(moment())
+
+
+class Agent(SQLModel, table=True):
+    __tablename__ = "agents"
+    id: int = field(identity())
+    name: str = field(words(unique=True))
+    config: dict[str, Any] = field(json())
+    version: int = field(big(default="1"))
+    created_at: datetime = field(moment())
+    updated_at: datetime = field(moment())
+
+
+class Party(SQLModel, table=True):
+    """A person, or a group; owns sessions and notes."""
+
+    __tablename__ = "parties"
+    __table_args__ = (
+        one_of("kind", "person", "group", name="party_kind"),
+        CheckConstraint("merged_into <> id", name="party_not_merged_into_itself"),
+    )
+    id: int = field(identity())
+    public_id: UUID = field(public_id())
+    kind: str = field(words(default="person"))
+    display_name: str = field(words(default=""))
+    timezone: str | None = field(words(null=True))
+    anonymous: bool = field(flag())
+    merged_into: int | None = field(big(null=True, to="parties.id"))
+    created_at: datetime = field(moment())
+
+
+class Site(SQLModel, table=True):
+    """Where a widget may live, and for whom."""
+
+    __tablename__ = "sites"
+    __table_args__ = (one_of("audience", "personal", "public", name="site_audience"),)
+    name: str = field(words(key=True))
+    audience: str = field(words(default="personal"))
+    allowed_origins: list[str] = field(text_list(default="'{}'::text[]"))
+    agent_id: int = field(big(to="agents.id"))
+    texts: dict[str, Any] = field(json())
+    created_at: datetime = field(moment())
+
+
+class Session(SQLModel, table=True):
+    """The never-ending conversation. Its row is the lock and the source of every gap-free number."""
+
+    __tablename__ = "sessions"
+    __table_args__ = (
+        CheckConstraint("base_turn <= answered_turn", name="session_hides_only_ended_turns"),
+        CheckConstraint("flushed_turn <= answered_turn", name="session_flushes_only_ended_turns"),
+        CheckConstraint("answered_turn < next_turn", name="session_answers_only_known_turns"),
+        CheckConstraint("open_turn IS NULL OR open_turn = next_turn - 1", name="session_collects_newest"),
+        Index("sessions_unanswered", "id", postgresql_where=text("answered_turn < next_turn - 1")),
+        Index("sessions_by_activity", "last_active_at", "id"),
+        Index("sessions_by_party", "party_id"),
+        {"postgresql_with": {"fillfactor": "70"}},
+    )
+    id: int = field(identity())
+    public_id: UUID = field(public_id())
+    party_id: int = field(big(to="parties.id"))
+    agent_id: int = field(big(to="agents.id"))
+    next_seq: int = field(big(default="1"))
+    next_event_seq: int = field(big(default="1"))
+    next_turn: int = field(big(default="1"))
+    open_turn: int | None = field(big(null=True))
+    answered_turn: int = field(big(default="0"))
+    turn_epoch: int = field(big(default="0"))
+    leased_by: int | None = field(big(null=True))
+    retry_at: datetime | None = field(moment(null=True))
+    view_epoch: int = field(big(default="0"))
+    base_turn: int = field(big(default="0"))
+    head: int | None = field(big(null=True))
+    redo: int | None = field(big(null=True))
+    hold_compaction: bool = field(flag())
+    flushed_turn: int = field(big(default="0"))
+    cycle: int = field(big(default="0"))
+    goal: str = field(words(default=""))
+    mode: str = field(words(default=""))
+    context_tokens: int = field(big(default="0"))
+    context_limit: int = field(big(default="0"))
+    token_ratio: float = field(Column(Double, nullable=False, server_default=text("1.0")))
+    created_at: datetime = field(moment())
+    last_active_at: datetime = field(moment())
+
+
+class SessionTotals(SQLModel, table=True):
+    """Lifetime sums, written with each turn; never the same thing as "context now"."""
+
+    __tablename__ = "session_totals"
+    __table_args__ = (
+        ForeignKeyConstraint(["session_id"], ["sessions.id"], name="totals_session"),
+        CheckConstraint("total_tokens = input_tokens + output_tokens", name="totals_add_up"),
+        {"postgresql_with": {"fillfactor": "70"}},
+    )
+    session_id: int = field(big(key=True))
+    total_tokens: int = field(big(default="0"))
+    total_tokens_estimate: int = field(big(default="0"))
+    input_tokens: int = field(big(default="0"))
+    output_tokens: int = field(big(default="0"))
+    cache_read_tokens: int = field(big(default="0"))
+    cache_write_tokens: int = field(big(default="0"))
+    cost_micro: int = field(big(default="0"))
+    cost_unknown_calls: int = field(big(default="0"))
+    compaction_count: int = field(big(default="0"))
+
+
+class Address(SQLModel, table=True):
+    """A place in a channel: a Telegram chat and topic, a visitor of a site."""
+
+    __tablename__ = "addresses"
+    __table_args__ = (UniqueConstraint("channel", "account", "chat", "thread", name="address_is_one_place"),)
+    id: int = field(identity())
+    channel: str = field(words())
+    account: str = field(words())
+    chat: str = field(words())
+    thread: str = field(words(default=""))
+    party_id: int = field(big(to="parties.id"))
+    session_id: int = field(big(to="sessions.id"))
+    created_at: datetime = field(moment())
+
+
+class Visitor(SQLModel, table=True):
+    """A browser's token, as a hash; it opens one address and nothing else."""
+
+    __tablename__ = "visitors"
+    token_hash: bytes = field(digest(key=True))
+    site: str = field(words())
+    address_id: int = field(big(to="addresses.id"))
+    created_at: datetime = field(moment())
+    last_seen_at: datetime = field(moment())
+    expires_at: datetime = field(moment(now=False))
+
+
+class Entry(SQLModel, table=True):
+    """One message of the log, only ever added."""
+
+    __tablename__ = "entries"
+    __table_args__ = (
+        ForeignKeyConstraint(["session_id"], ["sessions.id"], name="entry_session"),
+        UniqueConstraint("session_id", "dedupe_key", name="entry_is_stored_once"),
+        one_of("role", "user", "assistant", name="entry_role"),
+        one_of("author", "person", "assistant", "tool", "operator", name="entry_author"),
+        CheckConstraint("seq > 0", name="entry_seq_counts_from_one"),
+    )
+    session_id: int = field(big(key=True))
+    seq: int = field(big(key=True))
+    role: str = field(words())
+    author: str = field(words())
+    blocks: list[Any] = field(json(default=None))
+    tokens: int = field(small())
+    dedupe_key: str | None = field(words(null=True))
+    cid: str | None = field(words(null=True))
+    replaces_seq: int | None = field(big(null=True))
+    at: datetime = field(moment())
+
+
+class Turn(SQLModel, table=True):
+    """One or more messages of a person and all that is done about them."""
+
+    __tablename__ = "turns"
+    __table_args__ = (
+        ForeignKeyConstraint(["session_id"], ["sessions.id"], name="turn_session"),
+        one_of("state", "open", "claimed", "answered", "stopped", "refused", "failed", name="turn_state"),
+        CheckConstraint("(ended_at IS NULL) = (state IN ('open', 'claimed'))", name="turn_end_has_a_time"),
+        Index("turns_unended", "session_id", "turn_no", postgresql_where=text("ended_at IS NULL")),
+    )
+    session_id: int = field(big(key=True))
+    turn_no: int = field(big(key=True))
+    state: str = field(words(default="open"))
+    channel: str = field(words())
+    address_id: int = field(big(to="addresses.id"))
+    attempt: int = field(small(default="0"))
+    faults: int = field(small(default="0"))
+    epoch: int = field(big(default="0"))
+    stop_requested: bool = field(flag())
+    told_waiting: bool = field(flag())
+    error_code: str | None = field(words(null=True))
+    opened_at: datetime = field(moment())
+    claimed_at: datetime | None = field(moment(null=True))
+    ended_at: datetime | None = field(moment(null=True))
+
+
+class TurnEntry(SQLModel, table=True):
+    """Which turn an entry belongs to, and at which step; the order of the context."""
+
+    __tablename__ = "turn_entries"
+    __table_args__ = (
+        belongs("entries", "session_id", "seq", name="turn_entry_entry"),
+        belongs("turns", "session_id", "turn_no", name="turn_entry_turn"),
+        UniqueConstraint("session_id", "turn_no", "step", name="turn_step_is_one_entry"),
+    )
+    session_id: int = field(big(key=True))
+    seq: int = field(big(key=True))
+    turn_no: int = field(big())
+    step: int = field(small())
+
+
+class TurnStep(SQLModel, table=True):
+    """A model or tool round of a turn: an intent before each side effect, then its outcome."""
+
+    __tablename__ = "turn_steps"
+    __table_args__ = (
+        belongs("turns", "session_id", "turn_no", name="step_turn"),
+        one_of("status", "intent", "done", "failed", "unknown", name="step_status"),
+    )
+    session_id: int = field(big(key=True))
+    turn_no: int = field(big(key=True))
+    call_id: str = field(words(key=True))
+    tool: str = field(words())
+    status: str = field(words(default="intent"))
+    epoch: int = field(big())
+    at: datetime = field(moment())
+    ended_at: datetime | None = field(moment(null=True))
+
+
+class Link(SQLModel, table=True):
+    """What hides a range of turns; the active ones cover 1 … base without gap or overlap."""
+
+    __tablename__ = "links"
+    __table_args__ = (
+        ForeignKeyConstraint(["session_id"], ["sessions.id"], name="link_session"),
+        one_of("kind", "summary", "digest", "separator", "new", "window", name="link_kind"),
+        CheckConstraint("from_turn <= through_turn", name="link_range"),
+        CheckConstraint("from_turn > 0", name="link_counts_from_one"),
+        CheckConstraint("tokens >= 0", name="link_tokens"),
+        Index("links_of_session", "session_id", "id"),
+    )
+    id: int = field(identity())
+    public_id: UUID = field(public_id())
+    session_id: int = field(big())
+    kind: str = field(words())
+    from_turn: int = field(big())
+    through_turn: int = field(big())
+    from_seq: int = field(big())
+    through_seq: int = field(big())
+    parent: int | None = field(big(null=True))
+    active: bool = field(flag(default=True))
+    trigger: str = field(words())
+    summary_text: str = field(words(default=""))
+    ledger: dict[str, Any] = field(json())
+    contract: dict[str, Any] = field(json())
+    audit: dict[str, Any] = field(json())
+    tokens: int = field(small(default="0"))
+    tokens_before: int = field(big(default="0"))
+    tokens_after: int = field(big(default="0"))
+    model: str = field(words(default=""))
+    cost_micro: int | None = field(big(null=True))
+    duration_ms: int = field(big(default="0"))
+    flush_id: int | None = field(big(null=True))
+    job_id: int | None = field(big(null=True))
+    focus: str = field(words(default=""))
+    created_at: datetime = field(moment())
+    undone_at: datetime | None = field(moment(null=True))
+
+
+class Flush(SQLModel, table=True):
+    """One silent pass over a range of turns, and what came of it; its stray words are shown to nobody."""
+
+    __tablename__ = "flushes"
+    __table_args__ = (
+        ForeignKeyConstraint(["session_id"], ["sessions.id"], name="flush_session"),
+        UniqueConstraint("session_id", "cycle", "threshold", "through_turn", name="flush_once_per_range"),
+        one_of("outcome", "running", "saved", "nothing", "failed", name="flush_outcome"),
+    )
+    id: int = field(identity())
+    public_id: UUID = field(public_id())
+    session_id: int = field(big())
+    cycle: int = field(big())
+    threshold: str = field(words())
+    from_turn: int = field(big())
+    through_turn: int = field(big())
+    outcome: str = field(words(default="running"))
+    note_count: int = field(small(default="0"))
+    stray_text: str = field(words(default=""))
+    error: str = field(words(default=""))
+    model: str = field(words(default=""))
+    tokens: int = field(big(default="0"))
+    cost_micro: int | None = field(big(null=True))
+    job_id: int | None = field(big(null=True))
+    created_at: datetime = field(moment())
+    ended_at: datetime | None = field(moment(null=True))
+
+
+class Note(SQLModel, table=True):
+    """One thing remembered about a party; superseded or forgotten, never silently changed."""
+
+    __tablename__ = "notes"
+    __table_args__ = (
+        UniqueConstraint("party_id", "scope", "hash", name="note_is_kept_once"),
+        one_of("authority", "person", "assistant", "tool", "operator", name="note_authority"),
+        CheckConstraint("importance BETWEEN 1 AND 9", name="note_importance"),
+        Index("notes_of_party", "party_id", "scope", "id"),
+    )
+    id: int = field(identity())
+    public_id: UUID = field(public_id())
+    party_id: int = field(big(to="parties.id"))
+    scope: str = field(words())
+    kind: str = field(words())
+    text: str = field(words())
+    subject: str = field(words(default=""))
+    session_id: int | None = field(big(null=True))
+    from_turn: int | None = field(big(null=True))
+    through_turn: int | None = field(big(null=True))
+    flush_id: int | None = field(big(null=True))
+    authority: str = field(words(default="person"))
+    importance: int = field(small(default="5"))
+    hash: bytes = field(digest())
+    observed_at: datetime = field(moment())
+    event_date: str | None = field(words(null=True))
+    superseded_by: int | None = field(big(null=True))
+    forgotten_at: datetime | None = field(moment(null=True))
+    created_at: datetime = field(moment())
+
+
+class Artifact(SQLModel, table=True):
+    """The whole of something that the log shows by head and tail only."""
+
+    __tablename__ = "artifacts"
+    id: int = field(identity())
+    public_id: UUID = field(public_id())
+    session_id: int = field(big(to="sessions.id"))
+    seq: int | None = field(big(null=True))
+    sha256: bytes = field(digest())
+    body: str = field(words())
+    tokens: int = field(small())
+    created_at: datetime = field(moment())
+
+
+class Pin(SQLModel, table=True):
+    __tablename__ = "pins"
+    __table_args__ = (belongs("entries", "session_id", "seq", name="pin_entry"),)
+    session_id: int = field(big(key=True))
+    seq: int = field(big(key=True))
+    pinned_at: datetime = field(moment())
+
+
+class PruneDecision(SQLModel, table=True):
+    """How an old tool result is shown from now on; sticky, so that the provider's cache survives."""
+
+    __tablename__ = "prune_decisions"
+    __table_args__ = (
+        belongs("entries", "session_id", "seq", name="prune_entry"),
+        one_of("form", "trim", "clear", "duplicate", name="prune_form"),
+    )
+    session_id: int = field(big(key=True))
+    seq: int = field(big(key=True))
+    form: str = field(words())
+    turn_no: int = field(big())
+    decided_at: datetime = field(moment())
+
+
+class Event(SQLModel, table=True):
+    """What screens are told, numbered without gaps in the transaction of the row it speaks of."""
+
+    __tablename__ = "events"
+    __table_args__ = (ForeignKeyConstraint(["session_id"], ["sessions.id"], name="event_session"),)
+    session_id: int = field(big(key=True))
+    event_seq: int = field(big(key=True))
+    kind: str = field(words())
+    seq: int | None = field(big(null=True))
+    turn_no: int | None = field(big(null=True))
+    payload: dict[str, Any] = field(json())
+    at: datetime = field(moment())
+
+
+class Delivery(SQLModel, table=True):
+    """One part of an answer on its way to a person, written before it is sent."""
+
+    __tablename__ = "deliveries"
+    __table_args__ = (
+        belongs("turns", "session_id", "turn_no", name="delivery_turn"),
+        one_of("state", "queued", "sent", "delivered", "uncertain", "dead", name="delivery_state"),
+        Index("deliveries_pending", "channel", "created_at", postgresql_where=text("state = 'queued'")),
+    )
+    session_id: int = field(big(key=True))
+    turn_no: int = field(big(key=True))
+    part: int = field(small(key=True))
+    channel: str = field(words())
+    address_id: int = field(big(to="addresses.id"))
+    state: str = field(words(default="queued"))
+    remote_id: str | None = field(words(null=True))
+    attempt: int = field(small(default="0"))
+    error: str = field(words(default=""))
+    created_at: datetime = field(moment())
+    delivered_at: datetime | None = field(moment(null=True))
+
+
+class Job(SQLModel, table=True):
+    """Work to be done by a worker; one per key while it is due or running, one running per session."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        one_of("kind", "flush", "compact", "tidy", name="job_kind"),
+        one_of("state", "due", "running", "done", "dead", name="job_state"),
+        Index("job_is_asked_once", "key", unique=True, postgresql_where=text("state IN ('due', 'running')")),
+        Index(
+            "one_running_job_per_session",
+            "session_id",
+            unique=True,
+            postgresql_where=text("state = 'running'"),
+        ),
+        Index("jobs_waiting", "due_at", postgresql_where=text("state IN ('due', 'running')")),
+        Index("jobs_of_session", "session_id", "id"),
+    )
+    id: int = field(identity())
+    kind: str = field(words())
+    session_id: int = field(big(to="sessions.id"))
+    key: str = field(words())
+    state: str = field(words(default="due"))
+    trigger: str = field(words(default="auto"))
+    payload: dict[str, Any] = field(json())
+    due_at: datetime = field(moment())
+    attempt: int = field(small(default="0"))
+    faults: int = field(small(default="0"))
+    epoch: int = field(big(default="0"))
+    leased_by: int | None = field(big(null=True))
+    last_error: str = field(words(default=""))
+    outcome: dict[str, Any] = field(json())
+    created_at: datetime = field(moment())
+    started_at: datetime | None = field(moment(null=True))
+    ended_at: datetime | None = field(moment(null=True))
+
+
+class Worker(SQLModel, table=True):
+    """A living process; a lease holds as long as its beat is fresh."""
+
+    __tablename__ = "workers"
+    id: int = field(identity())
+    role: str = field(words())
+    pid: int = field(big())
+    beat: datetime = field(moment())
+    started_at: datetime = field(moment())
+    stopped_at: datetime | None = field(moment(null=True))
+
+
+class Usage(SQLModel, table=True):
+    """The ledger of model calls, thrown-away attempts included; only added to, partitioned by month."""
+
+    __tablename__ = "usage"
+    __table_args__ = (
+        one_of("purpose", "chat", "flush", "compact", "repair", name="usage_purpose"),
+        one_of("status", "done", "aborted", name="usage_status"),
+        Index("usage_of_session", "session_id", "id"),
+        {"postgresql_partition_by": "RANGE (at)"},
+    )
+    id: int = field(Column(BigInteger, Identity(), primary_key=True))
+    at: datetime = field(moment(key=True))
+    session_id: int = field(big())
+    party_id: int = field(big())
+    turn_no: int | None = field(big(null=True))
+    job_id: int | None = field(big(null=True))
+    purpose: str = field(words())
+    status: str = field(words(default="done"))
+    model: str = field(words())
+    input_tokens: int = field(big())
+    output_tokens: int = field(big())
+    cache_read_tokens: int = field(big())
+    cache_write_tokens: int = field(big())
+    known: bool = field(flag(default=True))
+    cost_micro: int | None = field(big(null=True))
+    request_id: str = field(words(default=""))
+
+
+class Reservation(SQLModel, table=True):
+    """Money set aside before a call and settled after it."""
+
+    __tablename__ = "reservations"
+    __table_args__ = (
+        one_of("state", "held", "settled", "released", name="reservation_state"),
+        CheckConstraint("amount_micro >= 0", name="reservation_amount"),
+        Index("reservations_held", "created_at", postgresql_where=text("state = 'held'")),
+    )
+    id: int = field(identity())
+    session_id: int = field(big())
+    party_id: int = field(big())
+    turn_no: int | None = field(big(null=True))
+    job_id: int | None = field(big(null=True))
+    day: date = field(Column(Date, nullable=False))
+    amount_micro: int = field(big())
+    settled_micro: int | None = field(big(null=True))
+    state: str = field(words(default="held"))
+    scopes: list[str] = field(text_list())
+    created_at: datetime = field(moment())
+    ended_at: datetime | None = field(moment(null=True))
+
+
+class SpendDay(SQLModel, table=True):
+    """What a scope (`total`, `party:7`, `session:9`) spent and has reserved on a day."""
+
+    __tablename__ = "spend_days"
+    __table_args__ = (
+        CheckConstraint("reserved_micro >= 0 AND spent_micro >= 0", name="spend_is_not_negative"),
+    )
+    scope: str = field(words(key=True))
+    day: date = field(Column(Date, primary_key=True))
+    reserved_micro: int = field(big(default="0"))
+    spent_micro: int = field(big(default="0"))
+    warned_at: datetime | None = field(moment(null=True))
+
+
+class TurnContextAudit(SQLModel, table=True):
+    """What one model call of a turn was given, and what was done to make it fit; partitioned by month."""
+
+    __tablename__ = "turn_context_audit"
+    __table_args__ = (
+        Index("turn_context_audit_of_session", "session_id", "turn_id", "id"),
+        {"postgresql_partition_by": "RANGE (created_at)"},
+    )
+    id: int = field(Column(BigInteger, Identity(), primary_key=True))
+    created_at: datetime = field(moment(key=True))
+    session_id: int = field(big())
+    turn_id: int = field(big())
+    model_alias: str = field(words())
+    model_context_limit: int = field(big())
+    input_budget: int = field(big())
+    hard_limit: int = field(big())
+    estimated_input_tokens_before: int = field(big())
+    estimated_input_tokens_after_summary: int = field(big())
+    estimated_input_tokens_after_prune: int = field(big())
+    reported_input_tokens: int | None = field(big(null=True))
+    context_tokens: int = field(big())
+    summary_triggered: bool = field(flag())
+    prune_triggered: bool = field(flag())
+    overflow_rejected: bool = field(flag())
+    parts: dict[str, Any] = field(json())
+    part_hashes: list[Any] = field(json(default="[]"))
+    entry_from: int = field(big(default="0"))
+    entry_through: int = field(big(default="0"))
+    base_turn: int = field(big(default="0"))
+    head: int | None = field(big(null=True))
+    prune_seqs: list[Any] = field(json(default="[]"))
+    renderer_version: int = field(small(default="1"))
+
+
+class PromptPart(SQLModel, table=True):
+    """System text, tool schemas and notes as they were sent, stored once by content."""
+
+    __tablename__ = "prompt_parts"
+    sha256: bytes = field(digest(key=True))
+    body: str = field(words())
+    created_at: datetime = field(moment())
+
+
+class Attachment(SQLModel, table=True):
+    __tablename__ = "attachments"
+    __table_args__ = (
+        CheckConstraint("size <= 20971520", name="attachment_is_at_most_20_mib"),
+        one_of("state", "waiting", "stored", "refused", name="attachment_state"),
+    )
+    id: int = field(identity())
+    public_id: UUID = field(public_id())
+    session_id: int = field(big(to="sessions.id"))
+    sha256: bytes = field(digest())
+    mime: str = field(words())
+    size: int = field(big())
+    state: str = field(words(default="waiting"))
+    body: bytes | None = field(digest(null=True))
+    created_at: datetime = field(moment())
+
+
+class TelegramUpdate(SQLModel, table=True):
+    """The inbox: every raw update, before it is acknowledged. Unique over all time, so not partitioned."""
+
+    __tablename__ = "telegram_updates"
+    __table_args__ = (
+        Index("telegram_updates_new", "bot_id", "update_id", postgresql_where=text("handled_at IS NULL")),
+    )
+    bot_id: int = field(big(key=True))
+    update_id: int = field(big(key=True))
+    body: dict[str, Any] = field(json(default=None))
+    received_at: datetime = field(moment())
+    handled_at: datetime | None = field(moment(null=True))
+    error: str = field(words(default=""))
+
+
+class Operator(SQLModel, table=True):
+    __tablename__ = "operators"
+    __table_args__ = (one_of("role", "viewer", "operator", "admin", name="operator_role"),)
+    id: int = field(identity())
+    name: str = field(words(unique=True))
+    role: str = field(words(default="admin"))
+    password_hash: str | None = field(words(null=True))
+    created_at: datetime = field(moment())
+    disabled_at: datetime | None = field(moment(null=True))
+
+
+class OperatorSession(SQLModel, table=True):
+    __tablename__ = "operator_sessions"
+    token_hash: bytes = field(digest(key=True))
+    operator_id: int = field(big(to="operators.id"))
+    created_at: datetime = field(moment())
+    seen_at: datetime = field(moment())
+    expires_at: datetime = field(moment(now=False))
+
+
+class LoginLink(SQLModel, table=True):
+    """A link that logs an operator in once."""
+
+    __tablename__ = "login_links"
+    token_hash: bytes = field(digest(key=True))
+    operator_id: int = field(big(to="operators.id"))
+    created_at: datetime = field(moment())
+    expires_at: datetime = field(moment(now=False))
+    used_at: datetime | None = field(moment(null=True))
+
+
+class AuditRecord(SQLModel, table=True):
+    """Who read or changed what; each row carries the hash of the one before. Ids, never text."""
+
+    __tablename__ = "audit"
+    id: int = field(identity())
+    at: datetime = field(moment())
+    actor: str = field(words())
+    action: str = field(words())
+    object: str = field(words(default=""))
+    detail: dict[str, Any] = field(json())
+    prev_hash: bytes = field(digest())
+    hash: bytes = field(digest(unique=True))
+
+
+BEFORE_TABLES = ("CREATE EXTENSION IF NOT EXISTS btree_gist",)
+AFTER_TABLES = (
+    """ALTER TABLE links ADD CONSTRAINT active_links_do_not_overlap
+       EXCLUDE USING gist (session_id WITH =, int8range(from_turn, through_turn, '[]') WITH &&)
+       WHERE (active) DEFERRABLE INITIALLY DEFERRED""",
+    """CREATE VIEW session_summaries AS
+       SELECT id, session_id, from_seq AS from_message_id, through_seq AS to_message_id,
+              summary_text, created_at
+         FROM links WHERE kind IN ('summary', 'digest')""",
+    "CREATE TABLE usage_other PARTITION OF usage DEFAULT",
+    "CREATE TABLE turn_context_audit_other PARTITION OF turn_context_audit DEFAULT",
+    """CREATE FUNCTION entries_are_only_added() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN
+         IF current_setting('evertalk.erasing', true) = 'yes' THEN RETURN coalesce(NEW, OLD); END IF;
+         RAISE EXCEPTION 'the log is only ever added to' USING ERRCODE = 'integrity_constraint_violation';
+       END $$""",
+    """CREATE TRIGGER entries_are_only_added BEFORE UPDATE OR DELETE ON entries
+       FOR EACH ROW EXECUTE FUNCTION entries_are_only_added()""",
+)
+"""What SQLModel cannot say: the migration runs the same statements, a test compares both dumps."""
+
+
+def _run_with(moment_name: str, statements: tuple[str, ...]) -> None:
+    for statement in statements:
+        ddl = DDL(statement.replace("%", "%%"))  # type: ignore[no-untyped-call]
+        event.listen(SQLModel.metadata, moment_name, ddl)
+
+
+_run_with("before_create", BEFORE_TABLES)
+_run_with("after_create", AFTER_TABLES)
