@@ -1,0 +1,112 @@
+/** The card that stands where older messages were summarised: Summary | Original, and Undo. */
+import { h, set, show } from "../shared/h.js";
+import { tokens } from "../shared/fmt.js";
+import { t } from "./i18n.js";
+
+/**
+ * @typedef {object} CardTools
+ * @property {(node: HTMLElement, text: string) => void} markdown
+ * @property {(id: string) => Promise<{role: string, text: string}[]>} originals
+ * @property {() => void} undo
+ * @property {{get: (name: string) => string, put: (name: string, value: string) => void}} store
+ */
+
+/** @param {any} card */
+function title(card) {
+  const words = t(card.kind === "digest" ? "card_digest" : "card_summary");
+  return card.before && card.after ? `${words} · ${tokens(card.before)} → ${tokens(card.after)}` : words;
+}
+
+/** @param {string} role */
+export const speaker = (role) => t({ person: "you", assistant: "assistant", notice: "notice" }[role] ?? "unknown_role");
+
+/** @param {HTMLElement} pane @param {any} card @param {CardTools} tools */
+async function fillOriginal(pane, card, tools) {
+  if (pane.dataset.state === "full") return;
+  pane.dataset.state = "full";
+  show(pane, h("p", { class: "muted" }, t("loading")));
+  try {
+    const messages = await tools.originals(card.id);
+    show(pane, messages.length ? messages.map(original) : h("p", { class: "muted" }, t("nothing")));
+  } catch {
+    pane.dataset.state = "";
+    const again = h("button", { class: "quiet", type: "button", onclick: () => fillOriginal(pane, card, tools) }, t("retry"));
+    show(pane, h("p", { class: "muted" }, t("load_failed"), " ", again));
+  }
+
+  /** @param {{role: string, text: string}} message */
+  function original(message) {
+    const body = h("div", { class: "md", dir: "auto" });
+    tools.markdown(body, message.text ?? "");
+    return h("div", { class: "original" }, h("b", null, speaker(message.role)), body);
+  }
+}
+
+/**
+ * Builds a card; `update(card, newest)` changes what the server or a newer card changed.
+ * @param {any} card @param {CardTools} tools
+ */
+export function compactionCard(card, tools) {
+  const base = `card-${card.id}`;
+  const label = h("span", { class: "card-title" });
+  const toggle = h("button", { class: "card-toggle", type: "button", "aria-expanded": "false", "aria-controls": `${base}-body`, onclick: () => open(body.hidden) },
+    h("span", { class: "chevron", "aria-hidden": "true" }), label);
+  const undo = h("button", { class: "quiet", type: "button" }, t("undo"));
+  const reason = h("p", { class: "muted small", id: `${base}-why`, hidden: true });
+  const names = ["summary", "original"];
+  const panes = names.map((name) => h("div", { class: "pane", role: "tabpanel", id: `${base}-${name}`, "aria-labelledby": `${base}-tab-${name}`, tabindex: 0 }));
+  const tabs = names.map((name, at) => h("button", {
+    class: "tab", type: "button", role: "tab", id: `${base}-tab-${name}`, "aria-controls": `${base}-${name}`,
+    onclick: () => choose(at), onkeydown: move,
+  }, t(`tab_${name}`)));
+  const list = h("div", { class: "tabs", role: "tablist", "aria-label": t("card_tabs") }, tabs);
+  const body = h("div", { class: "card-body", id: `${base}-body`, hidden: true }, list, panes);
+  const node = h("div", { class: "card", role: "group", "data-compaction": card.id }, h("div", { class: "card-head" }, toggle, undo), reason, body);
+  let shown = "";
+
+  undo.addEventListener("click", () => {
+    if (undo.getAttribute("aria-disabled") === "true") { reason.hidden = false; return; }
+    set(undo, { "aria-disabled": "true" });
+    show(undo, t("undoing"));
+    setTimeout(() => update(current, true), 15_000);
+    tools.undo();
+  });
+
+  /** @param {boolean} wanted */
+  function open(wanted) {
+    body.hidden = !wanted;
+    set(toggle, { "aria-expanded": String(wanted) });
+    if (wanted) choose(tools.store.get(`tab:${card.id}`) === "original" ? 1 : 0, false);
+  }
+
+  /** @param {number} at @param {boolean} [keep] */
+  function choose(at, keep = true) {
+    tabs.forEach((tab, index) => set(tab, { "aria-selected": String(index === at), tabindex: index === at ? 0 : -1 }));
+    panes.forEach((pane, index) => { pane.hidden = index !== at; });
+    if (keep) tools.store.put(`tab:${card.id}`, at ? "original" : "");
+    if (at === 1) void fillOriginal(panes[1], card, tools);
+  }
+
+  /** @param {KeyboardEvent} event */
+  function move(event) {
+    if (!["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key)) return;
+    event.preventDefault();
+    const at = event.key === "Home" ? 0 : event.key === "End" ? 1 : tabs[0].getAttribute("aria-selected") === "true" ? 1 : 0;
+    choose(at);
+    tabs[at].focus();
+  }
+
+  let current = card;
+  /** @param {any} next @param {boolean} newest */
+  function update(next, newest) {
+    current = next;
+    show(label, title(next));
+    const why = !newest ? t("undo_older") : next.can_undo ? "" : next.undo_reason || t("undo_no");
+    show(undo, t("undo"));
+    set(undo, { "aria-disabled": why ? "true" : null, "aria-describedby": why ? `${base}-why` : null, title: why || null });
+    show(reason, why);
+    if (!why) reason.hidden = true;
+    if (next.summary !== shown) tools.markdown(panes[0], (shown = next.summary ?? ""));
+  }
+  return { node, update };
+}

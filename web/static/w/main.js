@@ -1,0 +1,211 @@
+/** Puts the chat on a page: launcher, panel, public calls, and everything taken away again on shutdown. */
+import { h, icon, set, show } from "../shared/h.js";
+import { dir, speak, spokenLang, t } from "./i18n.js";
+import { sheet } from "./styles.js";
+import { Store } from "./storage.js";
+
+const BUBBLE = "M21 11.5a8.4 8.4 0 0 1-12.2 7.5L3 21l2-5.6A8.5 8.5 0 1 1 21 11.5z";
+const NARROW = "(max-width: 560px)";
+
+/**
+ * @typedef {object} Config
+ * @property {string} site @property {string} [title] @property {string} [theme] @property {string} [locale]
+ * @property {string} [position] @property {boolean} [open] @property {boolean} [page]
+ */
+
+export class Widget {
+  /** @param {Config} config */
+  constructor(config) {
+    this.config = config;
+    this.store = new Store(config.site);
+    this.opened = false;
+    this.unread = 0;
+    this.identity = "";
+    /** @type {import("./chat.js").Chat | null} */
+    this.chat = null;
+    /** @type {Promise<import("./chat.js").Chat | null> | null} */
+    this.loading = null;
+    /** @type {Element[]} */
+    this.inert = [];
+    this.fit = () => this.measure();
+    this.keys = (/** @type {KeyboardEvent} */ event) => this.trap(event);
+  }
+
+  async mount() {
+    await speak(this.config.locale || document.documentElement.lang || navigator.language);
+    this.host = h("div", { id: "evertalk", lang: spokenLang(), dir: dir() });
+    const shadow = this.host.attachShadow({ mode: "open" });
+    shadow.adoptedStyleSheets = [sheet()];
+    const { page, theme, position } = this.config;
+    this.root = h("div", { class: "root", dir: dir(), lang: spokenLang(), data: { theme: theme || "auto", position: position || "", mode: page ? "page" : "widget", open: "false" } });
+    if (!page) this.buildLauncher();
+    shadow.append(this.root);
+    document.body.append(this.host);
+    this.raise();
+    this.emit("ready");
+    // A conversation that exists goes on at once; a new one waits until somebody opens the panel.
+    if (page || this.config.open) await this.open(!page);
+    else if (this.store.get("token") || this.store.unsent().length) (await this.load())?.start();
+  }
+
+  buildLauncher() {
+    this.badge = h("span", { class: "badge", "aria-hidden": "true", hidden: true });
+    this.launcher = h("button", { class: "launcher", part: "launcher", type: "button", "aria-expanded": "false", "aria-label": t("open"), title: t("open"), onclick: () => this.toggle() }, icon(BUBBLE, 26), this.badge);
+    this.root.append(this.launcher);
+  }
+
+  /** The top layer lies above every z-index of the page. */
+  raise() {
+    if (this.config.page || !("showPopover" in this.root)) return;
+    set(this.root, { popover: "manual" });
+    try { this.root.showPopover(); } catch { set(this.root, { popover: null }); }
+  }
+
+  /** @returns {Promise<import("./chat.js").Chat | null>} the panel, loaded on first need */
+  load() {
+    this.loading ??= import("./chat.js").then(({ Chat }) => {
+      if (!this.host) return null;
+      this.chat = new Chat({
+        site: this.config.site, title: this.config.title ?? "", page: Boolean(this.config.page), identity: this.identity,
+        store: this.store, close: () => this.close(), emit: (name, detail) => this.heard(name, detail),
+      });
+      this.chat.node.hidden = true;
+      this.root.prepend(this.chat.node);
+      return this.chat;
+    }).catch(() => { this.loading = null; return null; });
+    return this.loading;
+  }
+
+  /** @param {boolean} [focus] */
+  async open(focus = true) {
+    const chat = await this.load();
+    if (!chat || !this.host) return;
+    chat.start();
+    if (this.opened) return;
+    this.opened = true;
+    this.unread = 0;
+    this.reflect();
+    chat.node.hidden = false;
+    visualViewport?.addEventListener("resize", this.fit);
+    visualViewport?.addEventListener("scroll", this.fit);
+    this.measure();
+    chat.composer.grow();
+    chat.log.end();
+    if (focus || this.config.page) chat.composer.input.focus({ preventScroll: true });
+    this.modal(true);
+    this.emit("open");
+  }
+
+  close() {
+    if (!this.opened || this.config.page || !this.chat) return;
+    this.opened = false;
+    this.chat.node.hidden = true;
+    this.modal(false);
+    this.reflect();
+    visualViewport?.removeEventListener("resize", this.fit);
+    visualViewport?.removeEventListener("scroll", this.fit);
+    this.launcher.focus();
+    this.emit("close");
+  }
+
+  toggle() {
+    if (this.opened) this.close();
+    else void this.open();
+  }
+
+  /** On a small screen the panel is all there is: the page behind it cannot be reached. @param {boolean} on */
+  modal(on) {
+    for (const node of this.inert) node.removeAttribute("inert");
+    this.inert = [];
+    this.chat?.node.removeEventListener("keydown", this.keys);
+    const full = on && !this.config.page && matchMedia(NARROW).matches;
+    if (this.chat && !this.config.page) set(this.chat.node, { "aria-modal": full ? "true" : null });
+    if (!full) return;
+    this.inert = [...document.body.children].filter((node) => node !== this.host && !node.hasAttribute("inert") && node.tagName !== "SCRIPT");
+    for (const node of this.inert) node.setAttribute("inert", "");
+    this.chat?.node.addEventListener("keydown", this.keys);
+  }
+
+  /** @param {KeyboardEvent} event */
+  trap(event) {
+    if (event.key !== "Tab" || event.defaultPrevented || !this.chat) return;
+    const all = [...this.chat.node.querySelectorAll("button, textarea, a[href], [tabindex='0']")].filter((/** @type {any} */ node) => node.checkVisibility?.() ?? node.offsetParent);
+    const active = this.root.getRootNode().activeElement;
+    const edge = event.shiftKey ? all[0] : all[all.length - 1];
+    if (active !== edge) return;
+    event.preventDefault();
+    (event.shiftKey ? all[all.length - 1] : all[0]).focus();
+  }
+
+  /** The keyboard of a phone covers the page; what stays visible is the size of the panel. */
+  measure() {
+    const view = visualViewport;
+    if (view) set(this.root, { vars: { "--visible": `${Math.round(view.height)}px`, "--top": `${Math.round(view.offsetTop)}px` } });
+  }
+
+  reflect() {
+    set(this.root, { data: { open: String(this.opened) } });
+    if (!this.launcher) return;
+    const unread = this.unread ? `, ${t("unread", { count: this.unread })}` : "";
+    set(this.launcher, { "aria-expanded": String(this.opened), "aria-label": t(this.opened ? "close" : "open") + unread, title: t(this.opened ? "close" : "open") });
+    this.badge.hidden = !this.unread;
+    show(this.badge, this.unread || "");
+  }
+
+  /** @param {string} name @param {any} detail */
+  heard(name, detail) {
+    if (name === "message" && !this.opened) { this.unread++; this.reflect(); }
+    this.emit(name, detail);
+  }
+
+  /** @param {string} name @param {any} [detail] */
+  emit(name, detail = {}) {
+    document.dispatchEvent(new CustomEvent(`evertalk:${name}`, { detail }));
+  }
+
+  /** @param {string} theme light, dark or auto */
+  setTheme(theme) {
+    if (["light", "dark", "auto"].includes(theme)) set(this.root, { data: { theme } });
+  }
+
+  /** @param {string} text */
+  async send(text) {
+    const words = String(text ?? "").trim();
+    if (words) (await this.load())?.send(words);
+  }
+
+  /** @param {string} identity a short-lived signed token of the site */
+  identify(identity) {
+    this.identity = String(identity ?? "");
+    if (!this.chat) return;
+    this.chat.options.identity = this.identity;
+    if (!this.chat.net.stopped) this.chat.net.resync();
+  }
+
+  shutdown() {
+    this.modal(false);
+    this.chat?.end();
+    visualViewport?.removeEventListener("resize", this.fit);
+    visualViewport?.removeEventListener("scroll", this.fit);
+    this.host?.remove();
+    this.host = null;
+    this.emit("shutdown");
+  }
+}
+
+/**
+ * Mounts the widget and answers the calls that came before it.
+ * @param {Config} config @param {any} api the global function of the loader
+ */
+export async function start(config, api) {
+  const widget = new Widget(config);
+  await widget.mount();
+  const calls = new Set(["open", "close", "toggle", "send", "identify", "setTheme", "shutdown"]);
+  /** @param {string} name @param {...any} args */
+  api.run = (name, ...args) => {
+    if (!calls.has(name)) throw new Error(`Evertalk has no call named ${name}`);
+    if (name === "shutdown") { api.run = null; api.loaded = false; }
+    return /** @type {any} */ (widget)[name](...args);
+  };
+  for (const call of api.q.splice(0)) api.run?.(...call);
+}

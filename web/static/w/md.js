@@ -1,0 +1,441 @@
+/** Draws Markdown as DOM nodes: no markup is ever parsed by the browser, no picture is ever fetched. */
+import { h, add } from "../shared/h.js";
+import { highlight } from "./highlight.js";
+
+const MAX_TEXT = 200_000;
+const MAX_BLOCKS = 6;
+const MAX_INLINE = 8;
+
+const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/;
+const HEADING = /^ {0,3}(#{1,6})\s+(.*)$/;
+const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
+const QUOTE = /^ {0,3}> ?/;
+const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])(\s+|$)/;
+const TABLE_RULE = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+
+/** @typedef {{kind: string, raw: string, lines: string[], level?: number, lang?: string, mark?: string}} Block */
+
+/**
+ * The address if a person may follow it, else null: http, https, mailto and tel only.
+ * @param {string} raw @returns {string | null}
+ */
+export function safeUrl(raw) {
+  // Browsers drop these characters before they read the scheme; so must the test.
+  const text = raw.replace(/[\u0000-\u0020\u007f-\u00a0\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u2064\ufeff]/g, "");
+  if (!/^(?:https?:\/\/[^/\\]|mailto:.|tel:[+\d])/i.test(text)) return null;
+  try {
+    const url = new URL(text);
+    return ["http:", "https:", "mailto:", "tel:"].includes(url.protocol) ? url.href : null;
+  } catch {
+    return null;
+  }
+}
+
+/** @param {string} line */
+const indent = (line) => line.length - line.trimStart().length;
+/** Widens tabs before text, so that they nest lists; code keeps its own. */
+function untab() {
+  let fence = "";
+  return (/** @type {string} */ line) => {
+    const mark = /^\s*(`{3,}|~{3,})/.exec(head(line))?.[1] ?? "";
+    if (!fence) fence = mark;
+    else if (mark.startsWith(fence)) fence = "";
+    return fence && !mark ? line : line.replace(/^[ \t]+/, (space) => space.replaceAll("\t", "    "));
+  };
+}
+
+/**
+ * The start of a line, enough to know its kind; long lines must not make the tests slow.
+ * @param {string} line
+ */
+const head = (line) => (line.length > 500 ? line.slice(0, 500) : line);
+/** @param {string} line */
+const blank = (line) => line.trim() === "";
+/** @param {string[]} lines @param {number} at */
+const tableAt = (lines, at) => lines[at].includes("|") && at + 1 < lines.length && lines[at + 1].includes("-") &&
+  lines[at + 1].length < 500 && TABLE_RULE.test(lines[at + 1]) && cells(lines[at]).length === cells(lines[at + 1]).length;
+
+/** @param {string[]} lines @param {number} at */
+function opensBlock(lines, at) {
+  const line = head(lines[at]);
+  if (FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line)) return true;
+  const item = ITEM.exec(line);
+  return Boolean(item && item[3] && (!/\d/.test(item[2]) || parseInt(item[2], 10) === 1)) || tableAt(lines, at);
+}
+
+/** @param {string[]} lines @param {number} at @param {RegExpExecArray} open */
+function endOfFence(lines, at, open) {
+  const mark = open[1];
+  for (let end = at + 1; end < lines.length; end++) {
+    const line = head(lines[end]).trim();
+    if (line.length >= mark.length && line === mark[0].repeat(line.length)) return end + 1;
+  }
+  return lines.length;
+}
+
+/** @param {string[]} lines @param {number} at */
+function endOfList(lines, at) {
+  const base = indent(lines[at]);
+  const ordered = /\d/.test(/** @type {RegExpExecArray} */ (ITEM.exec(lines[at]))[2]);
+  let end = at + 1;
+  for (; end < lines.length; end++) {
+    const line = lines[end];
+    if (blank(line)) continue;
+    const item = ITEM.exec(line);
+    if (indent(line) > base + 1) continue;
+    if (item && !RULE.test(head(line))) {
+      if (/\d/.test(item[2]) !== ordered) break;
+    } else if (blank(lines[end - 1]) || opensBlock(lines, end)) break;
+  }
+  while (end > at + 1 && blank(lines[end - 1])) end--;
+  return end;
+}
+
+/**
+ * Cuts text into top-level blocks; an open fence runs to the end, as text that still streams needs it.
+ * @param {string[]} lines @returns {Block[]}
+ */
+function blocks(lines) {
+  /** @type {Block[]} */
+  const out = [];
+  for (let at = 0; at < lines.length;) {
+    if (blank(lines[at])) { at++; continue; }
+    const block = blockAt(lines, at);
+    out.push(block);
+    at += Math.max(block.lines.length, 1);
+  }
+  return out;
+}
+
+/** @param {string[]} lines @param {number} at @returns {Block} */
+function blockAt(lines, at) {
+  const line = head(lines[at]);
+  /** @param {string} kind @param {number} end @param {object} [more] */
+  const block = (kind, end, more) => {
+    const part = lines.slice(at, end);
+    return { kind, raw: part.join("\n"), lines: part, ...more };
+  };
+  const fence = FENCE.exec(line);
+  if (fence) return block("code", endOfFence(lines, at, fence), { lang: fence[2], mark: fence[1] });
+  const heading = HEADING.exec(line);
+  if (heading) return block("heading", at + 1, { level: heading[1].length });
+  if (RULE.test(line)) return block("rule", at + 1);
+  let end = at + 1;
+  if (QUOTE.test(line)) {
+    while (end < lines.length && !blank(lines[end]) && (QUOTE.test(lines[end]) || !opensBlock(lines, end))) end++;
+    return block("quote", end);
+  }
+  if (ITEM.test(line)) return block("list", endOfList(lines, at));
+  if (tableAt(lines, at)) {
+    for (end = at + 2; end < lines.length && lines[end].includes("|") && !blank(lines[end]); end++);
+    return block("table", end);
+  }
+  while (end < lines.length && !blank(lines[end]) && !opensBlock(lines, end)) end++;
+  return block("text", end);
+}
+
+/** @param {string} line @returns {string[]} */
+function cells(line) {
+  const inner = line.trim().replace(/^\|/, "").replace(/([^\\])\|$/, "$1");
+  const out = [""];
+  for (let at = 0; at < inner.length; at++) {
+    if (inner[at] === "\\" && inner[at + 1] === "|") out[out.length - 1] += inner[++at];
+    else if (inner[at] === "|") out.push("");
+    else out[out.length - 1] += inner[at];
+  }
+  return out.map((cell) => cell.trim());
+}
+
+/** @typedef {{copy: (text: string, button: HTMLElement) => void, labels: {copy: string}}} Tools */
+
+/** @param {Block} block @param {Tools} tools */
+function drawCode(block, tools) {
+  const mark = block.mark ?? "```";
+  const body = block.lines.slice(1);
+  const last = body.at(-1)?.trim() ?? "";
+  if (last.length >= mark.length && last === mark[0].repeat(last.length)) body.pop();
+  const code = body.join("\n");
+  const button = h("button", { class: "quiet", type: "button", onclick: () => tools.copy(code, button) }, tools.labels.copy);
+  return h("div", { class: "code", dir: "ltr" },
+    h("div", { class: "code-head" }, h("span", null, block.lang ?? ""), button),
+    h("pre", { tabindex: 0, "aria-label": block.lang || "code" }, h("code", null, highlight(code, block.lang ?? ""))));
+}
+
+/** @param {Block} block @param {Tools} tools @param {number} depth */
+function drawList(block, tools, depth) {
+  const first = /** @type {RegExpExecArray} */ (ITEM.exec(block.lines[0]));
+  const base = indent(block.lines[0]);
+  const ordered = /\d/.test(first[2]);
+  const start = parseInt(first[2], 10);
+  const list = h(ordered ? "ol" : "ul", { start: ordered && start !== 1 ? start : null });
+  /** @type {string[]} */
+  let item = [];
+  let width = 0;
+  const flush = () => { if (item.length) list.append(drawItem(item, tools, depth)); };
+  for (const line of block.lines) {
+    const found = ITEM.exec(line);
+    if (found && indent(line) <= base + 1) {
+      flush();
+      width = found[0].length;
+      item = [line.slice(width)];
+    } else item.push(line.slice(Math.min(indent(line), width)));
+  }
+  flush();
+  return list;
+}
+
+/** @param {string[]} lines @param {Tools} tools @param {number} depth */
+function drawItem(lines, tools, depth) {
+  lines[0] = lines[0].replace(/^\[([ xX])\]\s/, (_all, mark) => (mark === " " ? "☐ " : "☑ "));
+  const item = h("li");
+  for (const block of blocks(lines)) {
+    if (block.kind === "text") add(item, item.childNodes.length ? h("p", null, inline(block.raw)) : inline(block.raw));
+    else item.append(draw(block, tools, depth + 1));
+  }
+  return item;
+}
+
+/** @param {Block} block */
+function drawTable(block) {
+  const sides = cells(block.lines[1]).map((cell) => (/^:-+:$/.test(cell) ? "center" : /-:$/.test(cell) ? "end" : "start"));
+  /** @param {string} line @param {string} tag */
+  const row = (line, tag) => h("tr", null, cells(line).slice(0, sides.length)
+    .map((cell, at) => h(tag, { class: `at-${sides[at]}`, scope: tag === "th" ? "col" : null }, inline(cell))));
+  return h("div", { class: "table", tabindex: 0, role: "group", "aria-label": cells(block.lines[0]).join(", ") }, h("table", null,
+    h("thead", null, row(block.lines[0], "th")), h("tbody", null, block.lines.slice(2).map((line) => row(line, "td")))));
+}
+
+/** @param {Block} block @param {Tools} tools @param {number} depth @returns {Node} */
+function draw(block, tools, depth) {
+  if (depth > MAX_BLOCKS) return h("p", null, block.raw);
+  if (block.kind === "code") return drawCode(block, tools);
+  if (block.kind === "heading") {
+    // A conversation has its own headings; those of a message start below them.
+    let words = /** @type {RegExpExecArray} */ (HEADING.exec(block.raw))[2].trimEnd();
+    while (words.endsWith("#")) words = words.slice(0, -1);
+    return h(`h${Math.min((block.level ?? 1) + 2, 6)}`, null, inline(words.trimEnd()));
+  }
+  if (block.kind === "rule") return h("hr");
+  if (block.kind === "quote") {
+    const inner = blocks(block.lines.map((line) => line.replace(QUOTE, "")));
+    return h("blockquote", null, inner.map((one) => draw(one, tools, depth + 1)));
+  }
+  if (block.kind === "list") return drawList(block, tools, depth);
+  if (block.kind === "table") return drawTable(block);
+  return h("p", null, inline(block.raw));
+}
+
+/**
+ * Draws a text into a node. Called again with a longer text it draws anew only from the first changed block on.
+ * @param {HTMLElement} node @param {string} text @param {Tools} tools
+ */
+export function render(node, text, tools) {
+  const cut = text.length > MAX_TEXT;
+  const parts = blocks((cut ? text.slice(0, MAX_TEXT) : text).replace(/\r\n?/g, "\n").split("\n").map(untab()));
+  const rest = cut ? text.slice(MAX_TEXT) : "";
+  const known = /** @type {any} */ (node).drawn ?? [];
+  let same = 0;
+  while (same < known.length && same < parts.length && known[same] === parts[same].raw) same++;
+  while (node.childNodes.length > same) node.lastChild?.remove();
+  for (const block of parts.slice(same)) node.append(draw(block, tools, 0));
+  if (rest) node.append(h("p", null, rest));
+  /** @type {any} */ (node).drawn = parts.map((block) => block.raw);
+}
+
+/* ---- inside a line ---- */
+
+/**
+ * For every "[" the place of its "]", found in one pass.
+ * @param {string} text
+ */
+function brackets(text) {
+  const pairs = new Map();
+  const open = [];
+  for (let at = 0; at < text.length; at++) {
+    if (text[at] === "\\") at++;
+    else if (text[at] === "[") open.push(at);
+    else if (text[at] === "]" && open.length) pairs.set(open.pop(), at);
+  }
+  return pairs;
+}
+
+const TARGET = /^\(\s*(?:<([^<>\n]{0,2000})>|((?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.|\([^\s()]{0,200}\)){0,500}\)){0,2000}))(?:\s+(?:"[^"\n]{0,500}"|'[^'\n]{0,500}'))?\s*\)/;
+const BARE = /https?:\/\/[^\s<>"'`\u0000-\u001f]{1,2000}/y;
+const ANGLE = /<((?:https?:\/\/|mailto:)[^\s<>]{1,2000}|[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8})>/y;
+
+/** @param {string} href @param {any} children @param {string} label */
+function link(href, children, label) {
+  const shown = /(?:^|\s|\/\/)((?:[\w-]{1,63}\.){1,8}[a-z]{2,24})(?=[/:?#\s]|$)/i.exec(label.slice(0, 300))?.[1]?.toLowerCase();
+  const host = /^https?:/.test(href) ? new URL(href).host : "";
+  const differs = shown && host && host.replace(/^www\./, "") !== shown.replace(/^www\./, "");
+  return [h("a", { href, title: href, target: "_blank", rel: "noopener noreferrer nofollow ugc" }, children),
+    differs && h("span", { class: "host" }, ` (${host})`)];
+}
+
+/** @param {string} url */
+function trimBare(url) {
+  let end = url.length;
+  let extra = count(url, ")") - count(url, "(");
+  for (; end > 0; end--) {
+    const last = url[end - 1];
+    if (last === ")" && extra > 0) extra--;
+    else if (!".,;:!?*_~'\"".includes(last)) break;
+  }
+  return url.slice(0, end);
+}
+/** @param {string} text @param {string} char */
+const count = (text, char) => text.split(char).length - 1;
+
+/**
+ * The nodes of one run of text.
+ * @param {string} text @param {number} [depth] @param {boolean} [linked] inside a link no other may start
+ * @returns {any[]}
+ */
+export function inline(text, depth = 0, linked = false) {
+  if (depth > MAX_INLINE) return [text];
+  /** @type {any[]} */
+  const out = [];
+  const pairs = brackets(text);
+  /** Marks without an end in the rest of the text, so that no search is made twice. @type {Set<string>} */
+  const hopeless = new Set();
+  let plain = "";
+  const flush = () => { if (plain) out.push(plain); plain = ""; };
+  /** @param {any} node */
+  const push = (node) => { flush(); out.push(node); };
+  let at = 0;
+  while (at < text.length) {
+    const char = text[at];
+    const step = special(char) ? special(char)(at) : 0;
+    if (step) at += step;
+    else { plain += char; at++; }
+  }
+  flush();
+  return out;
+
+  /** @param {string} char @returns {any} */
+  function special(char) {
+    if (char === "\\") return escape;
+    if (char === "`") return code;
+    if (char === "!" || char === "[") return bracket;
+    if (char === "*" || char === "_" || char === "~") return emphasis;
+    if (char === "<") return angle;
+    if (char === "h") return bare;
+    return char === "\n" ? newline : null;
+  }
+  /** @param {number} at */
+  function escape(at) {
+    if (text[at + 1] === "\n") return push(h("br")), 2;
+    if (!/[!-/:-@[-`{-~]/.test(text[at + 1] ?? "")) return 0;
+    plain += text[at + 1];
+    return 2;
+  }
+  /** @param {number} at */
+  function newline(at) {
+    const hard = plain.endsWith("  ");
+    plain = plain.trimEnd();
+    flush();
+    if (hard) push(h("br"));
+    else plain = "\n";
+    return 1 + (/^ +/.exec(text.slice(at + 1, at + 200))?.[0].length ?? 0);
+  }
+  /** @param {number} at */
+  function code(at) {
+    let size = 1;
+    while (text[at + size] === "`") size++;
+    const mark = "`".repeat(size);
+    if (!hopeless.has(mark)) {
+      for (let end = text.indexOf(mark, at + size); end !== -1; end = text.indexOf(mark, end + 1)) {
+        if (text[end - 1] === "`" || text[end + size] === "`") { while (text[end + 1] === "`") end++; continue; }
+        push(h("code", { dir: "ltr" }, text.slice(at + size, end).replace(/\n/g, " ").replace(/^ (.*\S.*) $/, "$1")));
+        return end + size - at;
+      }
+      hopeless.add(mark);
+    }
+    plain += mark;
+    return size;
+  }
+  /** @param {number} at */
+  function bracket(at) {
+    const picture = text[at] === "!";
+    const open = picture ? at + 1 : at;
+    const close = text[open] === "[" ? pairs.get(open) : undefined;
+    if (close === undefined || text[close + 1] !== "(") return 0;
+    const target = TARGET.exec(text.slice(close + 1, close + 3000));
+    const href = target && !linked ? safeUrl((target[1] ?? target[2] ?? "").replace(/\\([!-/:-@[-`{-~])/g, "$1")) : null;
+    if (!target || !href) return 0;
+    const label = text.slice(open + 1, close) || href;
+    push(link(href, picture ? `🖼 ${label}` : inline(label, depth + 1, true), label));
+    return close + 1 + target[0].length - at;
+  }
+  /** @param {number} at */
+  function emphasis(at) {
+    const char = text[at];
+    let size = 1;
+    while (text[at + size] === char) size++;
+    const take = size >= 3 && char !== "~" ? 3 : Math.min(size, 2);
+    const inWord = char === "_" && /[\p{L}\p{N}]/u.test(text[at - 1] ?? "");
+    const after = text[at + size];
+    if ((char === "~" && size !== 2) || size > 3 || inWord || !after || /\s/.test(after)) return literal(char, size);
+    const end = closing(char, take, at + size);
+    if (end < 0) return literal(char, size);
+    const inner = inline(text.slice(at + take, end), depth + 1, linked);
+    if (char === "~") push(h("del", null, inner));
+    else if (take === 3) push(h("strong", null, h("em", null, inner)));
+    else push(h(take === 2 ? "strong" : "em", null, inner));
+    return end + take - at;
+  }
+  /** @param {string} char @param {number} size */
+  function literal(char, size) {
+    plain += char.repeat(size);
+    return size;
+  }
+  /** @param {string} char @param {number} size @param {number} from */
+  function closing(char, size, from) {
+    const mark = char.repeat(size);
+    if (hopeless.has(mark)) return -1;
+    let ticks = false;
+    for (let at = from; at < text.length; at++) {
+      if (text[at] === "\\") { at++; continue; }
+      if (text[at] === "`") ticks = !ticks;
+      if (ticks || text[at] !== char) continue;
+      let run = 1;
+      while (text[at + run] === char) run++;
+      const fits = (run === size || (run === 3 && size < 3)) && !/\s/.test(text[at - 1]) &&
+        !(char === "_" && /[\p{L}\p{N}]/u.test(text[at + run] ?? ""));
+      if (fits) return run === 3 && size < 3 ? at + (3 - size) : at;
+      at += run - 1;
+    }
+    hopeless.add(mark);
+    return -1;
+  }
+  /** @param {number} at */
+  function angle(at) {
+    ANGLE.lastIndex = at;
+    const found = ANGLE.exec(text);
+    const href = found && !linked ? safeUrl(/^(https?|mailto):/.test(found[1]) ? found[1] : `mailto:${found[1]}`) : null;
+    if (!found || !href) return 0;
+    push(link(href, found[1], found[1]));
+    return found[0].length;
+  }
+  /** @param {number} at */
+  function bare(at) {
+    BARE.lastIndex = at;
+    const found = linked || /\w/.test(text[at - 1] ?? "") ? null : BARE.exec(text);
+    const url = found ? trimBare(found[0]) : "";
+    const href = url ? safeUrl(url) : null;
+    if (!href) return 0;
+    push(link(href, url, url));
+    return url.length;
+  }
+}
+
+/**
+ * What a screen reader should say of a Markdown text: the words without the marks.
+ * @param {string} text @param {number} [max]
+ */
+export function spoken(text, max = 400) {
+  const node = h("div");
+  render(node, text.replace(/```[^]*?(```|$)/g, "(code)").slice(0, max * 4), { copy() {}, labels: { copy: "" } });
+  const words = [...node.children].map((part) => part.textContent).join(" ").replace(/\s+/g, " ").trim();
+  return words.length > max ? `${words.slice(0, max)}…` : words;
+}

@@ -1,0 +1,18 @@
+/** The full page at /chat: the same chat without a launcher, remembered by a cookie. */
+import { Widget } from "./main.js";
+import { t } from "./i18n.js";
+
+const query = new URLSearchParams(location.search);
+const base = new CSSStyleSheet();
+base.replaceSync("html{color-scheme:light dark}html[data-theme=light]{color-scheme:light}html[data-theme=dark]{color-scheme:dark}body{margin:0;background:light-dark(#fff,#131318)}");
+document.adoptedStyleSheets = [base];
+const theme = query.get("theme") ?? "auto";
+document.documentElement.dataset.theme = theme;
+const widget = new Widget({
+  site: query.get("site") ?? document.documentElement.dataset.site ?? "default",
+  title: document.documentElement.dataset.title ?? "Evertalk", theme, locale: query.get("locale") ?? navigator.language, page: true,
+});
+await widget.mount();
+document.querySelector("noscript")?.remove();
+document.documentElement.lang = widget.root.lang;
+if (!document.title) document.title = t("title");

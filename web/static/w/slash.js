@@ -1,0 +1,94 @@
+/** The list of commands above the composer: Enter runs only what is written out in full. */
+import { h, set, show } from "../shared/h.js";
+import { t } from "./i18n.js";
+
+/** @typedef {{name: string, description: string, args?: any}} Command */
+
+/**
+ * The command a text asks for, or null when it is ordinary text.
+ * @param {string} text @param {Command[]} commands
+ */
+export function asCommand(text, commands) {
+  const found = /^\/([\w-]+)(?:\s+([^]*))?$/.exec(text.trim());
+  const command = found && commands.find((one) => one.name === found[1].toLowerCase());
+  return found && command ? { name: command.name, args: (found[2] ?? "").trim() } : null;
+}
+
+/** @param {any} args */
+function hint(args) {
+  if (!args) return "";
+  if (typeof args === "string") return ` ${args}`;
+  const names = Array.isArray(args) ? args.map((one) => one?.name ?? one) : Object.keys(args);
+  return names.map((name) => ` ${name}`).join("");
+}
+
+/**
+ * @param {HTMLTextAreaElement} input
+ * @param {() => Command[]} commands
+ * @param {(text: string) => void} complete
+ */
+export function slash(input, commands, complete) {
+  const list = h("ul", { class: "slash", role: "listbox", id: "evt-commands", "aria-label": t("commands"), hidden: true });
+  /** @type {Command[]} */
+  let found = [];
+  let at = 0;
+  let dismissed = "";
+
+  function close() {
+    list.hidden = true;
+    set(input, { "aria-activedescendant": null });
+  }
+
+  function update() {
+    const typed = /^\/([\w-]*)$/.exec(input.value);
+    if (input.value !== dismissed) dismissed = "";
+    found = typed && !dismissed ? commands().filter((one) => one.name.startsWith(typed[1].toLowerCase())) : [];
+    if (!found.length) return close();
+    const exact = found.findIndex((one) => one.name === typed?.[1].toLowerCase());
+    at = exact < 0 ? 0 : exact;
+    show(list, found.map((one, index) => h("li", {
+      role: "option", id: `evt-command-${index}`, onpointerdown: (/** @type {Event} */ event) => event.preventDefault(), onclick: () => pick(index),
+    }, h("b", null, `/${one.name}`), h("span", { class: "args" }, hint(one.args)), h("span", { class: "muted" }, one.description))));
+    list.hidden = false;
+    mark();
+  }
+
+  function mark() {
+    [...list.children].forEach((item, index) => set(item, { "aria-selected": String(index === at) }));
+    set(input, { "aria-activedescendant": `evt-command-${at}` });
+    list.children[at]?.scrollIntoView({ block: "nearest" });
+  }
+
+  /** @param {number} index */
+  function pick(index) {
+    const command = found[index];
+    complete(`/${command.name}${command.args ? " " : ""}`);
+    dismissed = input.value;
+    close();
+    input.focus();
+  }
+
+  /**
+   * Handles a key while the list is open.
+   * @param {KeyboardEvent} event @returns {boolean} whether the key is used up
+   */
+  function key(event) {
+    if (list.hidden) return false;
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      at = (at + (event.key === "ArrowDown" ? 1 : -1) + found.length) % found.length;
+      mark();
+    } else if (event.key === "Escape") {
+      dismissed = input.value;
+      close();
+    } else if (event.key === "Tab" && !event.shiftKey) pick(at);
+    else if (event.key === "Enter" && !event.shiftKey) {
+      const typed = input.value.slice(1).toLowerCase();
+      if (found[at].name === typed) { close(); return false; }
+      pick(at);
+    } else return false;
+    event.preventDefault();
+    event.stopPropagation();
+    return true;
+  }
+  return { list, update, key, close };
+}

@@ -1,0 +1,361 @@
+/** What the conversation is: takes protocol frames, keeps one ordered timeline, knows nothing of screens. */
+
+/**
+ * @typedef {object} Item
+ * @property {string} key stays the same from the first sketch to the confirmed entry
+ * @property {"msg" | "card" | "result"} kind
+ * @property {number} rev raised by every change
+ * @property {string} [role] @property {string} [mid] @property {string} [cid] @property {string} [text]
+ * @property {string} [at] @property {number | null} [turn] @property {boolean} [partial] @property {any} [error]
+ * @property {"sending" | "failed" | "sent" | "draft"} [status] @property {boolean} [queued] @property {string} [advice]
+ * @property {number} [retryAfter] @property {boolean} [refused] @property {number} [order] @property {number} [sentAt] @property {number} [attempt]
+ * @property {any} [card] @property {string} [command] @property {boolean} [success] @property {boolean} [pending]
+ */
+
+const RUNNING = new Set(["started", "tool"]);
+
+export class Conversation {
+  /** @param {{changed: () => void, said: (item: Item) => void, gap: () => void}} hooks */
+  constructor(hooks) {
+    this.hooks = hooks;
+    this.last = 0;
+    this.session = "";
+    /** @type {number | null} */
+    this.epoch = null;
+    /** A gap that a resync did not fill was meant: this audience does not see every event. */
+    this.gaps = 0;
+    /** @type {any} */
+    this.settings = { commands: [], limits: {}, audience: "public", model: {} };
+    /** @type {any} */
+    this.ctx = null;
+    this.clear();
+  }
+
+  clear() {
+    /** @type {Item[]} */
+    this.items = [];
+    /** @type {{turn: number, state: string, tool?: string, since: number} | null} */
+    this.run = null;
+    /** @type {{id: string, percent: number, since: number, failed?: boolean} | null} */
+    this.organizing = null;
+    /** @type {Set<string>} */
+    this.pinned = new Set();
+    /** @type {Set<number>} */
+    this.answered = new Set();
+    /** @type {Set<string>} */
+    this.closed = new Set();
+  }
+
+  /** @param {any} frame */
+  take(frame) {
+    if (!frame || typeof frame.t !== "string") return;
+    if (frame.t === "welcome") this.welcome(frame);
+    else if (typeof frame.event_seq === "number" && frame.t !== "ack") this.durable(frame, true);
+    else this.ephemeral(frame);
+    this.hooks.changed();
+  }
+
+  /* ---- snapshots ---- */
+
+  /** @param {any} frame */
+  welcome(frame) {
+    const unsent = this.items.filter((item) => item.status === "sending" || item.status === "failed");
+    const commands = this.items.filter((item) => item.kind === "result" && item.pending);
+    const fresh = !frame.resumed;
+    if (fresh) { this.clear(); this.last = 0; }
+    this.session = frame.session ?? "";
+    this.epoch = frame.log_epoch ?? null;
+    for (const name of ["commands", "limits", "audience", "model"]) if (frame[name]) this.settings[name] = frame[name];
+    this.ctx = frame.ctx ?? null;
+    if (fresh) for (const item of [...unsent, ...commands]) this.items.push(item);
+    for (const event of frame.events ?? []) this.durable(event, !fresh, true);
+    this.last = Math.max(this.last, Number(frame.head) || 0);
+    this.snapshot(frame.state ?? {});
+  }
+
+  /** What is not told here is over: no missed event may leave anything hanging. @param {any} state */
+  snapshot(state) {
+    this.organizing = state.compaction ? { id: state.compaction.id, percent: state.compaction.percent ?? 0, since: Date.now() } : null;
+    const queued = new Set(state.queued ?? []);
+    for (const item of this.items) if (item.role === "person") this.change(item, { queued: queued.has(item.mid) });
+    const run = state.run;
+    this.run = run ? { turn: run.turn, state: run.state ?? "started", tool: run.tool, since: Date.now() } : null;
+    this.items = this.items.filter((item) => item.status !== "draft" || (run && item.turn === run.turn));
+    if (!run) return;
+    const draft = this.draft(run.turn);
+    if (draft && typeof run.text === "string") this.change(draft, { text: run.text, status: "draft" });
+  }
+
+  /* ---- durable events ---- */
+
+  /** @param {any} event @param {boolean} live @param {boolean} [backlog] */
+  durable(event, live, backlog = false) {
+    if (event.event_seq <= this.last) return;
+    if (!backlog && event.event_seq > this.last + 1 && this.last > 0 && this.gaps < 2) {
+      this.gaps++;
+      return this.hooks.gap();
+    }
+    this.last = event.event_seq;
+    if (event.t === "msg") this.message(event, live);
+    else if (event.t === "compaction") this.compaction(event);
+    else if (event.t === "command.result") this.result(event);
+    else if (event.t === "pin") this.pin(event);
+  }
+
+  /** @param {any} event @param {boolean} live */
+  message(event, live) {
+    const answer = event.role === "assistant";
+    const known = this.items.find((item) => (event.cid && item.cid === event.cid) || item.mid === event.mid ||
+      (answer && item.status === "draft" && item.turn === event.turn));
+    /** @type {Partial<Item>} */
+    const values = {
+      mid: event.mid, role: event.role, text: event.text ?? "", at: event.at, turn: event.turn ?? null,
+      partial: Boolean(event.partial), error: event.error ?? null, status: "sent", refused: false,
+    };
+    /** @type {Item} */
+    const item = known ?? { key: event.cid ?? event.mid, kind: "msg", rev: 0, cid: event.cid, role: event.role, turn: event.turn };
+    if (answer && event.turn !== null && event.turn !== undefined) this.answered.add(event.turn);
+    if (event.role === "person" && live) values.queued = this.busyWithout(event.turn);
+    this.change(item, values);
+    if (!known) this.place(item);
+    else if (event.role === "person") this.ahead(item);
+    if (live && event.role !== "person") this.hooks.said(item);
+  }
+
+  /** @param {any} event */
+  compaction(event) {
+    const key = `c${event.id}`;
+    const at = this.items.findIndex((item) => item.key === key);
+    this.closed.add(event.id);
+    if (this.organizing?.id === event.id) this.organizing = null;
+    if (event.state !== "done") {
+      if (at >= 0) this.items.splice(at, 1);
+    } else if (at >= 0) this.change(this.items[at], { card: event });
+    else this.items.splice(this.boundary(event), 0, { key, kind: "card", rev: 1, card: event });
+    for (const item of this.items) if (item.kind === "card") item.rev++;
+  }
+
+  /** The place after the last message that a summary covers; the top when all of them are older. @param {any} event */
+  boundary(event) {
+    for (let at = this.items.length; at > 0; at--) {
+      const item = this.items[at - 1];
+      const covered = item.mid === event.to_mid ||
+        (typeof item.turn === "number" && typeof event.through_turn === "number" && item.turn <= event.through_turn);
+      if (covered && item.kind === "msg") {
+        while (this.items[at]?.kind === "card") at++;
+        return at;
+      }
+    }
+    return 0;
+  }
+
+  /** Only the newest summary can be undone. */
+  newestCard() {
+    const cards = this.items.filter((item) => item.kind === "card").map((item) => item.card);
+    return cards.reduce((newest, card) => (!newest || card.event_seq > newest.event_seq ? card : newest), null);
+  }
+
+  /** @param {any} event */
+  result(event) {
+    const known = this.items.find((item) => item.kind === "result" && item.cid === event.cid);
+    const text = event.success === false ? event.error ?? event.result : event.result;
+    /** @type {Item} */
+    const item = known ?? { key: event.cid ?? `r${event.event_seq}`, kind: "result", rev: 0, cid: event.cid };
+    this.change(item, {
+      command: event.command, success: event.success !== false, pending: false, at: event.at,
+      text: typeof text === "string" ? text : text?.message ?? "", advice: text?.advice ?? "",
+    });
+    if (!known) this.place(item);
+  }
+
+  /** @param {any} event */
+  pin(event) {
+    if (event.pinned) this.pinned.add(event.mid);
+    else this.pinned.delete(event.mid);
+    const item = this.items.find((one) => one.mid === event.mid);
+    if (item) item.rev++;
+  }
+
+  /* ---- what passes ---- */
+
+  /** @param {any} frame */
+  ephemeral(frame) {
+    if (frame.t === "ack") this.ack(frame);
+    else if (frame.t === "error") this.error(frame);
+    else if (frame.t === "delta") this.delta(frame);
+    else if (frame.t === "run") this.ran(frame);
+    else if (frame.t === "ctx") this.ctx = frame;
+    else if (frame.t === "compaction.progress") this.progress(frame);
+    else if (frame.t === "command.progress") this.advance(frame);
+  }
+
+  /** @param {any} frame */
+  ack(frame) {
+    const item = this.byCid(frame.cid);
+    if (!item || item.kind !== "msg") return;
+    const first = item.status !== "sent";
+    this.change(item, { status: "sent", mid: frame.mid ?? item.mid, error: null, refused: false });
+    if (first) this.change(item, { queued: this.busyWithout(null) });
+  }
+
+  /** @param {any} frame */
+  error(frame) {
+    const item = frame.cid ? this.byCid(frame.cid) : null;
+    if (item?.kind === "result") {
+      this.change(item, { pending: false, success: false, text: frame.message ?? "", advice: frame.advice ?? "" });
+    } else if (item && item.status !== "sent") {
+      this.change(item, { status: "failed", refused: true, error: frame.message ?? "", advice: frame.advice ?? "", retryAfter: frame.retry_after });
+    }
+  }
+
+  /** @param {any} frame */
+  delta(frame) {
+    const text = String(frame.text ?? "");
+    const item = this.draft(frame.turn);
+    if (!item) return;
+    const attempt = frame.attempt ?? item.attempt ?? 0;
+    const old = item.text ?? "";
+    if (attempt < (item.attempt ?? 0)) return;
+    if (attempt > (item.attempt ?? 0) && frame.off !== 0) return this.change(item, { attempt, text: "" });
+    if (attempt === item.attempt && old.startsWith(text, frame.off) && frame.off + text.length <= old.length) return;
+    // A hole: what is shown stays, the whole text comes with the final message.
+    if (frame.off > old.length) return;
+    this.change(item, { attempt, text: old.slice(0, frame.off) + text });
+    if (this.run?.turn !== frame.turn) this.start({ turn: frame.turn, state: "started" });
+    else this.run = { ...this.run, state: "started", since: Date.now() };
+  }
+
+  /** @param {any} frame */
+  ran(frame) {
+    if (RUNNING.has(frame.state)) return this.start(frame);
+    if (frame.state === "queued") {
+      if (!this.run && !this.answered.has(frame.turn)) this.start(frame);
+      return;
+    }
+    if (this.run?.turn === frame.turn) this.run = null;
+    const draft = this.items.find((item) => item.status === "draft" && item.turn === frame.turn);
+    if (!draft || frame.state === "done") return;
+    if (draft.text) this.change(draft, { partial: true });
+    else this.items.splice(this.items.indexOf(draft), 1);
+  }
+
+  /** @param {any} frame */
+  start(frame) {
+    this.run = { turn: frame.turn, state: frame.state, tool: frame.tool, since: Date.now() };
+    this.draft(frame.turn);
+    for (const item of this.items) {
+      const waits = item.turn === null || item.turn === undefined || item.turn <= frame.turn;
+      if (item.queued && waits && frame.state !== "queued") this.change(item, { queued: false });
+    }
+  }
+
+  /** @param {any} frame */
+  progress(frame) {
+    if (frame.state === "running") {
+      if (!this.closed.has(frame.id)) this.organizing = { id: frame.id, percent: frame.percent ?? 0, since: Date.now() };
+    } else if (this.organizing) {
+      this.closed.add(frame.id);
+      this.organizing = frame.state === "failed" ? { ...this.organizing, failed: true, since: Date.now() } : null;
+    }
+  }
+
+  /** @param {any} frame */
+  advance(frame) {
+    const item = this.byCid(frame.cid);
+    if (item?.pending) this.change(item, { text: frame.message ?? "" });
+  }
+
+  /* ---- what the person does ---- */
+
+  /** @param {{cid: string, text: string, at: string, order: number, error?: string, advice?: string}} entry */
+  send(entry) {
+    if (this.byCid(entry.cid)) return;
+    this.items.push({
+      key: entry.cid, kind: "msg", rev: 1, role: "person", turn: null, ...entry,
+      status: entry.error ? "failed" : "sending", refused: Boolean(entry.error),
+    });
+    this.hooks.changed();
+  }
+
+  /** @param {string} cid @param {string} command @param {string} args */
+  command(cid, command, args) {
+    this.place({ key: cid, kind: "result", rev: 1, cid, command, text: args, pending: true, at: new Date().toISOString() });
+    this.hooks.changed();
+  }
+
+  /** @param {string} cid */
+  remove(cid) {
+    this.items = this.items.filter((item) => item.cid !== cid);
+    this.hooks.changed();
+  }
+
+  /**
+   * Ends what has waited too long for its event: nothing on the screen may hang.
+   * @param {number} now @param {boolean} online
+   */
+  sweep(now, online) {
+    const before = this.items.reduce((sum, item) => sum + item.rev, this.items.length);
+    const shown = [this.run, this.organizing];
+    if (this.organizing && now - this.organizing.since > (this.organizing.failed ? 6_000 : 120_000)) this.organizing = null;
+    if (this.run && now - this.run.since > 180_000) this.ran({ turn: this.run.turn, state: "aborted" });
+    for (const item of this.items) {
+      const waited = now - (item.sentAt ?? now);
+      if (item.status === "sending" && online && waited > 15_000) this.change(item, { status: "failed", error: "", sentAt: 0 });
+      if (item.pending && waited > 120_000) this.change(item, { pending: false, success: false, text: "" });
+    }
+    const after = this.items.reduce((sum, item) => sum + item.rev, this.items.length);
+    if (before !== after || shown[0] !== this.run || shown[1] !== this.organizing) this.hooks.changed();
+  }
+
+  /* ---- order ---- */
+
+  /** @param {string} cid */
+  byCid(cid) {
+    return this.items.find((item) => item.cid === cid);
+  }
+
+  /** Whether a turn runs that a message does not belong to. @param {number | null | undefined} turn */
+  busyWithout(turn) {
+    return Boolean(this.run && RUNNING.has(this.run.state) && (turn === null || turn === undefined || turn > this.run.turn));
+  }
+
+  /** @param {number} turn @returns {Item | null} the draft of a turn that is not answered yet */
+  draft(turn) {
+    if (this.answered.has(turn)) return null;
+    const known = this.items.find((item) => item.status === "draft" && item.turn === turn);
+    if (known) return known;
+    /** @type {Item} */
+    const item = { key: `t${turn}`, kind: "msg", rev: 1, role: "assistant", status: "draft", turn, text: "", attempt: 0 };
+    this.place(item);
+    return item;
+  }
+
+  /** Appends, but an answer stands before what belongs to later turns, and unsent messages stay last. @param {Item} item */
+  place(item) {
+    let at = this.items.length;
+    const answer = item.role === "assistant";
+    for (; at > 0; at--) {
+      const before = this.items[at - 1];
+      if (before.role !== "person") break;
+      const unsent = before.status === "sending" || before.status === "failed";
+      const later = answer && (before.queued || (typeof before.turn === "number" && typeof item.turn === "number" && before.turn > item.turn));
+      if (!unsent && !later) break;
+    }
+    this.items.splice(at, 0, item);
+  }
+
+  /** A question confirmed after its answer began moves above it. @param {Item} item */
+  ahead(item) {
+    const mine = this.items.indexOf(item);
+    const answer = this.items.findIndex((one) => one.role === "assistant" && typeof item.turn === "number" && (one.turn ?? -1) >= item.turn);
+    if (answer < 0 || answer > mine) return;
+    this.items.splice(mine, 1);
+    this.items.splice(answer, 0, item);
+  }
+
+  /** @param {Item} item @param {Partial<Item>} values */
+  change(item, values) {
+    Object.assign(item, values);
+    item.rev++;
+  }
+}

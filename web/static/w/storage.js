@@ -1,0 +1,73 @@
+/** Keeps token, draft, outbox and small choices of one site in the browser; works without storage too. */
+
+/** @typedef {{cid: string, text: string, at: string, order: number, error?: string, advice?: string}} Unsent */
+
+/** What stands in when the browser refuses storage. */
+function memory() {
+  const map = new Map();
+  return {
+    /** @param {string} key */ getItem: (key) => map.get(key) ?? null,
+    /** @param {string} key @param {string} value */ setItem: (key, value) => void map.set(key, value),
+    /** @param {string} key */ removeItem: (key) => void map.delete(key),
+    keys: () => [...map.keys()],
+  };
+}
+
+function browser() {
+  const probe = "evertalk:probe";
+  localStorage.setItem(probe, "1");
+  localStorage.removeItem(probe);
+  return {
+    /** @param {string} key */ getItem: (key) => localStorage.getItem(key),
+    /** @param {string} key @param {string} value */ setItem: (key, value) => localStorage.setItem(key, value),
+    /** @param {string} key */ removeItem: (key) => localStorage.removeItem(key),
+    keys: () => Object.keys(localStorage),
+  };
+}
+
+export class Store {
+  /** @param {string} site */
+  constructor(site) {
+    this.prefix = `evertalk:${site}:`;
+    try { this.box = browser(); } catch { this.box = memory(); }
+  }
+
+  /** @param {string} name */
+  get(name) {
+    return this.box.getItem(this.prefix + name) ?? "";
+  }
+
+  /** An empty value forgets the name. @param {string} name @param {string} value */
+  put(name, value) {
+    try {
+      if (value) this.box.setItem(this.prefix + name, value);
+      else this.box.removeItem(this.prefix + name);
+    } catch { /* a full storage must not stop the conversation */ }
+  }
+
+  /** One key each, so that two tabs never overwrite each other's messages. @param {Unsent} entry */
+  keep(entry) {
+    this.put(`out:${entry.cid}`, JSON.stringify(entry));
+  }
+
+  /** @param {string} cid */
+  drop(cid) {
+    this.put(`out:${cid}`, "");
+  }
+
+  /** The messages no server has confirmed yet, oldest first. @returns {Unsent[]} */
+  unsent() {
+    const out = [];
+    for (const key of this.box.keys()) {
+      if (!key.startsWith(`${this.prefix}out:`)) continue;
+      try { out.push(JSON.parse(this.box.getItem(key) ?? "")); } catch { this.box.removeItem(key); }
+    }
+    return out.sort((a, b) => a.order - b.order);
+  }
+}
+
+/** A new client id; `randomUUID` is missing on plain-http pages. */
+export function newId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return crypto.randomUUID?.() ?? [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
