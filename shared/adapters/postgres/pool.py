@@ -1,0 +1,91 @@
+"""The connections to Postgres, and how its failures are told to the services."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+import asyncpg
+
+from shared.adapters.postgres.urls import asyncpg_url
+from shared.core.errors import StorageUnavailable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+STATEMENT_SECONDS = 10.0
+_AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.DiskFullError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.QueryCanceledError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresIOError,
+    OSError,
+    TimeoutError,
+)
+_AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+_TRIES = 4
+
+
+async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncpg.Record]:
+    """At most `size` connections, opened when they are needed; a statement has 10 seconds."""
+    return await asyncpg.create_pool(
+        asyncpg_url(database_url),
+        min_size=1,
+        max_size=size,
+        timeout=5,
+        command_timeout=STATEMENT_SECONDS,
+        init=_read_json,
+        server_settings={"application_name": "evertalk", "statement_timeout": "9000", "jit": "off"},
+    )
+
+
+async def _read_json(connection: asyncpg.Connection) -> None:
+    await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=_write, decoder=json.loads)
+
+
+def _write(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Awaitable[T]]:
+    """One transaction, whole or not at all: a cancelled caller waits for its end, a rival is tried again.
+
+    Raises StorageUnavailable when Postgres is away, full or too slow.
+    """
+
+    @functools.wraps(function)
+    async def whole(*args: P.args, **kwargs: P.kwargs) -> T:
+        work = asyncio.ensure_future(_translated(functools.partial(function, *args, **kwargs)))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # Cutting a transaction off in mid-air leaks its connection; its few milliseconds are waited for.
+            await asyncio.wait([work])
+            if not work.cancelled() and work.exception() is not None:
+                raise asyncio.CancelledError from work.exception()
+            raise
+
+    return whole
+
+
+async def _translated(call: Callable[[], Awaitable[T]]) -> T:
+    for attempt in range(1, _TRIES + 1):
+        try:
+            return await call()
+        except _AGAIN as error:
+            if attempt == _TRIES:
+                raise StorageUnavailable(f"rivals kept winning: {error}") from error
+            await asyncio.sleep(0.005 * attempt)
+        except _AWAY as error:
+            raise StorageUnavailable(f"{type(error).__name__}: {error}") from error
+    raise AssertionError("unreachable")

@@ -1,0 +1,276 @@
+"""The hot statements of a turn: one round trip and one commit each."""
+
+from __future__ import annotations
+
+LEASE_SECONDS = 4
+"""A lease lapses this long after its process' last beat (design: beat 1 s, lapse 4 s)."""
+
+ACCEPT = """
+WITH seen AS (
+  SELECT e.seq, t.turn_no, e.at FROM entries e JOIN turn_entries t USING (session_id, seq)
+   WHERE e.session_id = $1 AND e.dedupe_key = $2
+), s AS (
+  UPDATE sessions
+     SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1,
+         next_turn = next_turn + (open_turn IS NULL)::int, open_turn = coalesce(open_turn, next_turn),
+         last_active_at = now()
+   WHERE id = $1 AND NOT EXISTS (SELECT FROM seen)
+  RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, open_turn AS turn_no
+), t AS (
+  INSERT INTO turns (session_id, turn_no, channel, address_id)
+  SELECT $1, turn_no, $3, $4 FROM s ON CONFLICT DO NOTHING
+), e AS (
+  INSERT INTO entries (session_id, seq, role, author, blocks, tokens, dedupe_key, cid)
+  SELECT $1, seq, 'user', 'person', $5::jsonb, $6, $2, $7 FROM s
+), te AS (
+  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, turn_no, seq FROM s
+), ev AS (
+  INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
+  SELECT $1, event_seq, 'msg', seq, turn_no, $8::jsonb FROM s
+)
+SELECT seq, turn_no, event_seq, now() AS at, false AS repeated FROM s
+UNION ALL
+SELECT seq, turn_no,
+       (SELECT event_seq FROM events v WHERE v.session_id = $1 AND v.seq = seen.seq AND v.kind = 'msg' LIMIT 1),
+       at, true FROM seen
+"""
+
+CLAIM = f"""
+WITH s AS (
+  UPDATE sessions
+     SET turn_epoch = turn_epoch + 1, leased_by = $2, retry_at = NULL,
+         open_turn = nullif(open_turn, answered_turn + 1)
+   WHERE id = $1 AND answered_turn < next_turn - 1
+     AND (retry_at IS NULL OR retry_at <= now())
+     AND (leased_by IS NULL OR NOT EXISTS (
+           SELECT FROM workers w WHERE w.id = leased_by AND w.stopped_at IS NULL
+              AND w.beat > now() - interval '{LEASE_SECONDS} s'))
+     AND EXISTS (SELECT FROM turns t
+                  WHERE t.session_id = $1 AND t.turn_no = answered_turn + 1 AND t.channel = $3)
+     AND EXISTS (SELECT FROM workers w WHERE w.id = $2 AND w.stopped_at IS NULL
+                    AND w.beat > now() - interval '{LEASE_SECONDS} s')
+  RETURNING *
+), t AS (
+  UPDATE turns SET state = 'claimed', attempt = attempt + 1, epoch = s.turn_epoch,
+                   claimed_at = coalesce(claimed_at, now())
+    FROM s WHERE turns.session_id = s.id AND turns.turn_no = s.answered_turn + 1
+  RETURNING turns.*
+), cost AS (
+  SELECT ceil($4::float8 * (greatest(s.context_tokens, 2000) + 4000) + $5::float8)::bigint AS micro,
+         (now() AT TIME ZONE $6)::date AS day, s.id, s.party_id, p.anonymous
+    FROM s JOIN parties p ON p.id = s.party_id
+), want AS (
+  SELECT 'party:' || party_id AS scope, micro, day,
+         CASE WHEN anonymous THEN $7::bigint ELSE $8::bigint END AS cap FROM cost
+  UNION ALL SELECT 'session:' || id, micro, day, $9::bigint FROM cost
+  UNION ALL SELECT 'total', micro, day, $10::bigint FROM cost
+), held AS (
+  INSERT INTO spend_days AS d (scope, day, reserved_micro)
+  SELECT scope, day, micro FROM want WHERE cap IS NOT NULL AND micro > 0 AND micro <= cap ORDER BY scope
+  ON CONFLICT (scope, day) DO UPDATE SET reserved_micro = d.reserved_micro + excluded.reserved_micro
+   WHERE d.reserved_micro + d.spent_micro + excluded.reserved_micro <=
+         (SELECT cap FROM want WHERE want.scope = excluded.scope)
+  RETURNING scope
+), r AS (
+  INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes)
+  SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held)
+    FROM cost c, t WHERE EXISTS (SELECT FROM held)
+  RETURNING id, scopes
+)
+SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
+       r.id AS reservation_id, c.micro AS reserved_micro,
+       (SELECT min(scope) FROM want w WHERE w.cap IS NOT NULL AND w.micro > 0
+           AND w.scope NOT IN (SELECT scope FROM held)) AS refused_scope,
+       (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
+       (SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
+                 'authority', n.authority, 'importance', n.importance) ORDER BY n.importance DESC, n.id)
+          FROM (SELECT * FROM notes WHERE party_id = s.party_id AND scope = a.name AND superseded_by IS NULL
+                   AND forgotten_at IS NULL AND authority <> 'tool'
+                 ORDER BY importance DESC, id DESC LIMIT 40) n) AS notes,
+       a.name AS agent_name, a.config AS agent_config, p.anonymous, p.display_name, p.timezone
+  FROM s CROSS JOIN t CROSS JOIN cost c JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id
+  LEFT JOIN r ON true
+"""
+
+LOAD = """
+SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at,
+       p.seq IS NOT NULL AS pinned, d.form
+  FROM turn_entries te JOIN entries e USING (session_id, seq)
+  LEFT JOIN pins p USING (session_id, seq) LEFT JOIN prune_decisions d USING (session_id, seq)
+ WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3
+UNION ALL
+SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, true, NULL
+  FROM pins p JOIN turn_entries te USING (session_id, seq) JOIN entries e USING (session_id, seq)
+ WHERE p.session_id = $1 AND te.turn_no <= $2
+ ORDER BY 2, 3
+"""
+
+_FENCE = "id = $1 AND turn_epoch = $2 AND leased_by = $3 AND answered_turn = $4 - 1"
+
+TOOL_CALLS = f"""
+WITH s AS (
+  UPDATE sessions SET next_seq = next_seq + 1 WHERE {_FENCE} RETURNING next_seq - 1 AS seq
+), e AS (
+  INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
+  SELECT $1, seq, 'assistant', 'assistant', $5::jsonb, $6 FROM s
+), te AS (
+  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, $4, seq FROM s
+), st AS (
+  INSERT INTO turn_steps (session_id, turn_no, call_id, tool, epoch)
+  SELECT $1, $4, x.id, x.name, $2 FROM s, jsonb_to_recordset($7::jsonb) AS x(id text, name text)
+  ON CONFLICT (session_id, turn_no, call_id) DO UPDATE SET epoch = excluded.epoch
+), u AS (
+  INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
+                     cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
+  SELECT $1, x.party_id, $4, 'chat', x.status, x.model, x.input_tokens, x.output_tokens,
+         x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
+    FROM s, jsonb_to_recordset($8::jsonb) AS x(party_id bigint, status text, model text, input_tokens bigint,
+         output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
+         cost_micro bigint, request_id text)
+), tot AS (
+  UPDATE session_totals SET input_tokens = input_tokens + ($9::bigint[])[1],
+         output_tokens = output_tokens + ($9::bigint[])[2],
+         total_tokens = total_tokens + ($9::bigint[])[1] + ($9::bigint[])[2],
+         cache_read_tokens = cache_read_tokens + ($9::bigint[])[3],
+         cache_write_tokens = cache_write_tokens + ($9::bigint[])[4],
+         cost_micro = cost_micro + ($9::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($9::bigint[])[6],
+         total_tokens_estimate = total_tokens_estimate + $6
+    FROM s WHERE session_id = $1
+)
+SELECT seq FROM s
+"""
+
+TOOL_RESULTS = f"""
+WITH s AS (
+  UPDATE sessions SET next_seq = next_seq + 1 WHERE {_FENCE} RETURNING next_seq - 1 AS seq
+), e AS (
+  INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
+  SELECT $1, seq, 'user', 'tool', $5::jsonb, $6 FROM s
+), te AS (
+  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, $4, seq FROM s
+), st AS (
+  UPDATE turn_steps t SET status = x.status, ended_at = now()
+    FROM s, jsonb_to_recordset($7::jsonb) AS x(id text, status text)
+   WHERE t.session_id = $1 AND t.turn_no = $4 AND t.call_id = x.id
+)
+SELECT seq FROM s
+"""
+
+ANSWER = f"""
+WITH s AS (
+  UPDATE sessions
+     SET next_seq = next_seq + ($5::jsonb IS NOT NULL)::int, next_event_seq = next_event_seq + 1,
+         answered_turn = $4, leased_by = NULL, context_tokens = coalesce($6, context_tokens),
+         context_limit = coalesce($7, context_limit), token_ratio = coalesce($8, token_ratio),
+         last_active_at = now(), hold_compaction = hold_compaction AND NOT $21
+   WHERE {_FENCE}
+  RETURNING id, party_id, next_seq - ($5::jsonb IS NOT NULL)::int AS seq, next_event_seq - 1 AS event_seq
+), t AS (
+  UPDATE turns SET state = $9, error_code = $10, ended_at = now() FROM s
+   WHERE session_id = $1 AND turn_no = $4 RETURNING channel, address_id
+), e AS (
+  INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
+  SELECT $1, seq, 'assistant', 'assistant', $5::jsonb, $11 FROM s WHERE $5::jsonb IS NOT NULL
+), te AS (
+  INSERT INTO turn_entries (session_id, seq, turn_no, step)
+  SELECT $1, seq, $4, seq FROM s WHERE $5::jsonb IS NOT NULL
+), ev AS (
+  INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
+  SELECT $1, event_seq, 'msg', CASE WHEN $5::jsonb IS NOT NULL THEN seq END, $4, $12::jsonb FROM s
+), dl AS (
+  INSERT INTO deliveries (session_id, turn_no, part, channel, address_id)
+  SELECT $1, $4, 0, t.channel, t.address_id FROM t ON CONFLICT DO NOTHING
+), u AS (
+  INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
+                     cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
+  SELECT $1, s.party_id, $4, 'chat', x.status, x.model, x.input_tokens, x.output_tokens,
+         x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
+    FROM s, jsonb_to_recordset($13::jsonb) AS x(status text, model text, input_tokens bigint,
+         output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
+         cost_micro bigint, request_id text)
+), tot AS (
+  UPDATE session_totals SET input_tokens = input_tokens + ($14::bigint[])[1],
+         output_tokens = output_tokens + ($14::bigint[])[2],
+         total_tokens = total_tokens + ($14::bigint[])[1] + ($14::bigint[])[2],
+         cache_read_tokens = cache_read_tokens + ($14::bigint[])[3],
+         cache_write_tokens = cache_write_tokens + ($14::bigint[])[4],
+         cost_micro = cost_micro + ($14::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($14::bigint[])[6],
+         total_tokens_estimate = total_tokens_estimate + $11
+    FROM s WHERE session_id = $1
+), au AS (
+  INSERT INTO turn_context_audit (session_id, turn_id, model_alias, model_context_limit, input_budget, hard_limit,
+         estimated_input_tokens_before, estimated_input_tokens_after_summary, estimated_input_tokens_after_prune,
+         reported_input_tokens, context_tokens, summary_triggered, prune_triggered, overflow_rejected, parts,
+         part_hashes, entry_from, entry_through, base_turn, head, prune_seqs, renderer_version)
+  SELECT $1, $4, x.model_alias, x.model_context_limit, x.input_budget, x.hard_limit,
+         x.estimated_before, x.estimated_after_summary, x.estimated_after_prune,
+         x.reported, x.context_tokens, x.summary_triggered, x.prune_triggered, x.overflow_rejected, x.parts,
+         x.part_hashes, x.entry_from, x.entry_through, x.base_turn, x.head, x.prune_seqs, x.renderer_version
+    FROM s, jsonb_to_recordset($15::jsonb) AS x(model_alias text, model_context_limit bigint, input_budget bigint,
+         hard_limit bigint, estimated_before bigint, estimated_after_summary bigint, estimated_after_prune bigint,
+         reported bigint, context_tokens bigint, summary_triggered bool, prune_triggered bool,
+         overflow_rejected bool, parts jsonb, part_hashes jsonb, entry_from bigint, entry_through bigint,
+         base_turn bigint, head bigint, prune_seqs jsonb, renderer_version int)
+), pd AS (
+  INSERT INTO prune_decisions (session_id, seq, form, turn_no)
+  SELECT $1, x.seq, x.form, $4 FROM s, jsonb_to_recordset($16::jsonb) AS x(seq bigint, form text)
+  ON CONFLICT (session_id, seq) DO UPDATE SET form = excluded.form, turn_no = excluded.turn_no
+), r AS (
+  UPDATE reservations SET state = 'settled', settled_micro = $18, ended_at = now() FROM s
+   WHERE reservations.id = $17 AND reservations.state = 'held'
+  RETURNING amount_micro, scopes, day
+), sp AS (
+  UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro, spent_micro = d.spent_micro + $18
+    FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
+), pp AS (
+  INSERT INTO prompt_parts (sha256, body)
+  SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($19::jsonb) AS x(sha256 text, body text)
+  ON CONFLICT DO NOTHING
+), j AS (
+  INSERT INTO jobs (kind, session_id, key, trigger, payload)
+  SELECT x.kind, $1, x.key, x.trigger, x.payload
+    FROM s, jsonb_to_recordset($20::jsonb) AS x(kind text, key text, trigger text, payload jsonb)
+  ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING
+  RETURNING id, attempt
+)
+SELECT s.seq, s.event_seq, now() AS at, (SELECT id FROM j LIMIT 1) AS job_id FROM s
+"""
+
+DELIVERED = """
+UPDATE deliveries SET state = 'delivered', delivered_at = now()
+ WHERE session_id = $1 AND turn_no = $2 AND part = 0 AND state IN ('queued', 'sent')
+"""
+
+POSTPONE = f"""
+WITH s AS (
+  UPDATE sessions SET leased_by = NULL, retry_at = now() + make_interval(secs => $5), turn_epoch = turn_epoch + 1,
+         next_event_seq = next_event_seq + ($6::jsonb IS NOT NULL)::int
+   WHERE {_FENCE} RETURNING next_event_seq - 1 AS event_seq
+), t AS (
+  UPDATE turns SET faults = faults + $7, told_waiting = told_waiting OR $6::jsonb IS NOT NULL FROM s
+   WHERE session_id = $1 AND turn_no = $4
+), ev AS (
+  INSERT INTO events (session_id, event_seq, kind, turn_no, payload)
+  SELECT $1, event_seq, 'msg', $4, $6::jsonb FROM s WHERE $6::jsonb IS NOT NULL
+)
+SELECT event_seq, now() AS at FROM s
+"""
+
+RELEASE_RESERVATION = """
+WITH r AS (
+  UPDATE reservations SET state = 'released', settled_micro = $2, ended_at = now()
+   WHERE id = $1 AND state = 'held' RETURNING amount_micro, scopes, day
+)
+UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro, spent_micro = d.spent_micro + $2
+  FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
+"""
+
+UNANSWERED = f"""
+SELECT s.id FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
+ WHERE s.answered_turn < s.next_turn - 1 AND t.channel = $1
+   AND (s.retry_at IS NULL OR s.retry_at <= now())
+   AND (s.leased_by IS NULL OR NOT EXISTS (
+         SELECT FROM workers w WHERE w.id = s.leased_by AND w.stopped_at IS NULL
+            AND w.beat > now() - interval '{LEASE_SECONDS} s'))
+ ORDER BY s.id LIMIT $2
+"""

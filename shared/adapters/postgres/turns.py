@@ -1,0 +1,283 @@
+"""The way of a turn through Postgres: accept, claim, load, steps, answer, delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import asyncpg
+
+from shared.adapters.postgres import turn_sql
+from shared.adapters.postgres.pool import store_method
+from shared.core.errors import Fenced, UnknownSession
+from shared.core.exchange import Accepted, Inbound
+from shared.core.messages import Block, ToolUse, blocks_from_json, blocks_to_json, text_message
+from shared.core.screen import message_payload, notice_payload
+from shared.core.session import Entry, View
+from shared.core.turns import (
+    AnswerStored,
+    Caps,
+    Claim,
+    Outcome,
+    Spending,
+    StepOutcome,
+    link_from_json,
+    notes_from_json,
+)
+
+Record = asyncpg.Record
+
+
+class PostgresTurns:
+    """Each method is one transaction; every write after the claim is fenced by the turn's epoch."""
+
+    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted:
+        """Store a person's message, once per dedupe key; raises UnknownSession, StorageUnavailable."""
+        blocks = blocks_to_json(text_message("user", inbound.text).blocks)
+        extra = {"cid": inbound.cid} if inbound.cid else {}
+        arguments = (
+            inbound.session_id, inbound.dedupe_key, channel, inbound.address_id,
+            blocks, tokens, inbound.cid, extra,
+        )  # fmt: skip
+        try:
+            row = await self._pool.fetchrow(turn_sql.ACCEPT, *arguments)
+        except asyncpg.UniqueViolationError:
+            # The same message came twice at the same moment: the other one is stored now.
+            row = await self._pool.fetchrow(turn_sql.ACCEPT, *arguments)
+        if row is None:
+            raise UnknownSession(f"session {inbound.session_id}")
+        return Accepted(
+            session_id=inbound.session_id,
+            seq=row["seq"],
+            turn=row["turn_no"],
+            event_seq=row["event_seq"],
+            repeated=row["repeated"],
+            at_ms=int(row["at"].timestamp() * 1000),
+        )
+
+    @store_method
+    async def claim(
+        self,
+        session_id: int,
+        *,
+        channel: str,
+        worker_id: int,
+        caps: Caps,
+        micro_per_input_token: float,
+        micro_output: float,
+    ) -> Claim | None:
+        """Take the oldest unanswered turn, unless a living process has it or it is not due yet."""
+        row = await self._pool.fetchrow(
+            turn_sql.CLAIM, session_id, worker_id, channel, micro_per_input_token, micro_output,
+            caps.timezone, caps.visitor, caps.person, caps.session, caps.total,
+        )  # fmt: skip
+        return None if row is None else _claim_from(row, worker_id)
+
+    @store_method
+    async def load(self, session_id: int, *, base_turn: int, through_turn: int) -> tuple[Entry, ...]:
+        """Live entries in the order of the context, hidden pins first."""
+        rows = await self._pool.fetch(turn_sql.LOAD, session_id, base_turn, through_turn)
+        return tuple(entry_from(row) for row in rows)
+
+    @store_method
+    async def record_tool_calls(
+        self,
+        claim: Claim,
+        *,
+        blocks: Sequence[Block],
+        tokens: int,
+        calls: Sequence[ToolUse],
+        spent: Sequence[Spending],
+    ) -> int:
+        """The model asked for tools: its message and an intent per call, before any of them runs."""
+        seq = await self._pool.fetchval(
+            turn_sql.TOOL_CALLS, *_fence(claim), blocks_to_json(blocks), tokens,
+            [{"id": call.id, "name": call.name} for call in calls],
+            [{**row, "party_id": claim.party_id} for row in usage_rows(spent)], sums_of(spent),
+        )  # fmt: skip
+        return _not_fenced(seq, claim)
+
+    @store_method
+    async def record_tool_results(
+        self, claim: Claim, *, blocks: Sequence[Block], tokens: int, outcomes: Mapping[str, StepOutcome]
+    ) -> int:
+        seq = await self._pool.fetchval(
+            turn_sql.TOOL_RESULTS, *_fence(claim), blocks_to_json(blocks), tokens,
+            [{"id": id_, "status": status} for id_, status in outcomes.items()],
+        )  # fmt: skip
+        return _not_fenced(seq, claim)
+
+    @store_method
+    async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored:
+        """End the turn: answer, usage, audit, delivery and due job, or none of them; raises Fenced."""
+        row = await self._pool.fetchrow(
+            turn_sql.ANSWER, *_fence(claim),
+            None if outcome.blocks is None else blocks_to_json(outcome.blocks),
+            outcome.context_tokens, outcome.context_limit, outcome.token_ratio,
+            outcome.state, outcome.error_code, outcome.tokens, dict(outcome.screen),
+            usage_rows(outcome.spent), sums_of(outcome.spent), _audit_rows(outcome),
+            [{"seq": seq, "form": form} for seq, form in outcome.prunes],
+            claim.reservation_id, outcome.settled_micro,
+            [{"sha256": key, "body": body} for key, body in outcome.prompt_parts.items()],
+            [asdict(outcome.job)] if outcome.job else [], outcome.release_hold,
+        )  # fmt: skip
+        if row is None:
+            raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
+        return AnswerStored(
+            event_seq=row["event_seq"], payload=_payload(claim, outcome, row), job_id=row["job_id"]
+        )
+
+    @store_method
+    async def record_delivered(self, claim: Claim) -> None:
+        await self._pool.execute(turn_sql.DELIVERED, claim.session_id, claim.turn)
+
+    @store_method
+    async def postpone(
+        self, claim: Claim, *, seconds: float, fault: bool, notice: Mapping[str, Any] | None
+    ) -> tuple[int, Mapping[str, Any]] | None:
+        """Put the turn back, due again after `seconds`; a notice tells the person, once per turn."""
+        row = await self._pool.fetchrow(
+            turn_sql.POSTPONE, *_fence(claim), seconds, None if notice is None else dict(notice), int(fault)
+        )
+        if row is None:
+            raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
+        if notice is None:
+            return None
+        payload = notice_payload(
+            event_seq=row["event_seq"], at=row["at"], extra={"turn": claim.turn, **notice}
+        )
+        return row["event_seq"], payload
+
+    @store_method
+    async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None:
+        await self._pool.execute(turn_sql.RELEASE_RESERVATION, reservation_id, spent_micro)
+
+    @store_method
+    async def unanswered(self, channel: str, *, limit: int = 100) -> list[int]:
+        """Sessions whose next turn is due and held by no living process."""
+        rows = await self._pool.fetch(turn_sql.UNANSWERED, channel, limit)
+        return [row["id"] for row in rows]
+
+    @store_method
+    async def request_stop(self, session_id: int) -> bool:
+        """Ask whoever answers the running turn to stop; False when none runs."""
+        found = await self._pool.fetchval(
+            """UPDATE turns t SET stop_requested = true FROM sessions s
+                WHERE s.id = $1 AND t.session_id = s.id AND t.turn_no = s.answered_turn + 1
+                  AND t.state = 'claimed' RETURNING t.turn_no""",
+            session_id,
+        )
+        return found is not None
+
+
+def entry_from(row: Record) -> Entry:
+    return Entry(
+        seq=row["seq"],
+        turn=row["turn_no"],
+        step=row["step"],
+        role=row["role"],
+        author=row["author"],
+        blocks=blocks_from_json(row["blocks"]),
+        tokens=row["tokens"],
+        at=row["at"],
+        pinned=row["pinned"],
+        pruned=row["form"],
+    )
+
+
+def view_from(row: Record, entries: Sequence[Entry] = (), *, open_turn: int | None) -> View:
+    """A view from a session's row with `head_link` and `notes` beside it."""
+    base = row["base_turn"]
+    return View(
+        session_id=row["id"],
+        base_turn=base,
+        flushed_turn=row["flushed_turn"],
+        view_epoch=row["view_epoch"],
+        cycle=row["cycle"],
+        head=link_from_json(row["head_link"]),
+        entries=tuple(entry for entry in entries if entry.turn > base),
+        pins=tuple(entry for entry in entries if entry.turn <= base),
+        notes=notes_from_json(row["notes"]),
+        context_tokens=row["context_tokens"],
+        open_turn=open_turn,
+        hold_compaction=row["hold_compaction"],
+    )
+
+
+def _claim_from(row: Record, worker_id: int) -> Claim:
+    return Claim(
+        session_id=row["id"],
+        turn=row["turn_no"],
+        epoch=row["turn_epoch"],
+        worker_id=worker_id,
+        attempt=row["attempt"],
+        faults=row["faults"],
+        stop_requested=row["stop_requested"],
+        told_waiting=row["told_waiting"],
+        party_id=row["party_id"],
+        address_id=row["address_id"],
+        channel=row["channel"],
+        anonymous=row["anonymous"],
+        agent=row["agent_name"],
+        agent_config=row["agent_config"],
+        token_ratio=row["token_ratio"],
+        context_tokens=row["context_tokens"],
+        reservation_id=row["reservation_id"],
+        reserved_micro=row["reserved_micro"],
+        refused_scope=row["refused_scope"],
+        view=view_from(row, open_turn=row["turn_no"]),
+    )
+
+
+def _fence(claim: Claim) -> tuple[int, int, int, int]:
+    return claim.session_id, claim.epoch, claim.worker_id, claim.turn
+
+
+def _not_fenced(seq: int | None, claim: Claim) -> int:
+    if seq is None:
+        raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
+    return seq
+
+
+def usage_rows(spent: Sequence[Spending]) -> list[dict[str, Any]]:
+    rows = []
+    for call in spent:
+        row = asdict(call)
+        row["status"] = "aborted" if row.pop("aborted") else "done"
+        rows.append(row)
+    return rows
+
+
+def sums_of(spent: Sequence[Spending]) -> list[int]:
+    """Input, output, cache read, cache written, micro-dollars, calls of unknown price."""
+    return [
+        sum(call.input_tokens for call in spent),
+        sum(call.output_tokens for call in spent),
+        sum(call.cache_read_tokens for call in spent),
+        sum(call.cache_write_tokens for call in spent),
+        sum(call.cost_micro or 0 for call in spent),
+        sum(call.cost_micro is None for call in spent),
+    ]
+
+
+def _audit_rows(outcome: Outcome) -> list[dict[str, Any]]:
+    return [] if outcome.audit is None else [asdict(outcome.audit)]
+
+
+def _payload(claim: Claim, outcome: Outcome, row: Record) -> dict[str, Any]:
+    if outcome.blocks is None:
+        extra = {"turn": claim.turn, **outcome.screen}
+        return notice_payload(event_seq=row["event_seq"], at=row["at"], extra=extra)
+    return message_payload(
+        seq=row["seq"],
+        turn=claim.turn,
+        author="assistant",
+        blocks=outcome.blocks,
+        at=row["at"],
+        extra=outcome.screen,
+    )

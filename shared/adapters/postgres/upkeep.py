@@ -1,0 +1,425 @@
+"""Jobs, flushes, compactions and their undo in Postgres: what the silent workers write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from shared.adapters.postgres import upkeep_sql as sql
+from shared.adapters.postgres.pool import store_method
+from shared.adapters.postgres.turn_sql import LOAD, RELEASE_RESERVATION
+from shared.adapters.postgres.turns import entry_from, sums_of, usage_rows, view_from
+from shared.core.errors import Fenced, StaleView, UnknownSession
+from shared.core.ledger import ledger_to_json
+from shared.core.turns import JobOrder, Spending
+from shared.core.upkeep import (
+    FlushOutcome,
+    FlushTicket,
+    JobClaim,
+    LinkStored,
+    NewLink,
+    NewNote,
+    Refused,
+    SessionState,
+)
+
+Record = asyncpg.Record
+Connection = PoolConnectionProxy[Record]
+
+
+class PostgresUpkeep:
+    """Each method is one transaction. A compaction is committed by compare-and-set on the view's epoch."""
+
+    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def state(self, session_id: int) -> SessionState:
+        """The session with its live entries of ended turns; raises UnknownSession."""
+        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+            row = await connection.fetchrow(sql.STATE, session_id)
+            if row is None:
+                raise UnknownSession(f"session {session_id}")
+            rows = await connection.fetch(LOAD, session_id, row["base_turn"], row["answered_turn"])
+        return _state_from(row, rows)
+
+    @store_method
+    async def ask(self, session_id: int, order: JobOrder) -> int | None:
+        """Make a job due; None when it is asked for already."""
+        job_id: int | None = await self._pool.fetchval(
+            sql.ASK_JOB, order.kind, session_id, order.key, order.trigger, dict(order.payload)
+        )
+        return job_id
+
+    @store_method
+    async def due_jobs(self, *, limit: int = 200) -> list[tuple[int, int]]:
+        """Ids and attempts of jobs that nobody works on: due ones, and those whose worker died."""
+        return [(row["id"], row["attempt"]) for row in await self._pool.fetch(sql.DUE_JOBS, limit)]
+
+    @store_method
+    async def claim_job(self, job_id: int, *, worker_id: int) -> JobClaim | None:
+        """Take a job; None when it is done, held by a living worker, or another of its session runs."""
+        try:
+            row = await self._pool.fetchrow(sql.CLAIM_JOB, job_id, worker_id)
+        except asyncpg.UniqueViolationError:
+            return None
+        if row is None:
+            return None
+        return JobClaim(
+            id=row["id"],
+            kind=row["kind"],
+            session_id=row["session_id"],
+            key=row["key"],
+            trigger=row["trigger"],
+            payload=row["payload"],
+            attempt=row["attempt"],
+            faults=row["faults"],
+            epoch=row["epoch"],
+            worker_id=worker_id,
+        )
+
+    @store_method
+    async def end_job(
+        self,
+        job: JobClaim,
+        *,
+        state: str,
+        outcome: Mapping[str, Any],
+        error: str = "",
+        retry_seconds: float = 0.0,
+        successor: JobOrder | None = None,
+    ) -> int | None:
+        """`done`, `dead`, or `due` again; the successor's id when one was asked for. Raises Fenced."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            ended = await connection.fetchval(
+                sql.END_JOB,
+                job.id,
+                job.epoch,
+                state,
+                error[:2000],
+                dict(outcome),
+                int(bool(error)),
+                retry_seconds,
+            )
+            if ended is None:
+                raise Fenced(f"job {job.id}")
+            if successor is None:
+                return None
+            job_id: int | None = await connection.fetchval(
+                sql.ASK_JOB,
+                successor.kind, job.session_id, successor.key, successor.trigger, dict(successor.payload),
+            )  # fmt: skip
+            return job_id
+
+    @store_method
+    async def begin_flush(
+        self, job: JobClaim, *, cycle: int, threshold: str, from_turn: int, through_turn: int
+    ) -> FlushTicket:
+        row = await self._pool.fetchrow(
+            sql.BEGIN_FLUSH, job.session_id, cycle, threshold, from_turn, through_turn, job.id
+        )
+        assert row is not None
+        return FlushTicket(id=row["id"], from_turn=row["from_turn"], through_turn=row["through_turn"])
+
+    @store_method
+    async def save_note(
+        self,
+        note: NewNote,
+        *,
+        party_id: int,
+        scope: str,
+        session_id: int,
+        from_turn: int | None = None,
+        through_turn: int | None = None,
+        flush_id: int | None = None,
+    ) -> bool:
+        """False when the same note is kept already, or was forgotten on purpose."""
+        saved = await self._pool.fetchval(
+            sql.SAVE_NOTE, party_id, scope, note.kind, note.text, note.subject, note.importance, note.hash,
+            note.authority, session_id, from_turn, through_turn, flush_id,
+        )  # fmt: skip
+        return saved is not None
+
+    @store_method
+    async def end_flush(
+        self,
+        job: JobClaim,
+        ticket: FlushTicket,
+        *,
+        outcome: FlushOutcome,
+        stray_text: str,
+        error: str,
+        model: str,
+        spent: Sequence[Spending],
+        party_id: int,
+    ) -> None:
+        """Report, pay, and move the cursor unless it failed; raises Fenced."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _still_mine(connection, job)
+            await connection.execute(
+                sql.END_FLUSH, ticket.id, outcome, stray_text, error[:2000], model,
+                sum(call.input_tokens + call.cache_read_tokens + call.cache_write_tokens + call.output_tokens
+                    for call in spent),
+                _total_cost(spent),
+            )  # fmt: skip
+            await _spend(connection, job, "flush", spent, party_id)
+            if outcome != "failed":
+                await connection.execute(sql.ADVANCE_CURSOR, job.session_id, ticket.through_turn)
+
+    @store_method
+    async def record_spending(
+        self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
+    ) -> None:
+        """Calls that led to nothing are paid for, too."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _spend(connection, job, purpose, spent, party_id)
+
+    @store_method
+    async def record_compaction(
+        self, job: JobClaim, link: NewLink, *, seen: SessionState, spent: Sequence[Spending]
+    ) -> LinkStored:
+        """Hide the range behind the summary; raises StaleView or Fenced when somebody was faster."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _still_mine(connection, job)
+            session = await connection.fetchrow(sql.LOCK_SESSION, job.session_id)
+            if (
+                session is None
+                or session["view_epoch"] != seen.view.view_epoch
+                or session["head"] != seen.head_id
+                or link.through_turn > session["answered_turn"]
+            ):
+                raise StaleView(f"session {job.session_id}")
+            row = await connection.fetchrow(sql.INSERT_LINK, *_link_columns(link, job, session["head"]))
+            assert row is not None
+            after = await _context_after(
+                connection, session, link.through_turn, link.tokens, seen.fixed_tokens
+            )
+            await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
+            await _spend(connection, job, "compact", spent, seen.party_id)
+            await connection.execute(
+                "UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = $1",
+                job.session_id,
+            )
+            return await _move(
+                connection, session, base=link.through_turn, head=row["id"], redo=None, cycles=1,
+                context_tokens=after, hold=False, state="done", shown=row["id"],
+            )  # fmt: skip
+
+    @store_method
+    async def undo(self, session_id: int, *, limit_tokens: int, fixed_tokens: int) -> LinkStored | Refused:
+        """Bring the newest compaction's messages back, byte for byte; holds automatic compaction."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
+            if session is None:
+                raise UnknownSession(f"session {session_id}")
+            head = await _link(connection, session["head"])
+            if head is None:
+                return Refused(reason="nothing_to_undo", advice="Nothing has been summarised yet.")
+            if head["kind"] not in ("summary", "digest"):
+                return Refused(
+                    reason="crosses_new", advice="The conversation was begun anew after the last summary."
+                )
+            parent = await _link(connection, head["parent"])
+            base = head["from_turn"] - 1
+            tokens = parent["tokens"] if parent else 0
+            after = await _context_after(connection, session, base, tokens, fixed_tokens)
+            if after > limit_tokens:
+                return Refused(
+                    reason="would_not_fit",
+                    advice=f"The originals need about {after:,} tokens and {limit_tokens:,} is the most, "
+                    "so they cannot all come back at once. They stay readable under Original.",
+                )
+            await connection.execute(
+                "UPDATE links SET active = false, undone_at = now() WHERE id = $1", head["id"]
+            )
+            return await _move(
+                connection, session, base=base, head=head["parent"], redo=head["id"], cycles=0,
+                context_tokens=after, hold=True, state="undone", shown=head["id"],
+            )  # fmt: skip
+
+    @store_method
+    async def restore(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
+        """Take the last undo back, until the next compaction."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
+            if session is None:
+                raise UnknownSession(f"session {session_id}")
+            link = await _link(connection, session["redo"])
+            if link is None or link["parent"] != session["head"]:
+                return Refused(
+                    reason="nothing_to_restore", advice="There is no undone summary to bring back."
+                )
+            await connection.execute(
+                "UPDATE links SET active = true, undone_at = NULL WHERE id = $1", link["id"]
+            )
+            after = await _context_after(
+                connection, session, link["through_turn"], link["tokens"], fixed_tokens
+            )
+            return await _move(
+                connection, session, base=link["through_turn"], head=link["id"], redo=None, cycles=0,
+                context_tokens=after, hold=False, state="restored", shown=link["id"],
+            )  # fmt: skip
+
+    @store_method
+    async def begin_anew(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
+        """`/new`: hide all ended turns behind a link without a summary; notes stay."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
+            if session is None:
+                raise UnknownSession(f"session {session_id}")
+            base, through = session["base_turn"], session["answered_turn"]
+            head = await _link(connection, session["head"])
+            if through == base and (head is None or head["kind"] == "new"):
+                return Refused(reason="nothing_to_undo", advice="This conversation is new already.")
+            if through == base:
+                # Only a summary is left to hide: an empty range cannot be a link, so the head is dropped.
+                return await _move(
+                    connection, session, base=base, head=None, redo=None, cycles=1,
+                    context_tokens=fixed_tokens, hold=False, state="new", shown=None,
+                )  # fmt: skip
+            bounds = await connection.fetchrow(
+                """SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM turn_entries
+                    WHERE session_id = $1 AND turn_no > $2 AND turn_no <= $3""",
+                session_id, base, through,
+            )  # fmt: skip
+            assert bounds is not None
+            link = await connection.fetchval(
+                """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq,
+                                      parent, trigger)
+                   VALUES ($1, 'new', $2, $3, $4, $5, $6, 'manual') RETURNING id""",
+                session_id, base + 1, through, *bounds, session["head"],
+            )  # fmt: skip
+            after = await _context_after(connection, session, through, 0, fixed_tokens)
+            return await _move(
+                connection, session, base=through, head=link, redo=None, cycles=1,
+                context_tokens=after, hold=False, state="new", shown=link,
+            )  # fmt: skip
+
+    @store_method
+    async def sweep_reservations(self) -> int:
+        """Free what dead processes had set aside, charging what the ledger says they used."""
+        rows = await self._pool.fetch(
+            """SELECT r.id, coalesce((SELECT sum(u.cost_micro) FROM usage u
+                        WHERE u.session_id = r.session_id AND u.at >= r.created_at
+                          AND (u.turn_no = r.turn_no OR u.job_id = r.job_id)), 0)::bigint AS spent
+                 FROM reservations r
+                WHERE r.state = 'held' AND r.created_at < now() - interval '20 minutes' LIMIT 100"""
+        )
+        for row in rows:
+            await self._pool.execute(RELEASE_RESERVATION, row["id"], row["spent"])
+        return len(rows)
+
+
+def _state_from(row: Record, rows: Sequence[Record]) -> SessionState:
+    return SessionState(
+        session_id=row["id"],
+        party_id=row["party_id"],
+        anonymous=row["anonymous"],
+        agent=row["agent_name"],
+        agent_config=row["agent_config"],
+        view=view_from(row, [entry_from(entry) for entry in rows], open_turn=None),
+        answered_turn=row["answered_turn"],
+        head_id=row["head"],
+        redo_id=row["redo"],
+        context_limit=row["context_limit"],
+        token_ratio=row["token_ratio"],
+        fixed_tokens=row["fixed_tokens"],
+    )
+
+
+async def _still_mine(connection: Connection, job: JobClaim) -> None:
+    mine = await connection.fetchval(f"SELECT id FROM jobs WHERE {sql.RUNNING} FOR UPDATE", job.id, job.epoch)
+    if mine is None:
+        raise Fenced(f"job {job.id}")
+
+
+def _total_cost(spent: Sequence[Spending]) -> int | None:
+    if any(call.cost_micro is None for call in spent):
+        return None
+    return sum(call.cost_micro or 0 for call in spent)
+
+
+async def _spend(
+    connection: Connection, job: JobClaim, purpose: str, spent: Sequence[Spending], party_id: int
+) -> None:
+    if not spent:
+        return
+    await connection.execute(sql.SPEND, job.session_id, party_id, job.id, purpose, usage_rows(spent))
+    await connection.execute(sql.ADD_TOTALS, job.session_id, sums_of(spent))
+
+
+def _link_columns(link: NewLink, job: JobClaim, parent: int | None) -> tuple[Any, ...]:
+    return (
+        job.session_id, link.kind, link.from_turn, link.through_turn, link.from_seq, link.through_seq, parent,
+        link.trigger, link.summary_text, ledger_to_json(link.ledger), dict(link.contract), dict(link.audit),
+        link.tokens, link.tokens_before, link.model, link.cost_micro, link.duration_ms, link.flush_id, job.id,
+        link.focus,
+    )  # fmt: skip
+
+
+async def _context_after(
+    connection: Connection, session: Record, base: int, summary_tokens: int, fixed_tokens: int
+) -> int:
+    """What the next request would hold: never the old anchor, always the view as it will be."""
+    live: int = await connection.fetchval(sql.LIVE_TOKENS, session["id"], base, session["answered_turn"])
+    pinned: int = await connection.fetchval(sql.PINNED_TOKENS, session["id"], base)
+    ratio: float = session["token_ratio"]
+    return fixed_tokens + round(ratio * (live + pinned + summary_tokens))
+
+
+async def _link(connection: Connection, link_id: int | None) -> Record | None:
+    if link_id is None:
+        return None
+    return await connection.fetchrow("SELECT * FROM links WHERE id = $1", link_id)
+
+
+async def _move(
+    connection: Connection,
+    session: Record,
+    *,
+    base: int,
+    head: int | None,
+    redo: int | None,
+    cycles: int,
+    context_tokens: int,
+    hold: bool,
+    state: str,
+    shown: int | None,
+) -> LinkStored:
+    event_seq = await connection.fetchval(
+        sql.MOVE_VIEW, session["id"], base, head, redo, cycles, context_tokens, hold
+    )
+    link = await _link(connection, shown)
+    before = session["context_tokens"]
+    payload = _payload(link, state=state, before=before, after=context_tokens)
+    await connection.execute(sql.ADD_EVENT, session["id"], event_seq, "compaction", payload)
+    return LinkStored(
+        link_id=link["id"] if link else 0,
+        event_seq=event_seq,
+        payload=payload,
+        tokens_before=before,
+        tokens_after=context_tokens,
+    )
+
+
+def _payload(link: Record | None, *, state: str, before: int, after: int) -> dict[str, Any]:
+    if link is None:
+        shown = {"id": "", "state": state, "kind": "new", "trigger": "manual", "can_undo": False}
+        return {**shown, "before": before, "after": after}
+    summary = link["kind"] in ("summary", "digest")
+    return {
+        "id": str(link["public_id"]),
+        "state": state,
+        "kind": link["kind"],
+        "trigger": link["trigger"],
+        "before": before,
+        "after": after,
+        "through_turn": link["through_turn"],
+        "from_mid": f"m{link['from_seq']}",
+        "to_mid": f"m{link['through_seq']}",
+        "summary": link["summary_text"],
+        "can_undo": summary and state != "undone",
+    }

@@ -1,0 +1,127 @@
+"""The statements of jobs, flushes, compactions and their undo."""
+
+from __future__ import annotations
+
+from shared.adapters.postgres.turn_sql import LEASE_SECONDS
+
+STATE = """
+SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous,
+       (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
+       (SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
+                 'authority', n.authority, 'importance', n.importance) ORDER BY n.importance DESC, n.id)
+          FROM (SELECT * FROM notes WHERE party_id = s.party_id AND scope = a.name AND superseded_by IS NULL
+                   AND forgotten_at IS NULL AND authority <> 'tool'
+                 ORDER BY importance DESC, id DESC LIMIT 40) n) AS notes,
+       coalesce((SELECT (c.parts->>'system')::bigint + (c.parts->>'tools')::bigint FROM turn_context_audit c
+                  WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens
+  FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id WHERE s.id = $1
+"""
+
+CLAIM_JOB = f"""
+UPDATE jobs j
+   SET state = 'running', leased_by = $2, epoch = epoch + 1, attempt = attempt + 1, started_at = now()
+ WHERE j.id = $1
+   AND (j.state = 'due' AND j.due_at <= now()
+        OR j.state = 'running' AND NOT EXISTS (
+             SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL
+                AND w.beat > now() - interval '{LEASE_SECONDS} s'))
+   AND NOT EXISTS (SELECT FROM jobs o JOIN workers w ON w.id = o.leased_by
+                    WHERE o.session_id = j.session_id AND o.state = 'running' AND o.id <> j.id)
+RETURNING j.*
+"""
+
+DUE_JOBS = f"""
+SELECT id, attempt FROM jobs j
+ WHERE j.state = 'due' AND j.due_at <= now()
+    OR j.state = 'running' AND NOT EXISTS (
+         SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL
+            AND w.beat > now() - interval '{LEASE_SECONDS} s')
+ ORDER BY due_at LIMIT $1
+"""
+
+RUNNING = "id = $1 AND epoch = $2 AND state = 'running'"
+
+END_JOB = f"""
+UPDATE jobs SET state = $3, leased_by = NULL, last_error = $4, outcome = $5, faults = faults + $6,
+       due_at = now() + make_interval(secs => $7), ended_at = CASE WHEN $3 = 'due' THEN NULL ELSE now() END
+ WHERE {RUNNING} RETURNING id
+"""
+
+ASK_JOB = """
+INSERT INTO jobs (kind, session_id, key, trigger, payload) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
+"""
+
+BEGIN_FLUSH = """
+INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, job_id)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (session_id, cycle, threshold, through_turn)
+DO UPDATE SET job_id = excluded.job_id, outcome = 'running', ended_at = NULL
+RETURNING id, from_turn, through_turn
+"""
+
+SAVE_NOTE = """
+INSERT INTO notes (party_id, scope, kind, text, subject, importance, hash, authority, session_id, from_turn,
+                   through_turn, flush_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+ON CONFLICT (party_id, scope, hash) DO NOTHING RETURNING id
+"""
+
+END_FLUSH = """
+UPDATE flushes SET outcome = $2, note_count = (SELECT count(*) FROM notes n WHERE n.flush_id = $1),
+       stray_text = $3, error = $4, model = $5, tokens = $6, cost_micro = $7, ended_at = now()
+ WHERE id = $1
+"""
+
+ADVANCE_CURSOR = "UPDATE sessions SET flushed_turn = greatest(flushed_turn, $2) WHERE id = $1"
+
+SPEND = """
+INSERT INTO usage (session_id, party_id, job_id, purpose, status, model, input_tokens, output_tokens,
+                   cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
+SELECT $1, $2, $3, $4, x.status, x.model, x.input_tokens, x.output_tokens,
+       x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
+  FROM jsonb_to_recordset($5::jsonb) AS x(status text, model text, input_tokens bigint,
+       output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
+       cost_micro bigint, request_id text)
+"""
+
+ADD_TOTALS = """
+UPDATE session_totals SET input_tokens = input_tokens + ($2::bigint[])[1],
+       output_tokens = output_tokens + ($2::bigint[])[2],
+       total_tokens = total_tokens + ($2::bigint[])[1] + ($2::bigint[])[2],
+       cache_read_tokens = cache_read_tokens + ($2::bigint[])[3],
+       cache_write_tokens = cache_write_tokens + ($2::bigint[])[4],
+       cost_micro = cost_micro + ($2::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($2::bigint[])[6]
+ WHERE session_id = $1
+"""
+
+LOCK_SESSION = "SELECT * FROM sessions WHERE id = $1 FOR UPDATE"
+
+INSERT_LINK = """
+INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, parent, trigger, summary_text,
+                   ledger, contract, audit, tokens, tokens_before, model, cost_micro, duration_ms, flush_id, job_id,
+                   focus)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
+RETURNING id, public_id, created_at
+"""
+
+LIVE_TOKENS = """
+SELECT coalesce(sum(e.tokens), 0)::bigint FROM turn_entries te JOIN entries e USING (session_id, seq)
+ WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3
+"""
+"""Ended live turns; with the pins of hidden ones the size of the conversation part."""
+
+PINNED_TOKENS = """
+SELECT coalesce(sum(e.tokens), 0)::bigint FROM pins p JOIN turn_entries te USING (session_id, seq)
+  JOIN entries e USING (session_id, seq) WHERE p.session_id = $1 AND te.turn_no <= $2
+"""
+
+MOVE_VIEW = """
+UPDATE sessions SET base_turn = $2, head = $3, redo = $4, view_epoch = view_epoch + 1,
+       cycle = cycle + $5, context_tokens = $6, hold_compaction = $7, next_event_seq = next_event_seq + 1
+ WHERE id = $1 RETURNING next_event_seq - 1 AS event_seq
+"""
+
+ADD_EVENT = """
+INSERT INTO events (session_id, event_seq, kind, payload) VALUES ($1, $2, $3, $4) RETURNING at
+"""

@@ -1,0 +1,167 @@
+"""What a turn is made of while it is being answered: the claim, the steps, the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from shared.core.ledger import ledger_from_json
+from shared.core.messages import Block
+from shared.core.session import Link, Note, View
+
+StepOutcome = Literal["done", "failed", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """Spending limits in micro-dollars per day (a session's: in all its days); None is no limit."""
+
+    total: int | None
+    person: int | None
+    visitor: int | None
+    session: int | None
+    timezone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to answer one turn, until another process raises the epoch."""
+
+    session_id: int
+    turn: int
+    epoch: int
+    worker_id: int
+    attempt: int
+    faults: int
+    """How often it failed without a transient cause."""
+    stop_requested: bool
+    told_waiting: bool
+    party_id: int
+    address_id: int
+    channel: str
+    anonymous: bool
+    agent: str
+    agent_config: Mapping[str, Any]
+    token_ratio: float
+    context_tokens: int
+    reservation_id: int | None
+    reserved_micro: int
+    refused_scope: str | None
+    """The spending cap that said no, if one did."""
+    view: View
+    """Without entries: they are loaded in the next statement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """One model call, as the ledger of usage keeps it."""
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    known: bool
+    cost_micro: int | None
+    request_id: str = ""
+    aborted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextAudit:
+    """What one call was given and what was done to make it fit; one row per turn."""
+
+    model_alias: str
+    model_context_limit: int
+    input_budget: int
+    hard_limit: int
+    estimated_before: int
+    estimated_after_summary: int
+    estimated_after_prune: int
+    reported: int | None
+    context_tokens: int
+    summary_triggered: bool = False
+    prune_triggered: bool = False
+    overflow_rejected: bool = False
+    parts: Mapping[str, int] = field(default_factory=dict)
+    part_hashes: tuple[str, ...] = ()
+    entry_from: int = 0
+    entry_through: int = 0
+    base_turn: int = 0
+    head: int | None = None
+    prune_seqs: tuple[int, ...] = ()
+    renderer_version: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOrder:
+    """A job to be asked for in the same transaction; asking twice is asking once."""
+
+    kind: Literal["flush", "compact"]
+    key: str
+    trigger: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a turn ends, all that is committed with it."""
+
+    state: Literal["answered", "stopped", "refused", "failed"]
+    blocks: tuple[Block, ...] | None
+    """The answer's entry, or None when only a notice is shown."""
+    tokens: int
+    screen: Mapping[str, Any]
+    """What the screen's event says beyond the entry: a notice's text, `partial`, `error`."""
+    error_code: str | None = None
+    spent: tuple[Spending, ...] = ()
+    settled_micro: int = 0
+    audit: ContextAudit | None = None
+    prompt_parts: Mapping[str, str] = field(default_factory=dict)
+    """sha256 in hex → body, those that this process has not stored yet."""
+    prunes: tuple[tuple[int, str], ...] = ()
+    context_tokens: int | None = None
+    context_limit: int | None = None
+    token_ratio: float | None = None
+    release_hold: bool = False
+    job: JobOrder | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerStored:
+    """What the commit of an answer says: numbers for the screen, and the job to ring for."""
+
+    event_seq: int
+    payload: Mapping[str, Any]
+    job_id: int | None
+
+
+def link_from_json(raw: Mapping[str, Any] | None) -> Link | None:
+    """The head link as a row of Postgres turned into JSON."""
+    if raw is None:
+        return None
+    return Link(
+        id=raw["id"],
+        kind=raw["kind"],
+        from_turn=raw["from_turn"],
+        through_turn=raw["through_turn"],
+        through_seq=raw["through_seq"],
+        summary_text=raw["summary_text"],
+        ledger=ledger_from_json(raw["ledger"]),
+        tokens=raw["tokens"],
+    )
+
+
+def notes_from_json(raw: list[Mapping[str, Any]] | None) -> tuple[Note, ...]:
+    return tuple(
+        Note(
+            id=item["id"],
+            kind=item["kind"],
+            text=item["text"],
+            subject=item["subject"],
+            authority=item["authority"],
+            importance=item["importance"],
+        )
+        for item in raw or ()
+    )

@@ -1,0 +1,37 @@
+"""Named places where the fault suite ends a process, as hard as a power cut; free when unset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+CrashPoint = Callable[[str], None]
+
+POINTS = (
+    "before_accept", "after_accept", "after_ack", "after_claim", "mid_stream", "after_model", "after_tool_calls",
+    "after_tool_run", "after_tool_results", "after_answer", "after_delivered",
+    "after_job_claim", "after_flush_model", "after_note", "after_flush", "after_summary_model", "after_compaction",
+)  # fmt: skip
+_EXIT_CODE = 9
+
+
+def no_crash(_name: str) -> None:
+    """What every process has that the fault suite does not aim at."""
+
+
+def crash_at(point: str | None) -> CrashPoint:
+    """`name` or `name:3` for its third passing. Raises ValueError for a name that no code passes."""
+    if not point:
+        return no_crash
+    name, _, nth = point.partition(":")
+    if name not in POINTS:
+        raise ValueError(f"no crash point is called {name!r}; there are {', '.join(POINTS)}")
+    left = [int(nth or 1)]
+
+    def passing(here: str) -> None:
+        if here == name:
+            left[0] -= 1
+            if left[0] == 0:
+                os._exit(_EXIT_CODE)
+
+    return passing

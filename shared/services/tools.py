@@ -1,0 +1,122 @@
+"""The tools a model may call, and how a call becomes a result whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from shared.core.memory import SAVE_MEMORY, note_hash
+from shared.core.messages import ToolResult, ToolUse
+from shared.core.turns import StepOutcome
+from shared.core.upkeep import NewNote
+from shared.ports import Tool, ToolContext, ToolFailed, ToolSpec
+
+log = structlog.get_logger(__name__)
+
+OUTPUT_CHARS = 64 * 1024
+SAVES_PER_TURN = 3
+NOTE_CHARS = 600
+_KINDS = frozenset(SAVE_MEMORY.input_schema["properties"]["kind"]["enum"])
+
+
+class NoteStore(Protocol):
+    async def save_note(
+        self,
+        note: NewNote,
+        *,
+        party_id: int,
+        scope: str,
+        session_id: int,
+        from_turn: int | None = None,
+        through_turn: int | None = None,
+        flush_id: int | None = None,
+    ) -> bool: ...
+
+
+class SaveMemory:
+    """Keeps one note about the person; the same note twice is one note."""
+
+    spec: ToolSpec = SAVE_MEMORY
+    idempotent = True
+    timeout_seconds = 10.0
+
+    def __init__(self, notes: NoteStore) -> None:
+        self._notes = notes
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        note = _note_from(arguments)
+        saved = await self._notes.save_note(
+            note,
+            party_id=context.party_id,
+            scope=context.scope,
+            session_id=context.session_id,
+            from_turn=context.turn,
+            through_turn=context.through_turn or context.turn,
+            flush_id=context.flush_id,
+        )
+        return "Saved." if saved else "This is known already."
+
+
+def _note_from(arguments: Mapping[str, Any]) -> NewNote:
+    text = str(arguments.get("text", "")).strip()
+    if not text:
+        raise ToolFailed("`text` is empty: say what to remember in one sentence.")
+    if len(text) > NOTE_CHARS:
+        raise ToolFailed(f"`text` has {len(text)} characters; {NOTE_CHARS} is the most. Save one fact per call.")
+    kind = str(arguments.get("kind", "fact"))
+    importance = arguments.get("importance", 5)
+    return NewNote(
+        kind=kind if kind in _KINDS else "fact",
+        text=text,
+        subject=str(arguments.get("subject", ""))[:120],
+        importance=min(9, max(1, importance)) if isinstance(importance, int) else 5,
+        hash=note_hash(text),
+    )
+
+
+class Toolbox:
+    """The tools of one agent, run with a timeout, an output cap and no exception that escapes."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = {tool.spec.name: tool for tool in tools}
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return tuple(self._tools[name].spec for name in sorted(self._tools))
+
+    def only(self, names: frozenset[str]) -> Toolbox:
+        return Toolbox([tool for name, tool in self._tools.items() if name in names])
+
+    def is_idempotent(self, name: str) -> bool:
+        tool = self._tools.get(name)
+        return tool is None or tool.idempotent
+
+    async def run(self, call: ToolUse, *, context: ToolContext) -> tuple[ToolResult, StepOutcome]:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return _failed(call, f"There is no tool called {call.name!r}."), "failed"
+        try:
+            async with asyncio.timeout(tool.timeout_seconds):
+                text = await tool.run(call.input, context=context)
+        except ToolFailed as error:
+            return _failed(call, str(error)), "failed"
+        except TimeoutError:
+            return _failed(call, f"{call.name} took longer than {tool.timeout_seconds:g} seconds."), "failed"
+        except Exception:  # noqa: BLE001  a tool's fault is a result for the model, never the end of a turn
+            log.exception("tool_failed", tool=call.name, session_id=context.session_id, turn=context.turn)
+            return _failed(call, f"{call.name} failed."), "failed"
+        return ToolResult(tool_use_id=call.id, text=_capped(text)), "done"
+
+
+def _capped(text: str) -> str:
+    if len(text) <= OUTPUT_CHARS:
+        return text
+    half = OUTPUT_CHARS // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
+
+
+def _failed(call: ToolUse, text: str) -> ToolResult:
+    return ToolResult(tool_use_id=call.id, text=text, is_error=True)
