@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import asyncpg
 
@@ -42,7 +43,7 @@ class EmbeddedPostgres:
         return self._process is not None and self._process.poll() is None
 
     def url(self, database: str = DATABASE) -> str:
-        return f"postgresql://postgres@/{database}?host={self._sockets}"
+        return postgres_url(self._sockets, database)
 
     async def start(self) -> None:
         self._make_cluster()
@@ -158,6 +159,10 @@ class EmbeddedPostgres:
             f"the embedded PostgreSQL {what}:\n{tail(self._log)}",
             advice=f"The whole log is {self._log}; a full disk is the usual cause.",
         )
+
+
+def postgres_url(sockets: Path, database: str = DATABASE) -> str:
+    return f"postgresql://postgres@/{database}?host={sockets}"
 
 
 def _as_options(options: Mapping[str, str]) -> list[str]:

