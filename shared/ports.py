@@ -7,24 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from shared.core.messages import Block, Message
+from shared.core.model import Prices as Prices
+from shared.core.model import SystemPart as SystemPart
+from shared.core.model import ToolSpec as ToolSpec
+from shared.core.model import Usage as Usage
 
 StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal", "window_exceeded", "stop_sequence"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSpec:
-    """A tool as the model sees it; `input_schema` is JSON schema, an object."""
-
-    name: str
-    description: str
-    input_schema: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SystemPart:
-    text: str
-    cache: bool = False
-    """True marks the end of a part that does not change between calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,21 +30,6 @@ class ModelRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """Tokens as the provider counted them; all zero with `known=False` when it did not say."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    known: bool = True
-
-    @property
-    def context_tokens(self) -> int:
-        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens + self.output_tokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     blocks: tuple[Block, ...]
     usage: Usage
@@ -65,17 +38,6 @@ class ModelReply:
     request_id: str = ""
     aborted: tuple[Usage, ...] = ()
     """Attempts that were paid for but thrown away (cut streams, one retry)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
-    """Dollars per million tokens on a date; None is unknown and never 0."""
-
-    input: float
-    output: float
-    cache_read: float
-    cache_write: float
-    dated: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,49 @@
+"""What a model call is made of besides messages: tools, system parts, usage and prices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A tool as the model sees it; `input_schema` is JSON schema, an object."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemPart:
+    text: str
+    cache: bool = False
+    """True marks the end of a part that does not change between calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens as the provider counted them; all zero with `known=False` when it did not say."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    known: bool = True
+
+    @property
+    def context_tokens(self) -> int:
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Dollars per million tokens on a date; None is unknown and never 0."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+    dated: str

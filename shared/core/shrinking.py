@@ -1,0 +1,135 @@
+"""The last steps of the ladder: make a request fit without a model, or name what is too large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from shared.core.context import BuiltContext
+from shared.core.errors import ContextBudgetExceeded
+from shared.core.messages import Block, Text, Thinking, ToolResult
+from shared.core.prompts import left_out_notice
+from shared.core.session import Entry, View
+from shared.core.tokens import estimate_blocks
+
+TAIL_TURNS = 2
+_SMALLEST_CHARS = 1_200
+"""A text is not cut below this: what is left must still say what it is about."""
+
+Build = Callable[[View], BuiltContext]
+Count = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutShort:
+    """A message that is shown by head and tail only; the caller keeps the whole as an artifact."""
+
+    seq: int
+    block: int
+    chars_left_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shrunk:
+    view: View
+    context: BuiltContext
+    turns_left_out: int = 0
+    cut_short: tuple[CutShort, ...] = ()
+
+
+def shrink_to_fit(view: View, *, hard: int, build: Build, count: Count, ratio: float = 1.0) -> Shrunk:
+    """The same view if it fits into `hard` tokens, else a smaller copy of it for this one request.
+
+    `ratio` turns the counter's unit into the model's. Raises `ContextBudgetExceeded`.
+    """
+    shrunk = Shrunk(view=view, context=build(view))
+    if _fits(shrunk, hard, ratio):
+        return shrunk
+    shrunk = _to_short_tail(view, build)
+    while not _fits(shrunk, hard, ratio):
+        smaller = _cut_largest(shrunk, build, count)
+        if smaller is None:
+            raise ContextBudgetExceeded(hard=hard, largest=largest_contributors(shrunk, ratio))
+        shrunk = smaller
+    return shrunk
+
+
+def largest_contributors(shrunk: Shrunk, ratio: float = 1.0) -> tuple[tuple[str, int], ...]:
+    """The three largest parts by name, in the model's tokens."""
+    parts = [(name, tokens) for name, tokens in shrunk.context.parts.items() if name != "history"]
+    messages = [(f"message {entry.mid}", entry.tokens) for entry in (*shrunk.view.entries, *shrunk.view.pins)]
+    largest = sorted((*parts, *messages), key=lambda part: (-part[1], part[0]))[:3]
+    return tuple((name, round(tokens * ratio)) for name, tokens in largest)
+
+
+def _fits(shrunk: Shrunk, hard: int, ratio: float) -> bool:
+    return shrunk.context.estimate * ratio <= hard
+
+
+def _to_short_tail(view: View, build: Build) -> Shrunk:
+    """Keeps the last turns, unanswered ones and pins; says in the first kept message how many are missing."""
+    turns = sorted({entry.turn for entry in view.entries})
+    keep = {*turns[-TAIL_TURNS:], *_unanswered(view.entries)}
+    kept = tuple(entry for entry in view.entries if entry.turn in keep)
+    gone = tuple(entry for entry in view.entries if entry.turn not in keep)
+    left_out = len(turns) - len(keep)
+    if left_out == 0:
+        return Shrunk(view=view, context=build(view))
+    notice = Text(text=left_out_notice(left_out))
+    kept = (replace(kept[0], blocks=(notice, *kept[0].blocks)), *kept[1:])
+    pins = view.pins + tuple(entry for entry in gone if entry.pinned)
+    smaller = replace(view, entries=kept, pins=pins)
+    return Shrunk(view=smaller, context=build(smaller), turns_left_out=left_out)
+
+
+def _unanswered(entries: Iterable[Entry]) -> set[int]:
+    last = {entry.turn: entry for entry in entries}
+    return {turn for turn, entry in last.items() if entry.role != "assistant"}
+
+
+def _cut_largest(shrunk: Shrunk, build: Build, count: Count) -> Shrunk | None:
+    """Halves the longest text of the live messages, tool results before words; None when nothing is left."""
+    best: tuple[tuple[bool, int, int], Entry, int] | None = None
+    for entry in shrunk.view.entries:
+        for place, block in enumerate(entry.blocks):
+            if not isinstance(block, Text | ToolResult) or len(block.text) < 2 * _SMALLEST_CHARS:
+                continue
+            rank = (isinstance(block, ToolResult), len(block.text), -entry.seq)
+            if best is None or rank > best[0]:
+                best = (rank, entry, place)
+    if best is None:
+        return None
+    _, entry, place = best
+    return _with_cut(shrunk, entry, place, build, count)
+
+
+def _with_cut(shrunk: Shrunk, entry: Entry, place: int, build: Build, count: Count) -> Shrunk:
+    earlier = next((c for c in shrunk.cut_short if (c.seq, c.block) == (entry.seq, place)), None)
+    block, left_out = _halved(entry.blocks[place], earlier.chars_left_out if earlier else 0)
+    # Thinking behind a changed text would be refused, so the whole turn goes on without it.
+    blocks = tuple(block if i == place else old for i, old in enumerate(entry.blocks))
+    cut = replace(entry, blocks=blocks, tokens=estimate_blocks(blocks, count))
+    entries = tuple(
+        _without_thinking(cut if old.seq == entry.seq else old, entry.turn, count)
+        for old in shrunk.view.entries
+    )
+    smaller = replace(shrunk.view, entries=entries)
+    marker = CutShort(seq=entry.seq, block=place, chars_left_out=left_out)
+    others = tuple(c for c in shrunk.cut_short if c is not earlier)
+    return replace(shrunk, view=smaller, context=build(smaller), cut_short=(*others, marker))
+
+
+def _without_thinking(entry: Entry, turn: int, count: Count) -> Entry:
+    blocks = tuple(block for block in entry.blocks if not isinstance(block, Thinking))
+    if entry.turn < turn or blocks == entry.blocks:
+        return entry
+    return replace(entry, blocks=blocks, tokens=estimate_blocks(blocks, count))
+
+
+def _halved(block: Block, left_out_before: int) -> tuple[Block, int]:
+    assert isinstance(block, Text | ToolResult)
+    quarter = len(block.text) // 4
+    head, tail = block.text[:quarter], block.text[-quarter:]
+    left_out = left_out_before + len(block.text) - 2 * quarter
+    mark = f"\n[… {left_out:,} characters are left out here; the whole message is kept …]\n"
+    return replace(block, text=f"{head}{mark}{tail}"), left_out
