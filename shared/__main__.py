@@ -124,13 +124,13 @@ def _test(rest: Sequence[str]) -> int:
 async def open_database(settings: Settings) -> AsyncIterator[str]:
     """The database of the running Evertalk, or, when none runs, its servers for a moment."""
     from shared.adapters.embedded import EmbeddedServers, Wanted
-    from shared.adapters.embedded.servers import are_running, database_url_of
+    from shared.adapters.embedded.servers import are_running, urls_of
 
     folder = settings.data_dir / "servers"
     if settings.database_url is not None:
         yield settings.database_url.get_secret_value()
     elif are_running(folder):
-        yield database_url_of(folder)
+        yield urls_of(folder)[0]
     else:
         servers = EmbeddedServers(folder, wanted=Wanted(redis=False))
         await servers.start()

@@ -184,14 +184,17 @@ def _with_free_port(settings: Settings) -> Settings:
 
 
 async def _migrate(database_url: str) -> None:
+    import asyncpg
+    from sqlalchemy.exc import SQLAlchemyError
+
     from shared.adapters.postgres.migrate import migrate
 
     try:
         await migrate(database_url)
-    except OSError as error:
+    except (OSError, asyncpg.PostgresError, SQLAlchemyError) as error:
         where = urlsplit(database_url)
         raise CannotStart(
-            f"PostgreSQL at {where.hostname or 'its socket'} does not answer: {error}",
+            f"PostgreSQL at {where.hostname or 'its socket'} cannot be used: {error}",
             advice="Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more.",
         ) from error
 

@@ -15,7 +15,7 @@ from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.embedded.folders import FolderLock, is_held, socket_folder
 from shared.adapters.embedded.place import Place
 from shared.adapters.embedded.postgres import EmbeddedPostgres, postgres_url
-from shared.adapters.embedded.valkey import EmbeddedValkey
+from shared.adapters.embedded.valkey import EmbeddedValkey, valkey_url
 
 _log = logging.getLogger(__name__)
 
@@ -132,7 +132,8 @@ def are_running(folder: Path) -> bool:
     return is_held(folder / "lock")
 
 
-def database_url_of(folder: Path) -> str:
-    """Where the PostgreSQL of a folder listens, whoever started it."""
+def urls_of(folder: Path) -> tuple[str, str]:
+    """Where PostgreSQL and Valkey of a folder listen, whoever started them."""
     folder = folder.expanduser().absolute()
-    return postgres_url(socket_folder(folder, account_for(folder)))
+    sockets = socket_folder(folder, account_for(folder))
+    return postgres_url(sockets), valkey_url(sockets)

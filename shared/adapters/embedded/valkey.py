@@ -7,11 +7,13 @@ import signal
 import socket
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.embedded.place import Place
 from shared.adapters.embedded.process import spawn, stop, stop_leftover, tail, until
 
+_SOCKET = "valkey.sock"
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
 
@@ -21,7 +23,7 @@ class EmbeddedValkey:
         self._place = place
         self._data = place.folder / "valkey"
         self._log = place.folder / "valkey.log"
-        self._socket = place.sockets / "valkey.sock"
+        self._socket = place.sockets / _SOCKET
         self._pid_file = place.sockets / "valkey.pid"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -35,7 +37,7 @@ class EmbeddedValkey:
 
     @property
     def url(self) -> str:
-        return f"unix://{self._socket}"
+        return valkey_url(self._socket.parent)
 
     async def start(self) -> None:
         self._place.account.folder(self._data)
@@ -81,6 +83,10 @@ class EmbeddedValkey:
             "maxmemory-policy": "noeviction",
             "daemonize": "no",
         }
+
+
+def valkey_url(sockets: Path) -> str:
+    return f"unix://{sockets / _SOCKET}"
 
 
 def _as_options(options: Mapping[str, str]) -> list[str]:

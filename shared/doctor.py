@@ -1,0 +1,261 @@
+"""`evertalk doctor`: looks at everything a start depends on, and says what to do about what it finds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from dotenv import dotenv_values
+
+from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
+from shared.adapters.embedded.binaries import find_binaries
+from shared.adapters.embedded.servers import are_running, urls_of
+from shared.offers import who_answers
+from shared.settings import BadSettings, Settings, default_env_file, load_settings, unknown_names
+
+_LEAST_FREE_BYTES = 1024**3
+_LEAST_POSTGRES = 160_000
+_LEAST_REDIS = (7, 0)
+_CHECK_SECONDS = 30.0
+_CLOCK_SECONDS = 2.0
+
+Level = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    level: Level
+    what: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        line = f"{self.level:<4}  {self.what}"
+        return f"{line}\n      → {self.advice}" if self.advice else line
+
+
+def run_doctor() -> int:
+    """0 when everything is well enough to start, 1 otherwise."""
+    worst = 0
+    for finding in _settings_findings():
+        print(finding)
+        worst = max(worst, finding.level == "fail")
+    if worst:
+        return 1
+    return max(worst, asyncio.run(_examine(load_settings())))
+
+
+async def _examine(settings: Settings) -> int:
+    failed = False
+    for check in (_check_python, _check_folder, _check_port, _check_model):
+        for finding in await check(settings):
+            print(finding, flush=True)
+            failed = failed or finding.level == "fail"
+    try:
+        async for finding in _server_findings(settings):
+            print(finding, flush=True)
+            failed = failed or finding.level == "fail"
+    except EmbeddedServerFailed as error:
+        print(Finding(level="fail", what=str(error), advice=error.advice))
+        return 1
+    return int(failed)
+
+
+def _settings_findings() -> Iterator[Finding]:
+    try:
+        load_settings()
+    except BadSettings as error:
+        for problem in error.problems:
+            yield Finding(level="fail", what=str(problem), advice=f"Correct {problem.name}, or leave it out.")
+    else:
+        yield Finding(level="ok", what="settings can be read")
+    path = default_env_file()
+    written = dotenv_values(path) if path is not None and path.is_file() else {}
+    for name, nearest in unknown_names({**os.environ, **dict.fromkeys(written, "")}).items():
+        advice = f"Did you mean {nearest}?" if nearest else "Remove it; the README lists all settings."
+        yield Finding(level="warn", what=f"{name} means nothing to Evertalk", advice=advice)
+    if path is not None and path.is_file() and path.stat().st_mode & 0o077:
+        yield Finding(level="warn", what=f"others can read {path}", advice=f"chmod 600 {path}")
+
+
+async def _check_python(settings: Settings) -> Sequence[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    good = sys.version_info >= (3, 11)
+    advice = "" if good else "Install Python 3.11 or newer."
+    return [Finding(level="ok" if good else "fail", what=f"Python {version}", advice=advice)]
+
+
+async def _check_folder(settings: Settings) -> Sequence[Finding]:
+    folder = settings.data_dir
+    existing = folder
+    while not existing.exists():
+        existing = existing.parent
+    if not os.access(existing, os.W_OK):
+        advice = "Set EVERTALK_DATA_DIR to a folder that you may write to."
+        return [Finding(level="fail", what=f"the data folder {folder} is not writable", advice=advice)]
+    free = shutil.disk_usage(existing).free
+    found = Finding(level="ok", what=f"data folder {folder}, {free / 1024**3:.1f} GiB free")
+    if free < _LEAST_FREE_BYTES:
+        found = Finding(level="warn", what=found.what, advice="Less than 1 GiB: make room soon.")
+    return [found]
+
+
+async def _check_port(settings: Settings) -> Sequence[Finding]:
+    where = f"{settings.http_host}:{settings.http_port}"
+    if are_running(settings.data_dir / "servers"):
+        return [Finding(level="ok", what=f"Evertalk runs now, at {settings.local_url}")]
+    family = socket.AF_INET6 if ":" in settings.http_host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.http_host, settings.http_port))
+        except OSError as error:
+            advice = "Stop what listens there, or set EVERTALK_HTTP_PORT to another number."
+            return [Finding(level="fail", what=f"{where} cannot be used: {error.strerror}", advice=advice)]
+    return [Finding(level="ok", what=f"{where} is free")]
+
+
+async def _check_model(settings: Settings) -> Sequence[Finding]:
+    lines = await who_answers(settings)
+    findings = [Finding(level="ok", what=f"answers come from {lines[0][1]}")]
+    findings += [Finding(level="ok", what=line) for _, line in lines[1:]]
+    if settings.anthropic_api_key is None and settings.anthropic_base_url is None:
+        return findings
+    host = urlsplit(settings.anthropic_base_url or "https://api.anthropic.com")
+    port = host.port or (443 if host.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(5):
+            _, writer = await asyncio.open_connection(host.hostname, port)
+            writer.close()
+        findings.append(Finding(level="ok", what=f"{host.hostname} can be reached"))
+    except (OSError, TimeoutError) as error:
+        advice = "Check the network, a proxy, and ANTHROPIC_BASE_URL; meanwhile messages wait."
+        what = f"{host.hostname}:{port} cannot be reached ({str(error) or 'no answer'})"
+        findings.append(Finding(level="warn", what=what, advice=advice))
+    return findings
+
+
+class _Servers:
+    """Addresses of both servers: those that run, or our own for the moment of the examination."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._started: EmbeddedServers | None = None
+
+    async def open(self) -> tuple[str, str]:
+        settings = self._settings
+        folder = settings.data_dir / "servers"
+        wanted = Wanted(postgres=settings.embedded_postgres, redis=settings.embedded_redis)
+        ours = ("", "")
+        if wanted.postgres or wanted.redis:
+            if are_running(folder):
+                ours = urls_of(folder)
+            else:
+                self._started = EmbeddedServers(folder, wanted=wanted)
+                await self._started.start()
+                ours = urls_of(folder)
+        database = settings.database_url.get_secret_value() if settings.database_url else ours[0]
+        return database, settings.redis_url.get_secret_value() if settings.redis_url else ours[1]
+
+    async def close(self) -> None:
+        if self._started is not None:
+            await self._started.stop()
+
+
+async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
+    if settings.embedded_postgres or settings.embedded_redis:
+        find_binaries()
+        yield Finding(level="ok", what="programs of the embedded servers are installed")
+    servers = _Servers(settings)
+    database_url, redis_url = await servers.open()
+    try:
+        yield await _guarded("Redis", "REDIS_URL", lambda: _check_redis(redis_url))
+        found = await _guarded("PostgreSQL", "DATABASE_URL", lambda: _check_postgres(database_url))
+        yield found
+        if found.level != "fail":
+            yield await _guarded("the schema", "DATABASE_URL", lambda: _check_schema(database_url))
+            yield await _guarded("the data", "DATABASE_URL", lambda: _check_promises(database_url))
+    finally:
+        await servers.close()
+
+
+async def _guarded(what: str, setting: str, check: Callable[[], Awaitable[Finding]]) -> Finding:
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            return await check()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the doctor reports it and goes on
+        advice = f"Check {setting}, and that the server runs."
+        return Finding(level="fail", what=f"{what}: {str(error) or type(error).__name__}", advice=advice)
+
+
+async def _check_redis(redis_url: str) -> Finding:
+    from redis.asyncio import Redis
+
+    client = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
+    try:
+        facts = await client.info()
+    finally:
+        await client.aclose()
+    version = str(facts.get("valkey_version") or facts["redis_version"])
+    what = f"{'Valkey' if 'valkey_version' in facts else 'Redis'} {version} answers"
+    if tuple(int(part) for part in version.split(".")[:2]) < _LEAST_REDIS:
+        return Finding(level="fail", what=what, advice="Redis 7 or newer, or Valkey, is needed.")
+    if facts.get("maxmemory_policy", "noeviction") != "noeviction":
+        return Finding(level="warn", what=what, advice="Set maxmemory-policy noeviction: jobs live there.")
+    return Finding(level="ok", what=what)
+
+
+async def _check_postgres(database_url: str) -> Finding:
+    import asyncpg
+
+    connection = await asyncpg.connect(database_url, timeout=10)
+    try:
+        number = int(await connection.fetchval("show server_version_num"))
+        version = await connection.fetchval("show server_version")
+        encoding = await connection.fetchval("show server_encoding")
+        there = float(await connection.fetchval("select extract(epoch from clock_timestamp())"))
+        skew = abs(there - time.time())
+    finally:
+        await connection.close(timeout=5)
+    what = f"PostgreSQL {version} answers"
+    if number < _LEAST_POSTGRES or encoding != "UTF8":
+        return Finding(level="fail", what=what, advice="PostgreSQL 16 or newer with encoding UTF8 is needed.")
+    if skew > _CLOCK_SECONDS:
+        advice = f"Its clock and ours differ by {skew:.1f} s: let NTP run on both machines."
+        return Finding(level="warn", what=what, advice=advice)
+    return Finding(level="ok", what=what)
+
+
+async def _check_schema(database_url: str) -> Finding:
+    from shared.adapters.postgres.migrate import current_revision
+
+    found, newest = await current_revision(database_url)
+    if found == newest:
+        return Finding(level="ok", what=f"schema is at revision {found}")
+    advice = "./evertalk up brings it up to date."
+    return Finding(level="warn", what=f"schema is at {found or 'nothing'}, {newest} is newest", advice=advice)
+
+
+async def _check_promises(database_url: str) -> Finding:
+    import asyncpg
+
+    from shared.adapters.postgres.invariants import check_invariants
+
+    connection = await asyncpg.connect(database_url, timeout=10)
+    try:
+        if not await connection.fetchval("select to_regclass('sessions') is not null"):
+            return Finding(level="ok", what="no conversations yet")
+        broken = [str(line) for line in await check_invariants(connection)]
+    finally:
+        await connection.close(timeout=5)
+    if not broken:
+        return Finding(level="ok", what="every promise about stored conversations holds")
+    what = "\n      ".join(["stored conversations break promises:", *broken[:20]])
+    return Finding(level="fail", what=what, advice="Please report this, with the lines above.")
