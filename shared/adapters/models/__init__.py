@@ -1,0 +1,21 @@
+"""Models: the Messages API in its dialects, the offline demo, and the choice between them."""
+
+from __future__ import annotations
+
+from shared.adapters.models.breaker import Breaker, BreakerState
+from shared.adapters.models.catalog import ModelEntry, ModelsFileBroken, read_entries
+from shared.adapters.models.ollama import find_ollama
+from shared.adapters.models.patience import Patience
+from shared.adapters.models.routing import Models, open_models
+
+__all__ = [
+    "Models",
+    "open_models",
+    "ModelEntry",
+    "ModelsFileBroken",
+    "read_entries",
+    "find_ollama",
+    "Patience",
+    "Breaker",
+    "BreakerState",
+]

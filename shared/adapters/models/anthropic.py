@@ -1,0 +1,217 @@
+"""One model behind the Messages API: streams its answer, and tries again where that can help."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from shared.adapters.models.catalog import ModelEntry, card_of
+from shared.adapters.models.patience import Patience
+from shared.adapters.models.provider import Line, Provider
+from shared.adapters.models.reading import BrokenAnswer, Reading
+from shared.adapters.models.refusals import ModelOverloaded, ModelUnknown, is_about_schema, is_about_thinking
+from shared.adapters.models.wire import Json, counted_body, request_body
+from shared.core.errors import ModelBusy, ModelError, ModelRefusedAccount, ModelUnavailable
+from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, TokenCounter, Usage
+
+COUNT_SECONDS = 10.0
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Call:
+    """How far one `reply` has come."""
+
+    request: ModelRequest
+    on_text: OnText | None
+    until: float
+    """Loop time at which all attempts together have taken too long."""
+    attempt: int = 1
+    failures: int = 0
+    waited: bool = False
+    thinking: bool = True
+    schema: bool = True
+    aborted: list[Usage] = field(default_factory=list)
+
+
+class AnthropicModel:
+    def __init__(
+        self,
+        entry: ModelEntry,
+        provider: Provider,
+        counter: TokenCounter,
+        *,
+        patience: Patience | None = None,
+    ) -> None:
+        self._entry = entry
+        self._provider = provider
+        self._counter = counter
+        self._patience = patience or Patience()
+
+    async def card(self, model: str) -> ModelCard:
+        """The entry's own card, whatever the name; asks the provider's model list once a day."""
+        if self._entry.window is None:
+            await self._provider.windows(self._entry.wire_name)
+        return self._card()
+
+    async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        until = asyncio.get_running_loop().time() + self._patience.total_seconds
+        call = _Call(request=request, on_text=on_text, until=until)
+        while True:
+            try:
+                return await self._attempt(call)
+            except ModelError as error:
+                await self._prepare_again(call, error)
+                call.attempt += 1
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        card = self._card()
+        if "count_tokens" not in card.capabilities:
+            return None
+        body = counted_body(request, card, self._entry.wire_name)
+        try:
+            async with asyncio.timeout(COUNT_SECONDS):
+                return await self._provider.count_tokens(body)
+        except (ModelError, TimeoutError) as error:
+            _log.info("counting tokens failed: %s", error)
+            return None
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+    def _card(self) -> ModelCard:
+        told = self._provider.told_windows(self._entry.wire_name)
+        return card_of(
+            self._entry, window=told.window, max_output=told.max_output, foreign=self._provider.foreign
+        )
+
+    async def _attempt(self, call: _Call) -> ModelReply:
+        """One request; what it cost is kept in the call when it fails."""
+        self._provider.breaker.admit()
+        reading = Reading()
+        try:
+            reply = await self._streamed(call, reading)
+        except ModelError as error:
+            self._blame(error)
+            self._book(call, reading)
+            raise
+        except asyncio.CancelledError:
+            spent = reading.spent(self._counter, self._card().token_factor)
+            _log.info("stopped while %s answered; spent so far: %s", self._entry.name, spent)
+            raise
+        self._provider.breaker.succeeded()
+        return reply
+
+    async def _streamed(self, call: _Call, reading: Reading) -> ModelReply:
+        loop = asyncio.get_running_loop()
+        first_by = min(call.until, loop.time() + self._patience.first_byte_seconds)
+        line = await _within(first_by, "no answer", self._provider.open_stream(self._body(call)))
+        try:
+            event = await _within(first_by, "no first event", line.next())
+            while event is not None:
+                piece = reading.take(event)
+                if piece and call.on_text is not None:
+                    await call.on_text(call.attempt, piece)
+                if reading.ended:
+                    await line.drain()
+                    return self._reply(call, reading, line)
+                silent_at = min(call.until, loop.time() + self._patience.silence_seconds)
+                event = await _within(silent_at, "the stream stalled", line.next())
+            raise ModelUnavailable("the stream ended before its end was announced")
+        finally:
+            await line.close()
+
+    def _body(self, call: _Call) -> Json:
+        return request_body(
+            call.request, self._card(), self._entry.wire_name, thinking=call.thinking, schema=call.schema
+        )
+
+    def _reply(self, call: _Call, reading: Reading, line: Line) -> ModelReply:
+        try:
+            blocks = reading.blocks()
+        except BrokenAnswer as error:
+            raise ModelUnavailable(f"unusable answer: {error}") from error
+        return ModelReply(
+            blocks=blocks,
+            usage=reading.usage(),
+            stop_reason=reading.stop_reason(),
+            model=self._entry.name,
+            request_id=line.request_id,
+            aborted=tuple(call.aborted),
+        )
+
+    def _blame(self, error: ModelError) -> None:
+        """Only what speaks against the provider counts: a busy, full or refused request is an answer too."""
+        match error:
+            case ModelUnknown():
+                self._provider.breaker.succeeded()
+            case ModelRefusedAccount():
+                self._provider.breaker.refused(str(error))
+            case ModelUnavailable():
+                self._provider.breaker.failed(str(error))
+            case _:
+                self._provider.breaker.succeeded()
+
+    def _book(self, call: _Call, reading: Reading) -> None:
+        spent = reading.spent(self._counter, self._card().token_factor)
+        if spent is not None:
+            call.aborted.append(spent)
+
+    async def _prepare_again(self, call: _Call, error: ModelError) -> None:
+        """Returns when another attempt may begin; else raises the error, with what was spent on it."""
+        seconds = self._pause(call, error)
+        loop = asyncio.get_running_loop()
+        if seconds is None or loop.time() + seconds >= call.until:
+            carry_spent(error, tuple(call.aborted))
+            raise error
+        _log.info(
+            "%s: attempt %d failed, again in %.1f s: %s", self._entry.name, call.attempt, seconds, error
+        )
+        await self._patience.sleep(seconds)
+
+    def _pause(self, call: _Call, error: ModelError) -> float | None:
+        """Seconds to wait before the next attempt, or None when there shall be none."""
+        match error:
+            case ModelBusy(retry_after_seconds=seconds) if not call.waited:
+                call.waited = True
+                return seconds if seconds <= self._patience.longest_wait_seconds else None
+            case ModelUnavailable():
+                return self._backoff(call, overloaded=isinstance(error, ModelOverloaded))
+            case _ if call.thinking and is_about_thinking(error):
+                call.thinking = False
+                return 0.0
+            case _ if call.schema and call.request.json_schema is not None and is_about_schema(error):
+                call.schema = False
+                return 0.0
+        return None
+
+    def _backoff(self, call: _Call, *, overloaded: bool) -> float | None:
+        call.failures += 1
+        if call.failures >= self._patience.attempts or self._provider.breaker.state().open:
+            return None
+        usual = self._patience.overload_backoff_seconds if overloaded else self._patience.backoff_seconds
+        return self._patience.jitter(usual * 2 ** (call.failures - 1))
+
+
+async def _within(deadline: float, otherwise: str, wait: Awaitable[_T]) -> _T:
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await wait
+    except TimeoutError as error:
+        raise ModelUnavailable(otherwise) from error
+
+
+def carry_spent(error: ModelError, aborted: tuple[Usage, ...]) -> None:
+    """What failed attempts cost travels with the error as `aborted`, so that the ledger can hold it."""
+    if aborted:
+        vars(error)["aborted"] = (*spent_on(error), *aborted)
+
+
+def spent_on(error: ModelError) -> tuple[Usage, ...]:
+    found: tuple[Usage, ...] = vars(error).get("aborted", ())
+    return found

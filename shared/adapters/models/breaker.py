@@ -1,0 +1,97 @@
+"""Stops calling a provider that keeps failing, and looks now and then whether it is back."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shared.core.errors import ModelRefusedAccount, ModelUnavailable
+
+REMEMBERED_CALLS = 20
+REMEMBERED_SECONDS = 30.0
+FEWEST_CALLS = 5
+FAILED_SHARE = 0.5
+PROBE_EVERY_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerState:
+    """For the dashboard; `calls` and `failures` are those of the last 30 seconds."""
+
+    open: bool
+    account_refused: bool
+    reason: str
+    calls: int
+    failures: int
+    open_seconds: float
+    probe_in_seconds: float
+
+
+class Breaker:
+    """One provider's account. Ask `admit()` before each attempt, then tell how it went."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._outcomes: deque[tuple[float, bool]] = deque(maxlen=REMEMBERED_CALLS)
+        self._opened_at: float | None = None
+        self._next_probe = 0.0
+        self._refused = False
+        self._reason = ""
+
+    def admit(self) -> None:
+        """Raises at once while the provider is out, except for one probe every ten seconds."""
+        if self._opened_at is None:
+            return
+        now = self._clock()
+        if now >= self._next_probe:
+            self._next_probe = now + PROBE_EVERY_SECONDS
+            return
+        if self._refused:
+            raise ModelRefusedAccount(self._reason)
+        raise ModelUnavailable(f"not asked again so soon: {self._reason}")
+
+    def succeeded(self) -> None:
+        """The provider answered, be it with a refusal of this one request."""
+        if self._opened_at is not None:
+            self._opened_at, self._refused, self._reason = None, False, ""
+            self._outcomes.clear()
+        self._outcomes.append((self._clock(), True))
+
+    def failed(self, reason: str) -> None:
+        now = self._clock()
+        self._outcomes.append((now, False))
+        calls, failures = self._recent(now)
+        if self._opened_at is None and calls >= FEWEST_CALLS and failures >= calls * FAILED_SHARE:
+            self._open(now, reason)
+
+    def refused(self, reason: str) -> None:
+        """The account is refused: more calls would all fail."""
+        self._refused = True
+        now = self._clock()
+        if self._opened_at is None:
+            self._open(now, reason)
+        self._reason = reason
+
+    def state(self) -> BreakerState:
+        now = self._clock()
+        calls, failures = self._recent(now)
+        opened = self._opened_at
+        return BreakerState(
+            open=opened is not None,
+            account_refused=self._refused,
+            reason=self._reason,
+            calls=calls,
+            failures=failures,
+            open_seconds=0.0 if opened is None else now - opened,
+            probe_in_seconds=0.0 if opened is None else max(0.0, self._next_probe - now),
+        )
+
+    def _open(self, now: float, reason: str) -> None:
+        self._opened_at, self._reason = now, reason
+        self._next_probe = now + PROBE_EVERY_SECONDS
+
+    def _recent(self, now: float) -> tuple[int, int]:
+        recent = [good for at, good in self._outcomes if now - at <= REMEMBERED_SECONDS]
+        return len(recent), recent.count(False)

@@ -1,0 +1,214 @@
+"""One account at one server that speaks the Messages API: its connection, its breaker, its model list."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import aiohttp
+
+from shared.adapters.models.breaker import Breaker
+from shared.adapters.models.reading import Event
+from shared.adapters.models.refusals import error_of, read_refusal
+from shared.core.errors import ModelError, ModelRefusedAccount, ModelUnavailable
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic, AsyncStream
+    from anthropic._streaming import ServerSentEvent
+
+ANTHROPIC_URL = "https://api.anthropic.com"
+API_VERSION = "2026-10-21"
+"""What SDK 2.11 sends; the model list is asked without it, so that a look at a window loads no SDK."""
+WINDOW_SECONDS = 3.0
+CLOSE_SECONDS = 2.0
+_KEPT_SECONDS = 24 * 3_600.0
+_RETRY_UNKNOWN_SECONDS = 60.0
+
+_TROUBLE = (aiohttp.ClientError, TimeoutError, OSError, EOFError, ValueError, RuntimeError)
+"""Below the SDK: sockets, TLS, bytes that are no text, and a session that was closed meanwhile."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """What a provider's model list says of one model; None where it says nothing."""
+
+    window: int | None = None
+    max_output: int | None = None
+
+
+class Provider:
+    def __init__(
+        self,
+        *,
+        base_url: str = ANTHROPIC_URL,
+        api_key: str | None,
+        missing_key: str = "",
+        foreign: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`missing_key` names the variable that should hold a key and does not: calls are refused at once.
+
+        `foreign` is true for a server that is neither Anthropic's own nor stands in for it.
+        """
+        self.base_url = base_url.rstrip("/")
+        self.foreign = foreign
+        self.breaker = Breaker(clock=clock)
+        self._api_key = api_key or "none"
+        self._missing_key = missing_key
+        self._clock = clock
+        self._client: AsyncAnthropic | None = None
+        self._windows: dict[str, tuple[float, Windows]] = {}
+
+    async def open_stream(self, body: Mapping[str, Any]) -> Line:
+        """Sends the request; the caller bounds the wait. Raises ModelErrors."""
+        self._check_key()
+        client = self._connected()
+        with translated():
+            stream = await client.messages.create(stream=True, **body)
+        return Line(stream)
+
+    async def count_tokens(self, body: Mapping[str, Any]) -> int:
+        self._check_key()
+        client = self._connected()
+        with translated():
+            counted = await client.messages.count_tokens(**body)
+        return counted.input_tokens
+
+    async def windows(self, wire_name: str) -> Windows:
+        """From the model list, kept for a day; nothing for a minute after a failure. Never raises."""
+        kept = self._windows.get(wire_name)
+        if kept is not None and self._clock() < kept[0]:
+            return kept[1]
+        found = Windows() if self._missing_key else await self._ask_windows(wire_name)
+        seconds = _KEPT_SECONDS if found.window else _RETRY_UNKNOWN_SECONDS
+        self._windows[wire_name] = (self._clock() + seconds, found)
+        return found
+
+    def told_windows(self, wire_name: str) -> Windows:
+        """What the model list has said before, however long ago, without asking."""
+        kept = self._windows.get(wire_name)
+        return Windows() if kept is None else kept[1]
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(TimeoutError, OSError, aiohttp.ClientError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await client.close()
+
+    async def _ask_windows(self, wire_name: str) -> Windows:
+        headers = {"Authorization": f"Bearer {self._api_key}", "anthropic-version": API_VERSION}
+        url = f"{self.base_url}/v1/models/{quote(wire_name, safe='')}"
+        timeout = aiohttp.ClientTimeout(total=WINDOW_SECONDS)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
+                session.get(url, headers=headers, allow_redirects=False) as response,
+            ):
+                told = await response.json(content_type=None) if response.status == 200 else None
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            _log.debug("the model list of %s did not answer: %s", self.base_url, error)
+            return Windows()
+        if not isinstance(told, Mapping):
+            return Windows()
+        longest = _positive(told.get("max_tokens"))
+        return Windows(window=_positive(told.get("max_input_tokens")), max_output=longest)
+
+    def _check_key(self) -> None:
+        if self._missing_key:
+            raise ModelRefusedAccount(f"{self._missing_key} is not set")
+
+    def _connected(self) -> AsyncAnthropic:
+        """The SDK is loaded here, at the first call: it costs some 35 MB that a process at rest spares."""
+        if self._client is None:
+            from anthropic import AsyncAnthropic, DefaultAioHttpClient
+
+            self._client = AsyncAnthropic(
+                api_key=self._api_key,
+                base_url=self.base_url,
+                max_retries=0,
+                timeout=None,
+                http_client=DefaultAioHttpClient(),
+            )
+        return self._client
+
+
+class Line:
+    """An open stream; hands out one event after another."""
+
+    def __init__(self, stream: AsyncStream[Any]) -> None:
+        from anthropic import AsyncStream
+
+        self._stream = stream
+        self._events = AsyncStream.raw_events(stream.response)
+
+    @property
+    def request_id(self) -> str:
+        headers = self._stream.response.headers
+        return str(headers.get("request-id") or headers.get("x-request-id") or "")
+
+    async def next(self) -> Event | None:
+        """The next event, pings included; None at the end. Raises ModelErrors."""
+        with translated():
+            sse = await anext(self._events, None)
+        return None if sse is None else _event(sse)
+
+    async def drain(self) -> None:
+        """Reads what follows the last event, so that the connection can serve the next call."""
+        with suppress(ModelError, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                while await self.next() is not None:
+                    pass
+
+    async def close(self) -> None:
+        """Hangs up; bounded, since it also runs while a turn is being stopped."""
+        with suppress(ModelError, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                with translated():
+                    await self._stream.close()
+
+
+class translated:  # noqa: N801  reads as a word: `with translated():`
+    """Turns whatever the SDK and the transports below it raise into ModelErrors; nothing else runs inside."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None or isinstance(error, ModelError) or not isinstance(error, Exception):
+            return
+        import anthropic
+        import httpx2
+
+        if isinstance(error, anthropic.APIStatusError):
+            headers = error.response.headers
+            refused = read_refusal(error.status_code, error.body, message=error.message, headers=headers)
+            raise error_of(refused) from error
+        transport = (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)
+        if isinstance(error, (*transport, *_TROUBLE)):
+            raise ModelUnavailable(f"{type(error).__name__}: {error}") from error
+
+
+def _event(sse: ServerSentEvent) -> Event:
+    """The event's JSON; an `error` event is raised as what its type stands for, whatever the HTTP status."""
+    try:
+        event = sse.json() if sse.data else {}
+    except ValueError as error:
+        raise ModelUnavailable("the stream held an event that is not JSON") from error
+    if not isinstance(event, Mapping):
+        raise ModelUnavailable("the stream held an event that is no object")
+    if sse.event == "error" or event.get("type") == "error":
+        raise error_of(read_refusal(200, event, message=sse.data))
+    return event
+
+
+def _positive(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None

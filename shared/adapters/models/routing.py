@@ -1,0 +1,261 @@
+"""Chooses for each model name who answers, and steps aside to a fallback when a model stays overloaded."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from shared.adapters.models.anthropic import AnthropicModel, carry_spent, spent_on
+from shared.adapters.models.breaker import BreakerState
+from shared.adapters.models.catalog import UNKNOWN_MAX_OUTPUT, UNKNOWN_WINDOW, ModelEntry, known_card
+from shared.adapters.models.offline import OFFLINE_MODEL, PIECE_SECONDS, WINDOW, OfflineModel
+from shared.adapters.models.patience import Patience
+from shared.adapters.models.provider import ANTHROPIC_URL, Provider
+from shared.adapters.models.refusals import ModelOverloaded
+from shared.core.errors import ModelError, ModelRefusedAccount
+from shared.ports import ChatModel, ModelCard, ModelReply, ModelRequest, OnText, TokenCounter
+
+DEFAULT_CHAT_MODEL = "claude-sonnet-5-5"
+DEFAULT_SUMMARY_MODEL = "claude-haiku-5-5"
+KEY_NAME = "ANTHROPIC_API_KEY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Route:
+    model: ChatModel
+    fallback: str | None = None
+
+
+class Models:
+    """A ChatModel for every configured name; `chat` and `summary` are the names that were chosen."""
+
+    def __init__(
+        self,
+        *,
+        chat: str,
+        summary: str,
+        routes: Mapping[str, _Route],
+        providers: Sequence[Provider],
+        usual: Callable[[str], ChatModel] | None,
+        remarks: tuple[str, ...] = (),
+    ) -> None:
+        self.chat = chat
+        self.summary = summary
+        self.remarks = remarks
+        """What an operator should know about the choice, in plain sentences."""
+        self._routes = dict(routes)
+        self._providers = tuple(providers)
+        self._usual = usual
+
+    @property
+    def offline(self) -> bool:
+        return self.chat == OFFLINE_MODEL
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every model that can be asked for by name without guessing."""
+        return tuple(self._routes)
+
+    async def card(self, model: str) -> ModelCard:
+        route = self._route(model)
+        return _unknown(model) if route is None else await route.model.card(model)
+
+    async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        route = self._route(request.model)
+        if route is None:
+            raise ModelRefusedAccount(f"no provider is configured for the model {request.model!r}")
+        counted = _Attempts(on_text)
+        try:
+            return await route.model.reply(request, on_text=counted.tell if on_text else None)
+        except ModelOverloaded as error:
+            stand_in = self._route(route.fallback) if route.fallback else None
+            if stand_in is None or route.fallback is None:
+                raise
+            return await self._stand_in(stand_in, route.fallback, request, counted.after(), error)
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        route = self._route(request.model)
+        return None if route is None else await route.model.count_tokens(request)
+
+    async def close(self) -> None:
+        for provider in self._providers:
+            await provider.close()
+
+    def states(self) -> Mapping[str, BreakerState]:
+        """Each provider's breaker, by base URL, for the dashboard."""
+        return {provider.base_url: provider.breaker.state() for provider in self._providers}
+
+    async def _stand_in(
+        self, route: _Route, name: str, request: ModelRequest, counted: _Attempts, error: ModelError
+    ) -> ModelReply:
+        """The fallback's answer; it has no fallback itself, so that two cannot call each other for ever."""
+        try:
+            on_text = counted.tell if counted.listened_to else None
+            reply = await route.model.reply(replace(request, model=name), on_text=on_text)
+        except ModelError as second:
+            carry_spent(second, spent_on(error))
+            raise
+        return replace(reply, aborted=(*spent_on(error), *reply.aborted))
+
+    def _route(self, model: str) -> _Route | None:
+        found = self._routes.get(model)
+        if found is None and self._usual is not None:
+            found = self._routes[model] = _Route(model=self._usual(model))
+        return found
+
+
+class _Attempts:
+    """Passes text on with attempt numbers that go on rising when the fallback begins anew."""
+
+    def __init__(self, on_text: OnText | None, begin: int = 0) -> None:
+        self._on_text = on_text
+        self._begin = begin
+        self._highest = begin
+
+    @property
+    def listened_to(self) -> bool:
+        return self._on_text is not None
+
+    async def tell(self, attempt: int, piece: str) -> None:
+        self._highest = max(self._highest, self._begin + attempt)
+        if self._on_text is not None:
+            await self._on_text(self._begin + attempt, piece)
+
+    def after(self) -> _Attempts:
+        return _Attempts(self._on_text, begin=self._highest)
+
+
+def open_models(
+    *,
+    api_key: str | None,
+    base_url: str | None,
+    entries: Sequence[ModelEntry],
+    counter: TokenCounter,
+    chat_model: str = "",
+    summary_model: str = "",
+    environ: Mapping[str, str] | None = None,
+    patience: Patience | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    offline_window: int = WINDOW,
+    offline_piece_seconds: float = PIECE_SECONDS,
+) -> Models:
+    """Connects names with providers; nothing is asked of any of them yet.
+
+    The usual key goes to `base_url` (Anthropic's own if None) and nowhere else: an entry with another base
+    URL gets the key in its own `key_env`, or none.
+    """
+    desk = _Desk(
+        api_key=api_key,
+        base_url=base_url,
+        environ=os.environ if environ is None else environ,
+        counter=counter,
+        patience=patience or Patience(),
+        clock=clock,
+    )
+    offline = OfflineModel(counter, window=offline_window, piece_seconds=offline_piece_seconds)
+    routes = {OFFLINE_MODEL: _Route(model=offline)}
+    routes.update((entry.name, _Route(model=desk.model(entry), fallback=entry.fallback)) for entry in entries)
+    reachable = api_key is not None or base_url is not None
+    chat, summary, remarks = _chosen(
+        chat_model, summary_model, entries=[entry.name for entry in entries], key=api_key, reachable=reachable
+    )
+    usual = (lambda name: desk.model(ModelEntry(name=name))) if reachable else None
+    for name in (chat, summary):
+        if name not in routes and usual is not None:
+            routes[name] = _Route(model=usual(name))
+    return Models(
+        chat=chat,
+        summary=summary,
+        routes=routes,
+        providers=desk.providers,
+        usual=usual,
+        remarks=(*remarks, *desk.remarks, *_missing_fallbacks(entries, routes, reachable=reachable)),
+    )
+
+
+def _chosen(
+    chat: str, summary: str, *, entries: Sequence[str], key: str | None, reachable: bool
+) -> tuple[str, str, tuple[str, ...]]:
+    """The names of the chat and the summary model, and what to say about them."""
+    known = {OFFLINE_MODEL, *entries}
+    remarks: list[str] = []
+    wished = {"chat": chat, "summary": summary}
+    for role, name in wished.items():
+        if name and name not in known and not reachable:
+            wished[role] = ""
+            remarks.append(f"The model {name} has no key ({KEY_NAME}) and is not used.")
+    usual = DEFAULT_CHAT_MODEL if key else next(iter(entries), OFFLINE_MODEL)
+    chosen = wished["chat"] or usual
+    served_by_key = key is not None and chosen not in known
+    return chosen, wished["summary"] or (DEFAULT_SUMMARY_MODEL if served_by_key else chosen), tuple(remarks)
+
+
+def _missing_fallbacks(
+    entries: Sequence[ModelEntry], routes: Mapping[str, _Route], *, reachable: bool
+) -> tuple[str, ...]:
+    return tuple(
+        f"The model {entry.name} falls back to {entry.fallback}, which is not configured."
+        for entry in entries
+        if entry.fallback and entry.fallback not in routes and not reachable
+    )
+
+
+class _Desk:
+    """Makes models, with one provider for each base URL and key."""
+
+    def __init__(
+        self,
+        *,
+        api_key: str | None,
+        base_url: str | None,
+        environ: Mapping[str, str],
+        counter: TokenCounter,
+        patience: Patience,
+        clock: Callable[[], float],
+    ) -> None:
+        self._api_key = api_key
+        self._base_url = (base_url or ANTHROPIC_URL).rstrip("/")
+        self._environ = environ
+        self._counter = counter
+        self._patience = patience
+        self._clock = clock
+        self._providers: dict[tuple[str, str], Provider] = {}
+        self.remarks: list[str] = []
+
+    @property
+    def providers(self) -> tuple[Provider, ...]:
+        return tuple(self._providers.values())
+
+    def model(self, entry: ModelEntry) -> AnthropicModel:
+        return AnthropicModel(entry, self._provider(entry), self._counter, patience=self._patience)
+
+    def _provider(self, entry: ModelEntry) -> Provider:
+        url = entry.base_url or self._base_url
+        which_key = entry.key_env or ("" if url != self._base_url else KEY_NAME)
+        found = self._providers.get((url, which_key))
+        if found is None:
+            found = self._providers[url, which_key] = self._opened(url, which_key)
+        return found
+
+    def _opened(self, url: str, which_key: str) -> Provider:
+        key = self._api_key if which_key == KEY_NAME else self._environ.get(which_key)
+        missing = (
+            which_key
+            if which_key and not key and not (which_key == KEY_NAME and url != ANTHROPIC_URL)
+            else ""
+        )
+        if missing:
+            self.remarks.append(f"{missing} is not set, so that models at {url} cannot be used.")
+        foreign = url not in (self._base_url, ANTHROPIC_URL)
+        return Provider(base_url=url, api_key=key, missing_key=missing, foreign=foreign, clock=self._clock)
+
+
+def _unknown(model: str) -> ModelCard:
+    known = known_card(model)
+    if known is not None:
+        return known
+    return ModelCard(
+        name=model, window=UNKNOWN_WINDOW, max_output=UNKNOWN_MAX_OUTPUT, window_known=False, prices=None
+    )

@@ -1,0 +1,105 @@
+"""Turns a request into the JSON of the Messages API, leaving out what a model cannot do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shared.core.messages import Block, Image, Message, Text, Thinking, ToolResult, ToolUse
+from shared.ports import ModelCard, ModelRequest, SystemPart, ToolSpec
+
+MAX_BREAKPOINTS = 4
+_MAX_MESSAGE_BREAKPOINTS = 3
+_MARK = {"type": "ephemeral"}
+_UNMARKABLE = frozenset({"thinking"})
+
+Json = dict[str, Any]
+
+
+def request_body(
+    request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool = True, schema: bool = True
+) -> Json:
+    """The body of a call, without `stream`; a second try may leave out thinking or schema."""
+    body = counted_body(request, card, wire_name, thinking=thinking)
+    body["max_tokens"] = max(1, min(request.max_output_tokens, card.max_output))
+    if schema and request.json_schema is not None and "json" in card.capabilities:
+        format_ = {"type": "json_schema", "schema": dict(request.json_schema)}
+        body["output_config"] = {"format": format_}
+    return body
+
+
+def counted_body(request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool = True) -> Json:
+    """What counts as input: model, system, tools, messages, with the marks for the provider's cache."""
+    has_tools = "tools" in card.capabilities
+    with_thinking = thinking and "thinking" in card.capabilities
+    system = [_system(part) for part in request.system]
+    tools = [_tool(tool) for tool in request.tools] if has_tools else []
+    messages = [_message(message, tools=has_tools, thinking=with_thinking) for message in request.messages]
+    if "cache" in card.capabilities:
+        _mark(request, system, tools, messages)
+    body: Json = {"model": wire_name, "messages": [message for message in messages if message["content"]]}
+    if any(part is not None for part in system):
+        body["system"] = [part for part in system if part is not None]
+    if tools:
+        body["tools"] = tools
+    return body
+
+
+def _mark(
+    request: ModelRequest, system: Sequence[Json | None], tools: Sequence[Json], messages: Sequence[Json]
+) -> None:
+    """Places at most four marks: end of system, newest messages, tools, then earlier system parts."""
+    parts = [
+        block for part, block in zip(request.system, system, strict=True) if part.cache and block is not None
+    ]
+    newest = sorted({at for at in request.cache_at if 0 <= at < len(messages)}, reverse=True)
+    ends = [_markable(messages[at]["content"]) for at in newest[:_MAX_MESSAGE_BREAKPOINTS]]
+    wanted = [*parts[-1:], *(end for end in ends if end is not None), *tools[-1:], *reversed(parts[:-1])]
+    for block in wanted[:MAX_BREAKPOINTS]:
+        block["cache_control"] = dict(_MARK)
+
+
+def _markable(content: Sequence[Json]) -> Json | None:
+    return next((block for block in reversed(content) if block["type"] not in _UNMARKABLE), None)
+
+
+def _system(part: SystemPart) -> Json | None:
+    return {"type": "text", "text": part.text} if part.text.strip() else None
+
+
+def _tool(tool: ToolSpec) -> Json:
+    return {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
+
+
+def _message(message: Message, *, tools: bool, thinking: bool) -> Json:
+    blocks = (_block(block, tools=tools, thinking=thinking) for block in message.blocks)
+    return {"role": message.role, "content": [block for block in blocks if block is not None]}
+
+
+def _block(block: Block, *, tools: bool, thinking: bool) -> Json | None:
+    match block:
+        case Text(text=text):
+            return {"type": "text", "text": text} if text.strip() else None
+        case Image(description=description):
+            return {"type": "text", "text": f"[image: {description or 'not described'}]"}
+        case Thinking(text=text, signature=signature):
+            return {"type": "thinking", "thinking": text, "signature": signature} if thinking else None
+        case ToolUse(id=id_, name=name, input=input_):
+            return _tool_use(id_, name, input_) if tools else _called(name, input_)
+        case ToolResult():
+            return _tool_result(block) if tools else {"type": "text", "text": f"[tool result: {block.text}]"}
+
+
+def _tool_use(id_: str, name: str, input_: Mapping[str, Any]) -> Json:
+    return {"type": "tool_use", "id": id_, "name": name, "input": dict(input_)}
+
+
+def _tool_result(block: ToolResult) -> Json:
+    result: Json = {"type": "tool_result", "tool_use_id": block.tool_use_id, "content": block.text}
+    return {**result, "is_error": True} if block.is_error else result
+
+
+def _called(name: str, input_: Mapping[str, Any]) -> Json:
+    """For a model without tools the past use of one is told in words."""
+    return {"type": "text", "text": f"[called {name} with {json.dumps(dict(input_), ensure_ascii=False)}]"}
