@@ -1,0 +1,127 @@
+"""What is known of models, and the file in which an operator names more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.adapters.models import ModelEntry, ModelsFileBroken, read_entries
+from shared.adapters.models.catalog import TABLE, UNKNOWN_WINDOW, card_of, known_card
+from shared.ports import Prices
+
+
+def test_the_default_models_are_known_with_window_and_prices() -> None:
+    sonnet, haiku = known_card("claude-sonnet-5-5"), known_card("claude-haiku-5-5")
+    assert sonnet is not None and haiku is not None
+    assert (sonnet.window, sonnet.max_output, sonnet.token_factor) == (1_000_000, 128_000, 1.43)
+    assert sonnet.prices == Prices(input=2.0, output=10.0, cache_read=0.10, cache_write=2.5, dated="2026-11")
+    assert haiku.prices is not None
+    assert (haiku.prices.input, haiku.prices.output) == (0.10, 0.50)
+
+
+def test_a_dated_snapshot_is_its_model() -> None:
+    card = known_card("claude-haiku-4-5-20251001")
+    assert card is not None
+    assert (card.name, card.window, card.token_factor) == ("claude-haiku-4-5-20251001", 200_000, 1.10)
+
+
+def test_every_row_has_a_date_and_writes_to_the_cache_at_a_quarter_more() -> None:
+    for card in TABLE.values():
+        assert card.prices is not None
+        assert card.prices.dated
+        assert card.prices.cache_write == pytest.approx(card.prices.input * 1.25)
+        assert 0 < card.prices.cache_read < card.prices.input
+
+
+def test_an_unknown_model_has_a_small_flagged_window_and_no_price() -> None:
+    card = card_of(ModelEntry(name="somebody-elses-model"))
+    assert (card.window, card.window_known, card.prices) == (UNKNOWN_WINDOW, False, None)
+
+
+def test_the_operator_outweighs_the_provider_who_outweighs_the_table() -> None:
+    told = card_of(ModelEntry(name="claude-haiku-4-5"), window=500_000, max_output=32_000)
+    assert (told.window, told.max_output) == (500_000, 32_000)
+    said = card_of(ModelEntry(name="claude-haiku-4-5", window=16_000), window=500_000)
+    assert (said.window, said.window_known) == (16_000, True)
+
+
+def test_a_foreign_server_does_not_inherit_prices_by_a_well_known_name() -> None:
+    card = card_of(ModelEntry(name="claude-sonnet-5-5", base_url="http://gateway"), foreign=True)
+    assert card.prices is None
+    assert card.capabilities == {"tools"}
+
+
+def write(folder: Path, content: Any) -> Path:
+    path = folder / "models.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_a_models_file_is_read_with_all_its_fields(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        [
+            {
+                "name": "local",
+                "model": "qwen3:8b",
+                "base_url": "http://127.0.0.1:11434/",
+                "key_env": "LOCAL_KEY",
+                "prices": {"input": 0, "output": 0, "cache_read": 0, "cache_write": 0, "dated": "2026-11-21"},
+                "window": 32768,
+                "max_output": 4096,
+                "capabilities": ["tools", "json"],
+                "fallback": "other",
+            },
+            {"name": "other"},
+        ],
+    )
+    local, other = read_entries(path)
+    assert (local.wire_name, local.base_url, local.key_env) == (
+        "qwen3:8b",
+        "http://127.0.0.1:11434",
+        "LOCAL_KEY",
+    )
+    assert local.capabilities == {"tools", "json"}
+    assert local.prices is not None and local.prices.input == 0.0
+    assert (other.wire_name, other.prices, other.window) == ("other", None, None)
+
+
+def test_missing_cache_prices_are_taken_at_their_dearest(tmp_path: Path) -> None:
+    (entry,) = read_entries(write(tmp_path, [{"name": "m", "prices": {"input": 4, "output": 8}}]))
+    assert entry.prices is not None
+    assert (entry.prices.cache_read, entry.prices.cache_write) == (4.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{not json", "models.json"),
+        ({"a": 1}, "expected a list"),
+        ([{"model": "x"}], "needs a name"),
+        ([{"name": "a"}, {"name": "a"}], "named twice"),
+        ([{"name": "a", "fallback": "a"}], "its own fallback"),
+        ([{"name": "a", "windw": 5}], "unknown: windw"),
+        ([{"name": "a", "window": 0}], "window must be a whole number"),
+        ([{"name": "a", "window": True}], "window must be a whole number"),
+        ([{"name": "a", "base_url": "ftp://x"}], "base_url must begin with"),
+        ([{"name": "a", "key_env": 5}], "key_env must be a text"),
+        ([{"name": "a", "capabilities": ["fly"]}], "unknown: fly"),
+        ([{"name": "a", "capabilities": "tools"}], "list of words"),
+        ([{"name": "a", "prices": {"input": 1}}], "input and output"),
+        ([{"name": "a", "prices": {"input": -1, "output": 1}}], "0 or more"),
+        ([{"name": "a", "prices": {"input": None, "output": 1}}], "input and output"),
+    ],
+)
+def test_a_broken_models_file_is_refused_with_place_and_reason(
+    tmp_path: Path, content: Any, words: str
+) -> None:
+    with pytest.raises(ModelsFileBroken, match=words):
+        read_entries(write(tmp_path, content))
+
+
+def test_a_missing_models_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelsFileBroken):
+        read_entries(tmp_path / "nowhere.json")
