@@ -70,6 +70,19 @@ def _login_link(settings: Settings, rest: Sequence[str]) -> int:
     return 0
 
 
+def _migrate(settings: Settings, rest: Sequence[str]) -> int:
+    """For deployments whose processes are started one by one; `up` does it by itself."""
+
+    async def upgrade() -> None:
+        from shared.adapters.postgres.migrate import migrate
+
+        async with open_database(settings) as database_url:
+            await migrate(database_url)
+
+    asyncio.run(upgrade())
+    return 0
+
+
 def _psql(settings: Settings, rest: Sequence[str]) -> int:
     from shared.adapters.embedded.binaries import find_binaries
 
@@ -140,7 +153,13 @@ async def open_database(settings: Settings) -> AsyncIterator[str]:
             await servers.stop()
 
 
-_VERBS: dict[str, Verb] = {"up": _up, "login-link": _login_link, "psql": _psql, "replay": _replay}
+_VERBS: dict[str, Verb] = {
+    "up": _up,
+    "login-link": _login_link,
+    "migrate": _migrate,
+    "psql": _psql,
+    "replay": _replay,
+}
 
 _HELP: dict[str, tuple[str, bool]] = {
     "up": ("start everything, and keep it running", False),
@@ -148,6 +167,7 @@ _HELP: dict[str, tuple[str, bool]] = {
     "doctor": ("check everything, and say what to do", False),
     "login-link": ("print a one-time link to the dashboard", False),
     "replay": ("play recorded conversations through the running system", True),
+    "migrate": ("bring the database up to date, and nothing else", False),
     "psql": ("look into the database", True),
     "test": ("run all checks and tests; arguments go to pytest", True),
     "version": ("print versions", False),

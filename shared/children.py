@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -40,6 +40,7 @@ class Child:
     environment: Mapping[str, str]
     folder: Path
     say: Callable[[str], None]
+    command: Sequence[str] = ()
     _process: asyncio.subprocess.Process | None = field(default=None, init=False)
     _last_lines: list[str] = field(default_factory=list, init=False)
     _log: logging.Handler | None = field(default=None, init=False)
@@ -48,13 +49,12 @@ class Child:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    @property
-    def command(self) -> tuple[str, ...]:
-        return (sys.executable, "-m", self.name)
+    def __post_init__(self) -> None:
+        self.command = self.command or (sys.executable, "-m", self.name)
 
     async def run(self) -> None:
         """Start, and start again with growing pauses; raises `ChildRefused` for a bad configuration."""
-        await stop_leftover(self._pid_file, (f"-m {self.name}", sys.executable), signal.SIGTERM)
+        await stop_leftover(self._pid_file, (" ".join(self.command),), signal.SIGTERM)
         pause_seconds = _FIRST_PAUSE_SECONDS
         while True:
             began = asyncio.get_running_loop().time()

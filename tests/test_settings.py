@@ -1,0 +1,168 @@
+"""Settings: read once, refused with name, value and reason, secrets never shown."""
+
+from __future__ import annotations
+
+import stat
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from shared.settings import (
+    BadSettings,
+    Settings,
+    load_settings,
+    resolve_secret_key,
+    setting_names,
+    unknown_names,
+)
+
+
+def refusal(monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(BadSettings) as refused:
+        load_settings()
+    return str(refused.value)
+
+
+def test_nothing_has_to_be_set() -> None:
+    settings = load_settings()
+    assert (settings.http_host, settings.http_port) == ("127.0.0.1", 8080)
+    assert settings.preset == "steady"
+    assert settings.cap_total_per_day_usd == Decimal("5.00")
+    assert settings.embedded_postgres
+    assert settings.embedded_redis
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("EVERTALK_HTTP_PORT", "99999", "less than or equal to 65535"),
+        ("EVERTALK_HTTP_PORT", "web", "valid integer"),
+        ("EVERTALK_TIMEZONE", "Mars/Olympus", "is not a time zone"),
+        ("EVERTALK_TIMEZONE", "../../etc/passwd", "is not a time zone"),
+        ("EVERTALK_PROFILE", "shared", "'personal' or 'public'"),
+        ("EVERTALK_CAP_TOTAL_PER_DAY_USD", "-1", "greater than or equal to 0"),
+        ("EVERTALK_CAP_TOTAL_PER_DAY_USD", "NaN", "finite"),
+        ("EVERTALK_PUBLIC_URL", "chat.example.org", "must begin with http:// or https://"),
+        ("EVERTALK_PUBLIC_URL", "https://", "no host name"),
+        ("EVERTALK_ALLOWED_ORIGINS", "https://a.org/page", "is not an origin"),
+        ("EVERTALK_TRUSTED_PROXIES", "10.0.0.0/99", "is not an address or a network"),
+        ("EVERTALK_MODELS_FILE", "/nowhere/models.json", "there is no such file"),
+        ("EVERTALK_KEEP_TURNS", "0", "greater than or equal to 1"),
+        ("CONTEXT_MAX_OUTPUT_TOKENS", "many", "valid integer"),
+    ],
+)
+def test_a_bad_value_is_refused_with_name_value_and_reason(
+    name: str, value: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = refusal(monkeypatch, **{name: value})
+    assert line.startswith(f"{name}={value}: ")
+    assert reason in line
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DATABASE_URL", "mysql://root:hunter2@db/x"),
+        ("REDIS_URL", "http://:hunter2@cache"),
+        ("EVERTALK_SECRET_KEY", "hunter2"),
+    ],
+)
+def test_a_bad_secret_is_refused_without_being_shown(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = refusal(monkeypatch, **{name: value})
+    assert line.startswith(f"{name}=(hidden): ")
+    assert "hunter2" not in line
+
+
+def test_every_problem_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = refusal(monkeypatch, EVERTALK_HTTP_PORT="x", EVERTALK_PROFILE="y", REDIS_URL="z")
+    assert len(lines.splitlines()) == 3
+
+
+def test_a_window_without_room_for_a_conversation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "leaves no room" in refusal(monkeypatch, EVERTALK_CONTEXT_WINDOW="8000")
+
+
+def test_an_empty_value_is_as_if_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVERTALK_HTTP_PORT", "")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "")
+    settings = load_settings()
+    assert settings.http_port == 8080
+    assert settings.anthropic_api_key is None
+
+
+def test_lists_are_written_with_commas_or_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVERTALK_ALLOWED_ORIGINS", "https://A.example, https://b.example/")
+    assert load_settings().allowed_origins == ("https://a.example", "https://b.example")
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / ".env"
+    file.write_text("EVERTALK_HTTP_PORT=1000\nEVERTALK_PROFILE=public\n")
+    monkeypatch.setenv("EVERTALK_HTTP_PORT", "2000")
+    settings = load_settings(file)
+    assert (settings.http_port, settings.profile) == (2000, "public")
+
+
+def test_secrets_do_not_show_when_settings_are_printed() -> None:
+    settings = load_settings(anthropic_api_key=SecretStr("sk-very-secret"))
+    assert "sk-very-secret" not in f"{settings!r} {settings}"
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8080"),
+        ("0.0.0.0", "http://127.0.0.1:8080"),
+        ("::1", "http://[::1]:8080"),
+    ],
+)
+def test_the_local_address_can_be_opened(host: str, url: str) -> None:
+    assert load_settings(http_host=host).local_url == url
+
+
+def test_links_begin_with_the_public_address_when_there_is_one() -> None:
+    assert load_settings(public_url="https://chat.example.org/").base_url == "https://chat.example.org"
+
+
+def test_a_misspelled_name_is_found_with_the_nearest_right_one() -> None:
+    given = {"EVERTALK_HTPP_PORT": "1", "EVERTALK_HTTP_PORT": "1", "EVERTALK_ENV_FILE": "", "PATH": ""}
+    assert unknown_names(given) == {"EVERTALK_HTPP_PORT": "EVERTALK_HTTP_PORT"}
+
+
+def test_only_six_names_go_without_the_prefix() -> None:
+    bare = {name for name in setting_names().values() if not name.startswith("EVERTALK_")}
+    assert bare == {
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
+        "TELEGRAM_BOT_TOKEN",
+        "DATABASE_URL",
+        "REDIS_URL",
+        "CONTEXT_MAX_OUTPUT_TOKENS",
+    }
+
+
+def test_the_secret_key_is_made_once_and_for_us_alone(tmp_path: Path) -> None:
+    settings = load_settings(data_dir=tmp_path / "data")
+    first = resolve_secret_key(settings)
+    assert len(first) >= 32
+    assert resolve_secret_key(settings) == first
+    file = tmp_path / "data" / "secret_key"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list((tmp_path / "data").iterdir()) == [file]
+
+
+def test_a_given_secret_key_is_used() -> None:
+    settings = load_settings(secret_key=SecretStr("k" * 40))
+    assert resolve_secret_key(settings) == b"k" * 40
+
+
+def test_an_external_database_needs_a_secret_key(tmp_path: Path) -> None:
+    settings = Settings(database_url=SecretStr("postgresql://db/x"), data_dir=tmp_path)
+    with pytest.raises(BadSettings, match="EVERTALK_SECRET_KEY: is needed with DATABASE_URL"):
+        resolve_secret_key(settings)

@@ -1,0 +1,286 @@
+"""`up` and its children: started again when they fall, stopped in order, never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from shared.adapters.embedded.folders import FolderLock
+from shared.adapters.embedded.process import is_running_as
+from shared.children import Child, ChildRefused
+from shared.settings import load_settings
+from shared.setup_wizard import merged, run_setup
+from shared.supervisor import spending
+
+ROOT = Path(__file__).resolve().parent.parent
+_numbers = count(1)
+
+needs_all_processes = pytest.mark.skipif(
+    not all((ROOT / name / "__main__.py").exists() for name in ("web", "worker")),
+    reason="web and worker are not there yet",
+)
+
+
+def child(folder: Path, code: str, said: list[str]) -> Child:
+    return Child(
+        name="sample",
+        environment=dict(os.environ),
+        folder=folder,
+        say=said.append,
+        command=(sys.executable, "-c", code),
+    )
+
+
+async def until_said(said: list[str], words: str, times: int = 1) -> None:
+    async with asyncio.timeout(20):
+        while sum(words in line for line in said) < times:
+            await asyncio.sleep(0.02)
+
+
+async def test_a_child_that_falls_is_started_again(tmp_path: Path) -> None:
+    said: list[str] = []
+    fragile = child(tmp_path, "raise SystemExit(7)", said)
+    running = asyncio.create_task(fragile.run())
+    await until_said(said, "ended (exit code 7); starting it again", times=2)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await fragile.stop(timeout_seconds=5)
+
+
+async def test_a_child_that_refuses_its_configuration_is_not_started_again(tmp_path: Path) -> None:
+    refusing = child(tmp_path, "print('EVERTALK_X=1: wrong'); raise SystemExit(2)", [])
+    with pytest.raises(ChildRefused, match="EVERTALK_X=1: wrong"):
+        await refusing.run()
+    await refusing.stop(timeout_seconds=5)
+
+
+async def test_warnings_reach_the_terminal_and_everything_the_log(tmp_path: Path) -> None:
+    said: list[str] = []
+    lines = ['{"event": "all is well", "level": "info"}', '{"event": "look here", "level": "warning"}']
+    talking = child(
+        tmp_path, f"import time; print({chr(10).join(lines)!r}, flush=True); time.sleep(60)", said
+    )
+    running = asyncio.create_task(talking.run())
+    await until_said(said, "look here")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await talking.stop(timeout_seconds=5)
+    assert said == ["sample: warning: look here"]
+    assert (tmp_path / "logs" / "sample.log").read_text().splitlines() == lines
+
+
+async def test_a_stubborn_child_is_killed(tmp_path: Path) -> None:
+    said: list[str] = []
+    code = (
+        'import signal, time; signal.signal(15, lambda *_: None); print(\'{"level": "error"}\', flush=True)'
+    )
+    stubborn = child(tmp_path, code + "\nwhile True: time.sleep(1)", said)
+    running = asyncio.create_task(stubborn.run())
+    await until_said(said, "error")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert stubborn.pid is not None
+    await stubborn.stop(timeout_seconds=0.2)
+    assert "was killed" in said[-1]
+    assert not is_running_as(stubborn.pid, (sys.executable,))
+
+
+async def test_a_child_of_an_earlier_life_is_stopped_first(tmp_path: Path) -> None:
+    code = 'import time; print(\'{"level": "error"}\', flush=True); time.sleep(60)'
+    leftover = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+    (tmp_path / "sample.pid").write_text(f"{leftover.pid}\n")
+    said: list[str] = []
+    fresh = child(tmp_path, code, said)
+    running = asyncio.create_task(fresh.run())
+    assert await asyncio.to_thread(leftover.wait, 20) == -signal.SIGTERM
+    await until_said(said, "error")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await fresh.stop(timeout_seconds=5)
+
+
+def test_caps_are_told_in_plain_words() -> None:
+    assert spending(load_settings()) == "at most $5.00 a day in all, $0.25 a day per visitor"
+
+
+@pytest.fixture
+def environment(run_folder: Path) -> dict[str, str]:
+    folder = run_folder / f"up{next(_numbers)}"
+    folder.mkdir(mode=0o755)
+    return {**os.environ, "PYTHONPATH": str(ROOT), "EVERTALK_DATA_DIR": str(folder / "data")}
+
+
+def evertalk(*arguments: str, environment: dict[str, str], **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "shared", *arguments],
+        env={**environment, **more},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd="/",
+    )
+
+
+def test_bad_settings_end_with_2_and_without_a_traceback(environment: dict[str, str]) -> None:
+    done = evertalk("up", environment=environment, EVERTALK_HTTP_PORT="http")
+    assert done.returncode == 2
+    assert "EVERTALK_HTTP_PORT=http" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_port_in_use_is_told_before_anything_starts(environment: dict[str, str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = evertalk("up", environment=environment, EVERTALK_HTTP_PORT=port)
+    assert done.returncode == 1
+    assert f"port {port} on 127.0.0.1 cannot be used" in done.stdout
+    assert "EVERTALK_HTTP_PORT" in done.stdout
+
+
+def test_a_second_up_on_the_same_folder_names_the_first(environment: dict[str, str]) -> None:
+    folder = Path(environment["EVERTALK_DATA_DIR"])
+    folder.mkdir()
+    with FolderLock(folder / "up.lock") as held:
+        held.write_note("http://127.0.0.1:8080")
+        done = evertalk("up", environment=environment, EVERTALK_HTTP_PORT="0")
+    assert done.returncode == 1
+    assert "already runs here: http://127.0.0.1:8080" in done.stdout
+
+
+def test_a_server_that_cannot_be_reached_is_told_in_one_line(environment: dict[str, str]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nowhere = f"127.0.0.1:{free.getsockname()[1]}"
+        done = evertalk(
+            "up",
+            environment=environment,
+            EVERTALK_HTTP_PORT="0",
+            EVERTALK_SECRET_KEY="k" * 40,
+            DATABASE_URL=f"postgresql://someone:hunter2@{nowhere}/x",
+            REDIS_URL=f"redis://{nowhere}",
+        )
+    assert done.returncode == 1
+    assert "PostgreSQL at 127.0.0.1 cannot be used" in done.stdout
+    assert "hunter2" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_doctor_finds_a_misspelled_setting(environment: dict[str, str]) -> None:
+    done = evertalk("doctor", environment=environment, EVERTALK_HTTP_PORT="0", EVERTALK_HTPP_PORT="1")
+    assert "EVERTALK_HTPP_PORT means nothing" in done.stdout
+    assert "Did you mean EVERTALK_HTTP_PORT?" in done.stdout
+    assert "PostgreSQL 18" in done.stdout
+
+
+def start_up(environment: dict[str, str]) -> tuple[subprocess.Popen[str], list[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "shared", "up"],
+        env={**environment, "EVERTALK_HTTP_PORT": "0"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd="/",
+    )
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line.rstrip())
+        if "Ctrl-C" in line:
+            break
+    return process, lines
+
+
+@pytest.fixture
+def stopped() -> Iterator[list[subprocess.Popen[str]]]:
+    processes: list[subprocess.Popen[str]] = []
+    yield processes
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+            process.wait(20)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@needs_all_processes
+def test_up_prints_pages_that_open_and_stops_on_ctrl_c(
+    environment: dict[str, str], stopped: list[subprocess.Popen[str]]
+) -> None:
+    process, lines = start_up(environment)
+    stopped.append(process)
+    text = "\n".join(lines)
+    chat = re.search(r"Chat +(\S+)", text)
+    assert chat is not None, text
+    with urllib.request.urlopen(chat[1], timeout=10) as page:
+        assert page.status == 200
+    assert re.search(r"Dashboard +\S+/dashboard/login\?token=\S+", text)
+    assert "offline model" in text
+    assert "$5.00 a day" in text
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 0
+    folder = Path(environment["EVERTALK_DATA_DIR"])
+    assert not (folder / "servers" / "pg" / "postmaster.pid").exists()
+    assert not list(folder.glob("*.pid"))
+
+
+@needs_all_processes
+@pytest.mark.faults
+def test_up_works_again_after_kill_9_of_everything(
+    environment: dict[str, str], stopped: list[subprocess.Popen[str]]
+) -> None:
+    process, _ = start_up(environment)
+    stopped.append(process)
+    folder = Path(environment["EVERTALK_DATA_DIR"])
+    pids = [int(path.read_text().split()[0]) for path in folder.glob("*.pid")]
+    pids.append(int((folder / "servers" / "pg" / "postmaster.pid").read_text().split()[0]))
+    for pid in [process.pid, *pids]:
+        os.kill(pid, signal.SIGKILL)
+    process.wait(20)
+    again, lines = start_up(environment)
+    stopped.append(again)
+    assert any("is ready" in line for line in lines), lines
+    again.send_signal(signal.SIGTERM)
+    assert again.wait(20) == 0
+
+
+def test_setup_writes_a_private_file_and_keeps_what_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / ".env"
+    file.write_text("# mine\nOTHER=1\nEVERTALK_PROFILE=personal\n")
+    monkeypatch.setenv("EVERTALK_ENV_FILE", str(file))
+    answers = iter(["public", "chat.example.org", "https://chat.example.org/", "a lot", "2.5"])
+    assert run_setup(ask=lambda _: next(answers), ask_secret=lambda _: "sk-key with 'quotes'") == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.read_text().startswith("# mine\nOTHER=1\nEVERTALK_PROFILE=public\n")
+    settings = load_settings()
+    assert settings.anthropic_api_key is not None
+    assert settings.anthropic_api_key.get_secret_value() == "sk-key with 'quotes'"
+    assert settings.public_url == "https://chat.example.org"
+    assert f"{settings.cap_total_per_day_usd}" == "2.50"
+
+
+def test_setup_that_is_left_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setenv("EVERTALK_ENV_FILE", str(tmp_path / ".env"))
+    assert run_setup(ask=leave, ask_secret=leave) == 1
+    assert not (tmp_path / ".env").exists()
+
+
+def test_an_answer_of_nothing_removes_the_line() -> None:
+    assert merged("A=1\nB=2\n", {"A": "", "B": "3"}) == "B=3\n"
