@@ -29,6 +29,8 @@ class Ledger:
     items: tuple[LedgerItem, ...] = ()
     identifiers: tuple[str, ...] = ()
     """Numbers, names, URLs and paths of the hidden range, word for word."""
+    last_number: int = 0
+    """The number of the newest id ever given; ids are never used twice."""
 
 
 def ledger_to_json(ledger: Ledger) -> dict[str, Any]:
@@ -46,6 +48,7 @@ def ledger_to_json(ledger: Ledger) -> dict[str, Any]:
             for item in ledger.items
         ],
         "identifiers": list(ledger.identifiers),
+        "last_number": ledger.last_number,
     }
 
 
@@ -64,4 +67,5 @@ def ledger_from_json(raw: Mapping[str, Any]) -> Ledger:
             for item in raw.get("items", ())
         ),
         identifiers=tuple(raw.get("identifiers", ())),
+        last_number=raw.get("last_number", 0),
     )

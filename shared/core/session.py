@@ -92,3 +92,5 @@ class View:
     """The turn that is being answered while this view is used, if any."""
     hold_compaction: bool = False
     """Set by an undo: automatic compaction waits for the next overflow."""
+    flush_thresholds: frozenset[str] = frozenset()
+    """Names of the thresholds whose flush was tried in this cycle, successfully or not."""

@@ -1,0 +1,108 @@
+"""The commands of every channel: one table, and how a message is read as one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.core.errors import BadInput
+
+Channel = Literal["web", "telegram", "rest"]
+Audience = Literal["personal", "public"]
+Who = Literal["person", "operator"]
+
+FOCUS_CHARS = 300
+_EVERYWHERE: frozenset[Channel] = frozenset({"web", "telegram", "rest"})
+_PERSONAL: frozenset[Audience] = frozenset({"personal"})
+_ALL_AUDIENCES: frozenset[Audience] = frozenset({"personal", "public"})
+_CALL = re.compile(r"/([a-z][a-z0-9_]{0,31})(?:@\w{1,64})?(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
+
+
+class BadArguments(BadInput):
+    """The words behind a command cannot be used."""
+
+    code = "bad_arguments"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, advice=reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    name: str
+    description: str
+    args: str = ""
+    """As help shows them; empty means that it takes none."""
+    channels: frozenset[Channel] = _EVERYWHERE
+    audiences: frozenset[Audience] = _PERSONAL
+    who: Who = "person"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandCall:
+    name: str
+    args: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactArguments:
+    focus: str | None = None
+    force: bool = False
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(name="help", description="Show what you can do here", audiences=_ALL_AUDIENCES),
+    Command(name="start", description="Say hello and see how this works"),
+    Command(name="new", description="Begin afresh; what was said is kept", audiences=_ALL_AUDIENCES),
+    Command(name="stop", description="Stop the answer that is being written", audiences=_ALL_AUDIENCES),
+    Command(name="compact", description="Summarise older messages now", args="[focus] [--force]"),
+    Command(name="undo", description="Take back the last summary"),
+    Command(name="status", description="Show how the conversation is doing"),
+    Command(name="context", description="Show what fills the assistant's view"),
+)
+_BY_NAME = {command.name: command for command in COMMANDS}
+
+
+def commands_for(*, channel: Channel, audience: Audience, operator: bool = False) -> tuple[Command, ...]:
+    return tuple(
+        command
+        for command in COMMANDS
+        if channel in command.channels
+        and audience in command.audiences
+        and (operator or command.who == "person")
+    )
+
+
+def parse_command(text: str) -> CommandCall | None:
+    """A command is the whole message; anything else, an unknown name too, is words for the model."""
+    match = _CALL.fullmatch(text.strip())
+    if match is None or match[1].lower() not in _BY_NAME:
+        return None
+    return CommandCall(name=match[1].lower(), args=(match[2] or "").strip())
+
+
+def check_arguments(call: CommandCall) -> None:
+    """Raises `BadArguments` for words behind a command that takes none, or that it cannot use."""
+    command = _BY_NAME[call.name]
+    if call.args and not command.args:
+        raise BadArguments(f"/{call.name} takes no words behind it. Send it alone.")
+    if call.name == "compact":
+        compact_arguments(call.args)
+
+
+def compact_arguments(args: str) -> CompactArguments:
+    """`--force` may stand anywhere, all other words are the focus; raises `BadArguments`."""
+    words = args.replace("\N{EM DASH}", "--").split()
+    strange = [word for word in words if word.startswith("--") and word != "--force"]
+    if strange:
+        raise BadArguments(f"/compact knows no {strange[0]}. It can be sent as: /compact [focus] [--force]")
+    focus = " ".join(word for word in words if word != "--force")
+    if len(focus) > FOCUS_CHARS:
+        raise BadArguments(f"The focus has {len(focus)} characters; {FOCUS_CHARS} is the most.")
+    return CompactArguments(focus=focus or None, force="--force" in words)
+
+
+def help_text(commands: tuple[Command, ...]) -> str:
+    lines = (f"/{command.name} {command.args}".rstrip() + f" – {command.description}" for command in commands)
+    return "\n".join(lines)

@@ -1,0 +1,205 @@
+"""Which turns a compaction hides, and in which portions they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+from typing import Literal
+
+from shared.core.budget import ContextBudget
+from shared.core.ledger import Ledger
+from shared.core.messages import tool_results
+from shared.core.policy import ContextPolicy
+from shared.core.session import Entry, View
+from shared.core.source import TOOL_RESULT_TOKENS, answered, turns_of
+
+CHUNK_TOKENS = 24_000
+CHUNK_SHARE = 0.6
+"""Of the summariser's window; the rest is for the rules, the former record and the answer."""
+SUMMARY_LEAST, SUMMARY_MOST = 300, 2_000
+
+NoReason = Literal["nothing_old", "open_turn_too_big", "pins", "gain_too_small"]
+Turn = tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    from_turn: int
+    through_turn: int
+    through_seq: int
+    entries: tuple[Entry, ...]
+    """What is summarised: the hidden turns without pinned messages."""
+    former: Ledger
+    """The record of what was hidden before; the new one replaces it."""
+    tokens_before: int
+    expected_after: int
+    summary_limit: int
+    """The most the new summary may take, so that the conversation lands where the policy wants it."""
+    chunks: tuple[tuple[Entry, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingToCompact:
+    reason: NoReason
+    detail: str
+
+
+def plan_compaction(
+    view: View,
+    *,
+    budget: ContextBudget,
+    policy: ContextPolicy,
+    now_tokens: int,
+    force: bool = False,
+    keep_turns: int | None = None,
+    summariser_window: int = 200_000,
+    ratio: float = 1.0,
+) -> CompactionPlan | NothingToCompact:
+    """`ratio` turns stored estimates into the model's tokens; `force` asks for no gain.
+
+    The open turn and pins are never touched. An explicit `keep_turns` is obeyed however little that keeps,
+    down to the policy's least.
+    """
+    ended = tuple(turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn)
+    open_tokens = _tokens((e for e in view.entries if e.turn == view.open_turn), ratio)
+    kept = _tail_length(ended, open_tokens, budget, policy, keep_turns, ratio, relaxed=force)
+    kept = _with_unanswered(ended, kept, budget, policy, ratio)
+    hidden = ended[: len(ended) - kept]
+    source = tuple(entry for turn in hidden for entry in turn if not entry.pinned)
+    if not source:
+        return _why_nothing(hidden, open_tokens, budget, kept)
+    tail_tokens = open_tokens + _tokens((e for turn in ended[len(hidden) :] for e in turn), ratio)
+    pin_tokens = _tokens((*view.pins, *(e for turn in hidden for e in turn if e.pinned)), ratio)
+    summary_limit = _summary_limit(budget, policy, tail_tokens + pin_tokens)
+    summary_tokens = _expected_summary(view, source, summary_limit, ratio)
+    expected = budget.fixed + tail_tokens + pin_tokens + summary_tokens
+    if not force and not _gains(now_tokens, expected, budget, policy):
+        detail = f"{now_tokens:,} tokens now, about {expected:,} after"
+        return NothingToCompact(reason="gain_too_small", detail=detail)
+    former_seq = view.head.through_seq if view.head else 0
+    return CompactionPlan(
+        from_turn=view.base_turn + 1,
+        through_turn=hidden[-1][0].turn,
+        through_seq=max(former_seq, *(entry.seq for turn in hidden for entry in turn)),
+        entries=source,
+        former=view.head.ledger if view.head else Ledger(),
+        tokens_before=now_tokens,
+        expected_after=expected,
+        summary_limit=summary_limit,
+        chunks=chunked(source, chunk_limit(summariser_window), ratio),
+    )
+
+
+def chunk_limit(summariser_window: int) -> int:
+    return min(CHUNK_TOKENS, floor(CHUNK_SHARE * summariser_window))
+
+
+def chunked(entries: Sequence[Entry], limit: int, ratio: float = 1.0) -> tuple[tuple[Entry, ...], ...]:
+    """Portions of at most `limit` tokens, cut between turns; a turn is cut only if too large alone."""
+    pieces: list[Turn] = []
+    for turn in turns_of(entries):
+        pieces.extend([turn] if _source_tokens(turn, ratio) <= limit else [(entry,) for entry in turn])
+    chunks: list[tuple[Entry, ...]] = []
+    room = 0
+    for piece in pieces:
+        size = _source_tokens(piece, ratio)
+        if chunks and size <= room:
+            chunks[-1] += piece
+            room -= size
+        else:
+            chunks.append(piece)
+            room = limit - size
+    return tuple(chunks)
+
+
+def _tail_length(
+    ended: Sequence[Turn],
+    open_tokens: int,
+    budget: ContextBudget,
+    policy: ContextPolicy,
+    keep_turns: int | None,
+    ratio: float,
+    *,
+    relaxed: bool,
+) -> int:
+    """How many ended turns stay: enough turns, enough tokens, but not too many tokens."""
+    wanted = max(policy.keep_turns_least, policy.keep_turns if keep_turns is None else keep_turns)
+    least = 0 if relaxed or keep_turns is not None else _least_tail(budget, policy)
+    most = floor(policy.tail_share_most * budget.conversation)
+    tokens = open_tokens
+    kept = 0
+    for turn in reversed(ended):
+        size = _tokens(turn, ratio)
+        enough = kept >= wanted and tokens >= least
+        too_much = kept >= policy.keep_turns_least and tokens + size > most
+        if enough or too_much:
+            break
+        kept += 1
+        tokens += size
+    return kept
+
+
+def _least_tail(budget: ContextBudget, policy: ContextPolicy) -> int:
+    share = floor(policy.tail_share * budget.conversation)
+    return min(max(share, policy.tail_least), policy.tail_most)
+
+
+def _with_unanswered(
+    ended: Sequence[Turn], kept: int, budget: ContextBudget, policy: ContextPolicy, ratio: float
+) -> int:
+    """Unanswered turns stay live as long as the tail does not outgrow its half of the budget for them.
+
+    Beyond that they are summarised, marked as unanswered: one lost answer must not end all compaction.
+    """
+    most = floor(policy.tail_share_most * budget.conversation)
+    for place, turn in enumerate(ended[: len(ended) - kept]):
+        if not answered(turn):
+            longer = ended[place:]
+            fits = _tokens((entry for t in longer for entry in t), ratio) <= most
+            if fits and place > 0:
+                return len(longer)
+    return kept
+
+
+def _why_nothing(
+    hidden: Sequence[Turn], open_tokens: int, budget: ContextBudget, kept: int
+) -> NothingToCompact:
+    if hidden:
+        return NothingToCompact(reason="pins", detail="all older messages are pinned")
+    if open_tokens > budget.conversation // 2:
+        detail = f"the message that is being answered takes {open_tokens:,} tokens"
+        return NothingToCompact(reason="open_turn_too_big", detail=detail)
+    return NothingToCompact(
+        reason="nothing_old", detail=f"only the last {kept} turns are there, and they stay"
+    )
+
+
+def _summary_limit(budget: ContextBudget, policy: ContextPolicy, stays: int) -> int:
+    left = floor(policy.land_at * budget.conversation) - stays
+    return min(SUMMARY_MOST, max(SUMMARY_LEAST, left))
+
+
+def _expected_summary(view: View, source: Sequence[Entry], summary_limit: int, ratio: float) -> int:
+    former = ceil(view.head.tokens * ratio) if view.head else 0
+    return min(summary_limit, former + _tokens(source, ratio) // 4)
+
+
+def _gains(before: int, after: int, budget: ContextBudget, policy: ContextPolicy) -> bool:
+    """Measured on the conversation: system and tools cannot become smaller."""
+    return after - budget.fixed <= policy.gain_at_most * (before - budget.fixed)
+
+
+def _tokens(entries: Iterable[Entry], ratio: float) -> int:
+    return ceil(sum(entry.tokens for entry in entries) * ratio)
+
+
+def _source_tokens(entries: Iterable[Entry], ratio: float) -> int:
+    """As `render_source` will show them."""
+    capped = (
+        min(entry.tokens, TOOL_RESULT_TOKENS * len(tool_results(entry.blocks)))
+        if entry.author == "tool"
+        else entry.tokens
+        for entry in entries
+    )
+    return ceil(sum(capped) * ratio)

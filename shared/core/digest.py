@@ -1,0 +1,132 @@
+"""A summary without a model: weighty sentences, questions, identifiers; poor, but always there."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from shared.core.identifiers import NUMBER, identifiers_of, names_of
+from shared.core.ledger import ItemKind, Ledger
+from shared.core.session import Entry
+from shared.core.source import render_source, source_lines
+from shared.core.summary import ITEM_CHARS, LedgerPatch, NewItem, apply_patch, fit_ledger, render_summary
+
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
+_WORD = re.compile(r"\w+")
+_FORBIDS = re.compile(r"\b(?:never|must not|do not|don['’]t|nie|niemals|никогда)\b", re.IGNORECASE)
+_NUMBER_WEIGHT, _NAME_WEIGHT, _PERSON_WEIGHT = 0.6, 0.25, 0.4
+_SHORTEST_WORDS = 3
+_LINE_OVERHEAD = 6
+_QUESTION_SHARE = 0.4
+"""Of the room; the newest questions come first."""
+
+Count = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sentence:
+    place: int
+    seq: int
+    author: str
+    text: str
+    words: tuple[str, ...]
+
+    @property
+    def is_question(self) -> bool:
+        return self.text.endswith(("?", "？"))
+
+
+def digest(entries: Sequence[Entry], former: Ledger, count: Count, *, budget_tokens: int) -> Ledger:
+    """The next ledger over the same range: former items stay, what was newly said fills the rest."""
+    source = render_source(entries, count=count)
+    sentences = _sentences(source)
+    room = max(budget_tokens // 2, budget_tokens - count(render_summary(former)))
+    questions = _questions(sentences, count, math.floor(room * _QUESTION_SHARE))
+    used = sum(_cost(sentence, count) for sentence in questions)
+    others = _weightiest(sentences, count, room - used)
+    chosen = sorted((*questions, *others), key=lambda sentence: sentence.place)
+    patch = LedgerPatch(narrative=_narrative(entries, former), add=tuple(_item(s) for s in chosen))
+    exact = identifiers_of(source_words(source), most=40)
+    ledger = apply_patch(former, patch, identifiers=exact, most_new=len(patch.add))
+    return fit_ledger(ledger, budget_tokens, count)
+
+
+def source_words(source: str) -> str:
+    """The words alone, without the numbers and authors of the lines."""
+    return "\n".join(line.text for line in source_lines(source))
+
+
+def _sentences(source: str) -> list[_Sentence]:
+    found: list[_Sentence] = []
+    for line in source_lines(source):
+        if line.author == "tool":
+            continue
+        for text in _SENTENCE.split(line.text):
+            words = tuple(_WORD.findall(text.casefold()))
+            if words and len(text) <= ITEM_CHARS and not text.startswith("(uses "):
+                found.append(
+                    _Sentence(
+                        place=len(found), seq=line.seq, author=line.author, text=text.strip(), words=words
+                    )
+                )
+    return found
+
+
+def _questions(sentences: Iterable[_Sentence], count: Count, room: int) -> list[_Sentence]:
+    asked = [s for s in sentences if s.is_question and s.author == "person"]
+    return _packed(reversed(asked), count, room)
+
+
+def _weightiest(sentences: Sequence[_Sentence], count: Count, room: int) -> list[_Sentence]:
+    plain = [s for s in sentences if not s.is_question and len(s.words) >= _SHORTEST_WORDS]
+    frequency = Counter(word for sentence in plain for word in set(sentence.words))
+    ranked = sorted(plain, key=lambda s: (-_weight(s, frequency, len(plain)), s.place))
+    return _packed(ranked, count, room)
+
+
+def _packed(sentences: Iterable[_Sentence], count: Count, room: int) -> list[_Sentence]:
+    packed: list[_Sentence] = []
+    seen: set[tuple[str, ...]] = set()
+    for sentence in sentences:
+        if room <= _LINE_OVERHEAD:
+            break
+        cost = _cost(sentence, count)
+        if cost <= room and sentence.words not in seen:
+            seen.add(sentence.words)
+            packed.append(sentence)
+            room -= cost
+    return packed
+
+
+def _cost(sentence: _Sentence, count: Count) -> int:
+    return count(sentence.text) + _LINE_OVERHEAD
+
+
+def _weight(sentence: _Sentence, frequency: Counter[str], total: int) -> float:
+    """How much it says that others do not, per word, with extra for what cannot be guessed."""
+    words = set(sentence.words)
+    rare = sum(math.log(total / frequency[word]) for word in sorted(words)) / (len(words) + _SHORTEST_WORDS)
+    return (
+        rare
+        + _NUMBER_WEIGHT * len(NUMBER.findall(sentence.text))
+        + _NAME_WEIGHT * len(names_of(sentence.text))
+        + _PERSON_WEIGHT * (sentence.author == "person")
+    )
+
+
+def _item(sentence: _Sentence) -> NewItem:
+    kind: ItemKind = "fact"
+    if sentence.is_question:
+        kind = "question"
+    elif sentence.author == "person" and _FORBIDS.search(sentence.text):
+        kind = "constraint"
+    return NewItem(kind=kind, text=sentence.text, sources=(sentence.seq,), author=sentence.author)
+
+
+def _narrative(entries: Sequence[Entry], former: Ledger) -> str:
+    if former.narrative or not entries:
+        return former.narrative
+    return f"Sentences picked from messages #{entries[0].seq} to #{entries[-1].seq}, in their order."

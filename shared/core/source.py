@@ -1,0 +1,130 @@
+"""The hidden part of a conversation as numbered lines: what a summary is made from and checked against."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from shared.core.messages import Block, Image, Text, ToolResult, ToolUse
+from shared.core.prompts import OUR_TAGS
+from shared.core.secrets_filter import redact
+from shared.core.session import Entry
+from shared.core.tokens import by_script
+
+TOOL_RESULT_TOKENS = 600
+MESSAGE_TOKENS = 10_000
+_CALL_CHARS = 300
+_CHARS_PER_TOKEN = 4
+
+NOT_ANSWERED = "(not answered)"
+
+_INJECTED = re.compile(
+    rf"<({'|'.join(OUR_TAGS)})\b[^>]*>.*?(?:</\1\s*>|\Z)|</?\s*(?:{'|'.join(OUR_TAGS)})\b[^>]*>",
+    re.IGNORECASE | re.DOTALL,
+)
+_LINE = re.compile(r"^\[#(\d+)\] (\w+): ?(.*)$")
+_DATE = re.compile(r"^--- (\d{4}-\d\d-\d\d) ---$")
+
+Count = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLine:
+    seq: int
+    author: str
+    text: str
+
+
+def render_source(
+    entries: Sequence[Entry], *, count: Count = by_script, message_tokens: int = MESSAGE_TOKENS
+) -> str:
+    """Lines `[#12] person: words` under dates; long tool results and giant messages by head and tail.
+
+    Secrets and what we put into the conversation ourselves are taken out. A text cannot imitate a line.
+    """
+    lines: list[str] = []
+    date = ""
+    for _, group in groupby(entries, key=lambda entry: entry.turn):
+        turn = list(group)
+        for entry in turn:
+            if (day := entry.at.date().isoformat()) != date:
+                date = day
+                lines.append(f"--- {day} ---")
+            words = _entry_words(entry, count, message_tokens)
+            if words:
+                lines.append(f"[#{entry.seq}] {entry.author}: {words}")
+        if not answered(turn) and lines:
+            lines[-1] = f"{lines[-1]} {NOT_ANSWERED}"
+    return "\n".join(lines)
+
+
+def answered(turn: Sequence[Entry]) -> bool:
+    """Whether the turn's last word is the assistant's, and not a call that waits for its result."""
+    last = turn[-1]
+    calls = any(isinstance(block, ToolUse) for block in last.blocks)
+    return last.role == "assistant" and not calls
+
+
+def source_lines(source_text: str) -> tuple[SourceLine, ...]:
+    """What `render_source` wrote, read back."""
+    found: list[SourceLine] = []
+    for line in source_text.splitlines():
+        if match := _LINE.match(line):
+            found.append(SourceLine(seq=int(match[1]), author=match[2], text=match[3]))
+        elif found and not _DATE.match(line):
+            last = found[-1]
+            found[-1] = SourceLine(seq=last.seq, author=last.author, text=f"{last.text}\n{line}")
+    return tuple(found)
+
+
+def source_dates(source_text: str) -> tuple[str, ...]:
+    return tuple(match[1] for line in source_text.splitlines() if (match := _DATE.match(line)))
+
+
+def _entry_words(entry: Entry, count: Count, message_tokens: int) -> str:
+    words = (_block_words(block, count, message_tokens) for block in entry.blocks)
+    joined = "\n".join(word for word in words if word)
+    lines = (line.rstrip() for line in redact(joined).splitlines())
+    return "\n".join(_harmless(line) for line in lines if line.strip())
+
+
+def _block_words(block: Block, count: Count, message_tokens: int) -> str:
+    match block:
+        case Text(text=text):
+            return _head_and_tail(_without_injections(text), message_tokens, count)
+        case ToolResult(text=text):
+            return _head_and_tail(_without_injections(text), TOOL_RESULT_TOKENS, count)
+        case Image(description=description):
+            return f"(picture: {description or 'not described'})"
+        case ToolUse(name=name, input=arguments):
+            written = json.dumps(arguments, ensure_ascii=False, default=dict)
+            return f"(uses {name} with {written[:_CALL_CHARS]})"
+        case _:
+            return ""
+
+
+def _without_injections(text: str) -> str:
+    return _INJECTED.sub("", text)
+
+
+def _head_and_tail(text: str, limit: int, count: Count) -> str:
+    if len(text) <= limit or count(text) <= limit:
+        return text
+    half = max(80, limit * len(text) // count(text) // 2)
+    if 2 * half >= len(text):
+        half = limit * _CHARS_PER_TOKEN // 8
+    left_out = len(text) - 2 * half
+    return f"{text[:half]} [… {left_out:,} characters left out …] {text[-half:]}"
+
+
+def _harmless(line: str) -> str:
+    """A line of ours begins with a mark that no text may begin with."""
+    defused = line.replace("[#", "( #")
+    return f" {defused}" if _DATE.match(defused) else defused
+
+
+def turns_of(entries: Iterable[Entry]) -> tuple[tuple[Entry, ...], ...]:
+    return tuple(tuple(group) for _, group in groupby(entries, key=lambda entry: entry.turn))
