@@ -23,7 +23,7 @@ export function sentence(ctx) {
  */
 export function gauge(tools) {
   const arc = svg("circle", { class: "arc", cx: 9, cy: 9, r: 7, transform: "rotate(-90 9 9)", "stroke-dasharray": `0 ${ROUND}` });
-  const label = h("span", { class: "pct" }, "–");
+  const label = h("span", { class: "pct", dir: "ltr" }, "–");
   const popover = h("div", { class: "popover", role: "dialog", id: "evt-context", hidden: true, tabindex: -1 });
   const button = h("button", {
     class: "gauge", type: "button", "aria-expanded": "false", "aria-haspopup": "dialog", "aria-controls": "evt-context", onclick: () => toggle(popover.hidden),

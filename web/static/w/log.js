@@ -76,7 +76,7 @@ export function timeline(tools) {
     if (draft) return show(meta, item.text && tools.chat.run?.state === "tool" && working());
     const failed = item.error && h("span", { class: "bad" }, typeof item.error === "string" && /\s/.test(item.error) ? item.error : item.error.message ?? t("answer_failed"));
     show(meta, failed, item.partial && !failed && h("span", { class: "tag" }, t("stopped")),
-      item.text && !notice && copyButton(item), !notice && item.mid && can("pin") && pinButton(item), time(item.at));
+      item.text && !notice && copyButton(item), !notice && item.text && item.mid && can("pin") && pinButton(item), time(item.at));
   }
 
   function waiting() {

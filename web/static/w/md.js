@@ -434,8 +434,7 @@ export function inline(text, depth = 0, linked = false) {
  * @param {string} text @param {number} [max]
  */
 export function spoken(text, max = 400) {
-  const node = h("div");
-  render(node, text.replace(/```[^]*?(```|$)/g, "(code)").slice(0, max * 4), { copy() {}, labels: { copy: "" } });
-  const words = [...node.children].map((part) => part.textContent).join(" ").replace(/\s+/g, " ").trim();
+  const lines = text.slice(0, max * 4).replace(/```[^]*?(```|$)/g, "").split("\n").map((line) => line.replace(/^\s*(#{1,6}|[-*+>]|\d+[.)])\s+/, "").replace(/[|]|-{3,}/g, " "));
+  const words = h("p", null, inline(lines.join(" "))).textContent.replace(/\s+/g, " ").trim();
   return words.length > max ? `${words.slice(0, max)}…` : words;
 }

@@ -128,6 +128,7 @@ export class Conversation {
     const at = this.items.findIndex((item) => item.key === key);
     this.closed.add(event.id);
     if (this.organizing?.id === event.id) this.organizing = null;
+    if (this.settings.audience === "public") return;
     if (event.state !== "done") {
       if (at >= 0) this.items.splice(at, 1);
     } else if (at >= 0) this.change(this.items[at], { card: event });
@@ -242,11 +243,11 @@ export class Conversation {
   /** @param {any} frame */
   start(frame) {
     this.run = { turn: frame.turn, state: frame.state, tool: frame.tool, since: Date.now() };
-    this.draft(frame.turn);
     for (const item of this.items) {
       const waits = item.turn === null || item.turn === undefined || item.turn <= frame.turn;
       if (item.queued && waits && frame.state !== "queued") this.change(item, { queued: false });
     }
+    this.draft(frame.turn);
   }
 
   /** @param {any} frame */

@@ -60,7 +60,7 @@ h2, h3, h4, h5, h6, p, ul, ol, dl, dd, pre, blockquote { margin: 0; padding: 0; 
 .icon { width: 36px; height: 36px; display: grid; place-items: center; color: var(--muted); }
 .icon:hover, .quiet:hover, .card-toggle:hover { background: var(--soft); color: var(--fg); }
 
-.gauge { display: flex; align-items: center; gap: 7px; min-height: 30px; padding: 0 10px 0 7px; border-radius: 999px; background: var(--soft); font-size: 13px; color: var(--muted); font-variant-numeric: tabular-nums; }
+.gauge { display: flex; align-items: center; gap: 7px; min-height: 30px; padding-inline: 7px 10px; border-radius: 999px; background: var(--soft); font-size: 13px; color: var(--muted); font-variant-numeric: tabular-nums; }
 .gauge:hover { color: var(--fg); }
 .gauge[data-stale="true"] { opacity: .6; }
 .ring { fill: none; stroke-width: 2.5; } .track { stroke: var(--line); } .arc { stroke: var(--ok); transition: stroke-dasharray .2s ease-out; }

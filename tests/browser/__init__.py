@@ -1,0 +1,1 @@
+"""Tests that look at Evertalk through a real browser."""

@@ -1,0 +1,103 @@
+"""One browser for all tests, one stub server and one clean context for each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, sync_playwright
+
+from tests.browser.widget.stub import Stub
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    if not CHROMIUM:
+        if os.environ.get("CI"):
+            pytest.fail("Chromium is missing; the browser tests must run here")
+        pytest.skip("Chromium is not installed")
+    with sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    server = Stub()
+    server.start()
+    yield server
+    server.release.set()
+    server.stop()
+    assert server.violations == []
+
+
+class Desk:
+    """Opens pages and remembers everything the browser complained about."""
+
+    def __init__(self, context: BrowserContext, stub: Stub) -> None:
+        self.context = context
+        self.stub = stub
+        self.complaints: list[str] = []
+        self.foreign: list[str] = []
+        self.tolerated: tuple[str, ...] = ()
+
+    def page(self) -> Page:
+        """A new page under watch."""
+        page = self.context.new_page()
+        page.set_default_timeout(8000)
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("dialog", self._dialog)
+        page.on("request", lambda request: self._watch(request.url))
+        return page
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            self.complaints.append(message.text)
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.complaints.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    def _watch(self, url: str) -> None:
+        known = (self.stub.url, self.stub.host_url, self.stub.url.replace("http", "ws"), "data:")
+        if not url.startswith(known):
+            self.foreign.append(url)
+
+    def chat(self, query: str = "") -> Page:
+        """The full page."""
+        page = self.page()
+        page.goto(f"{self.stub.url}/chat{query}")
+        page.get_by_role("textbox", name="Message").wait_for()
+        return page
+
+    def shop(self, query: str = "") -> Page:
+        """A page of somebody else with the widget in it."""
+        page = self.page()
+        page.goto(f"{self.stub.host_url}/shop{query}")
+        return page
+
+    def settled(self) -> list[str]:
+        """The complaints that nobody announced."""
+        return [text for text in self.complaints if not any(known in text for known in self.tolerated)]
+
+
+@pytest.fixture
+def context_options() -> dict[str, Any]:
+    return {"viewport": {"width": 1100, "height": 760}, "locale": "en-US"}
+
+
+@pytest.fixture
+def desk(browser: Browser, stub: Stub, context_options: dict[str, Any]) -> Iterator[Desk]:
+    context = browser.new_context(**context_options)
+    one = Desk(context, stub)
+    yield one
+    context.close()
+    assert one.settled() == []
+    assert one.foreign == []

