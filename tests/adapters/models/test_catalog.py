@@ -15,7 +15,8 @@ from shared.ports import Prices
 
 def test_the_default_models_are_known_with_window_and_prices() -> None:
     sonnet, haiku = known_card("claude-sonnet-5-5"), known_card("claude-haiku-5-5")
-    assert sonnet is not None and haiku is not None
+    assert sonnet is not None
+    assert haiku is not None
     assert (sonnet.window, sonnet.max_output, sonnet.token_factor) == (1_000_000, 128_000, 1.43)
     assert sonnet.prices == Prices(input=2.0, output=10.0, cache_read=0.10, cache_write=2.5, dated="2026-11")
     assert haiku.prices is not None
@@ -84,8 +85,9 @@ def test_a_models_file_is_read_with_all_its_fields(tmp_path: Path) -> None:
         "http://127.0.0.1:11434",
         "LOCAL_KEY",
     )
-    assert local.capabilities == {"tools", "json"}
-    assert local.prices is not None and local.prices.input == 0.0
+    assert local.capabilities == frozenset({"tools", "json"})
+    assert local.prices is not None
+    assert local.prices.input == 0.0
     assert (other.wire_name, other.prices, other.window) == ("other", None, None)
 
 

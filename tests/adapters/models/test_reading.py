@@ -143,7 +143,8 @@ def test_what_a_cut_attempt_cost_is_estimated_from_what_had_arrived() -> None:
 def test_what_the_provider_counted_itself_is_not_estimated() -> None:
     told = read(START, delta(0, "text_delta", text="ten words " * 5), *ended("end_turn", output_tokens=3))
     spent = told.spent(WordCounter(), 1.5)
-    assert spent is not None and spent.output_tokens == 3
+    assert spent is not None
+    assert spent.output_tokens == 3
 
 
 def test_an_attempt_that_never_began_cost_nothing() -> None:
