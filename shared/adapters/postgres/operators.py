@@ -1,0 +1,350 @@
+"""Operators: how they log in, how long they stay so, and the chained record of what they read and changed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import asyncpg
+
+from shared.adapters.postgres.urls import asyncpg_url
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
+Role = Literal["viewer", "operator", "admin"]
+ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
+"""Each may do what the ones before may."""
+
+LINK_MINUTES = 15
+IDLE_MINUTES = 30
+SESSION_HOURS = 12
+MIN_PASSWORD_CHARS = 10
+MAX_PASSWORD_CHARS = 1000
+
+_TOKEN_BYTES = 32
+_STATEMENT_SECONDS = 10.0
+_HASH_SECONDS = 15.0
+_MAX_WAITING_HASHES = 8
+_CHAIN = """
+  sha256(p.prev || convert_to(jsonb_build_array(
+    extract(epoch FROM {at})::text, {actor}, {action}, {object}, {detail})::text, 'UTF8'))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedIn:
+    """Who is at the dashboard."""
+
+    operator_id: int
+    name: str
+    role: Role
+    has_password: bool
+
+    def may(self, role: Role) -> bool:
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooManyTries:
+    """Refused before any hashing."""
+
+    retry_after_seconds: int
+
+
+class WeakPassword(ValueError):
+    """The password is shorter than the least, or longer than anybody types."""
+
+
+@dataclass(slots=True)
+class TryLimit:
+    """Counts failures in a sliding window, in memory: a restart forgets them, a flood cannot fill it."""
+
+    tries: int
+    seconds: float
+    clock: Callable[[], float] = time.monotonic
+    keys: int = 10_000
+    _failures: dict[str, deque[float]] = field(default_factory=dict)
+
+    def wait_seconds(self, key: str) -> int:
+        """0 when another try is fine, else how long to wait."""
+        recent = self._recent(key)
+        if len(recent) < self.tries:
+            return 0
+        return max(1, int(recent[0] + self.seconds - self.clock()) + 1)
+
+    def failed(self, key: str) -> None:
+        if key not in self._failures and len(self._failures) >= self.keys:
+            del self._failures[next(iter(self._failures))]
+        self._failures.setdefault(key, deque(maxlen=self.tries)).append(self.clock())
+
+    def forget(self, key: str) -> None:
+        self._failures.pop(key, None)
+
+    def _recent(self, key: str) -> deque[float]:
+        moments = self._failures.get(key, deque())
+        while moments and moments[0] <= self.clock() - self.seconds:
+            moments.popleft()
+        if not moments:
+            self._failures.pop(key, None)
+        return moments
+
+
+class Passwords:
+    """argon2id in one thread of its own, so that hashing never holds up a conversation."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="argon2")
+        self._hasher: PasswordHasher | None = None
+        self._nobody = ""
+        self._waiting = 0
+
+    @property
+    def busy(self) -> bool:
+        return self._waiting >= _MAX_WAITING_HASHES
+
+    async def hash(self, password: str) -> str:
+        return str(await self._in_thread(lambda: self._argon2().hash(password)))
+
+    async def matches(self, stored: str | None, password: str) -> bool:
+        """Takes the same work for an operator that does not exist."""
+        return bool(await self._in_thread(lambda: self._verify(stored, password)))
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(_HASH_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            self._waiting -= 1
+
+    def _argon2(self) -> PasswordHasher:
+        if self._hasher is None:
+            from argon2 import PasswordHasher, Type
+
+            # The smallest of OWASP's equivalent settings: the web process has a memory budget.
+            self._hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1, type=Type.ID)
+            self._nobody = self._hasher.hash(secrets.token_urlsafe())
+        return self._hasher
+
+    def _verify(self, stored: str | None, password: str) -> bool:
+        from argon2.exceptions import InvalidHashError, VerificationError
+
+        hasher = self._argon2()
+        try:
+            matched = hasher.verify(stored or self._nobody, password)
+        except (VerificationError, InvalidHashError):
+            return False
+        return bool(matched) and stored is not None
+
+
+class Operators:
+    """Logins by password or one-time link, and server-side sessions; tokens are stored as hashes only."""
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool[asyncpg.Record],
+        *,
+        passwords: Passwords | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pool = pool
+        self._passwords = passwords or Passwords()
+        self._per_account = TryLimit(tries=5, seconds=900, clock=clock)
+        self._per_source = TryLimit(tries=20, seconds=900, clock=clock)
+
+    async def log_in(self, *, name: str, password: str, source: str) -> str | TooManyTries | None:
+        """A new session token; None when name or password are wrong; `source` is the client's address."""
+        account = f"{name.casefold()[:100]}\n{source}"
+        wait = max(self._per_account.wait_seconds(account), self._per_source.wait_seconds(source))
+        if wait or self._passwords.busy:
+            return TooManyTries(retry_after_seconds=wait or 5)
+        found = await self._pool.fetchrow(
+            "SELECT id, password_hash FROM operators WHERE name = $1 AND disabled_at IS NULL",
+            name[:200],
+            timeout=_STATEMENT_SECONDS,
+        )
+        stored = found["password_hash"] if found else None
+        matched = await self._passwords.matches(stored, password[:MAX_PASSWORD_CHARS])
+        if found is None or not matched:
+            self._per_account.failed(account)
+            self._per_source.failed(source)
+            await self.record(actor="nobody", action="login.refused", detail={"source": source})
+            return None
+        self._per_account.forget(account)
+        return await self._begin(found["id"], how="password", source=source)
+
+    async def use_link(self, *, token: str, source: str) -> str | TooManyTries | None:
+        """A new session token; None when the link is unknown, used or older than 15 minutes."""
+        wait = self._per_source.wait_seconds(source)
+        if wait:
+            return TooManyTries(retry_after_seconds=wait)
+        operator_id = await self._pool.fetchval(
+            """UPDATE login_links l SET used_at = now() FROM operators o
+                WHERE l.token_hash = $1 AND l.used_at IS NULL AND l.expires_at > now()
+                  AND o.id = l.operator_id AND o.disabled_at IS NULL
+               RETURNING l.operator_id""",
+            digest_of(token),
+            timeout=_STATEMENT_SECONDS,
+        )
+        if operator_id is None:
+            self._per_source.failed(source)
+            return None
+        return await self._begin(operator_id, how="link", source=source)
+
+    async def signed_in(self, token: str, *, present: bool = True) -> SignedIn | None:
+        """Whose token this is. `present=False` (a screen refreshing itself) does not keep it alive."""
+        row = await self._pool.fetchrow(
+            f"""WITH found AS (
+                  SELECT s.token_hash, s.seen_at, o.id, o.name, o.role,
+                         o.password_hash IS NOT NULL AS has_password
+                    FROM operator_sessions s JOIN operators o ON o.id = s.operator_id
+                   WHERE s.token_hash = $1 AND s.expires_at > now() AND o.disabled_at IS NULL
+                     AND s.seen_at > now() - interval '{IDLE_MINUTES} minutes'
+                ), seen AS (
+                  UPDATE operator_sessions s SET seen_at = now() FROM found f
+                   WHERE s.token_hash = f.token_hash AND $2 AND f.seen_at < now() - interval '1 minute'
+                )
+                SELECT * FROM found""",
+            digest_of(token),
+            present,
+            timeout=_STATEMENT_SECONDS,
+        )
+        if row is None:
+            return None
+        return SignedIn(
+            operator_id=row["id"], name=row["name"], role=row["role"], has_password=row["has_password"]
+        )
+
+    async def log_out(self, token: str) -> None:
+        await self._pool.execute(
+            "DELETE FROM operator_sessions WHERE token_hash = $1",
+            digest_of(token),
+            timeout=_STATEMENT_SECONDS,
+        )
+
+    async def set_password(self, operator_id: int, password: str, *, keep: str = "") -> None:
+        """Ends every other session of this operator; raises WeakPassword."""
+        if not MIN_PASSWORD_CHARS <= len(password) <= MAX_PASSWORD_CHARS:
+            raise WeakPassword(f"A password has at least {MIN_PASSWORD_CHARS} characters.")
+        hashed = await self._passwords.hash(password)
+        await self._pool.execute(
+            """WITH changed AS (UPDATE operators SET password_hash = $2 WHERE id = $1)
+               DELETE FROM operator_sessions WHERE operator_id = $1 AND token_hash <> $3""",
+            operator_id,
+            hashed,
+            digest_of(keep),
+            timeout=_STATEMENT_SECONDS,
+        )
+
+    async def record(
+        self, *, actor: str, action: str, about: str = "", detail: Mapping[str, Any] | None = None
+    ) -> None:
+        async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
+            await append_audit(connection, actor=actor, action=action, about=about, detail=detail)
+
+    async def broken_audit_link(self) -> int | None:
+        """The id of the first audit row that does not follow from the one before, None when all do."""
+        chained = _CHAIN.format(
+            at="p.at", actor="p.actor", action="p.action", object="p.object", detail="p.detail"
+        )
+        broken: int | None = await self._pool.fetchval(
+            f"""SELECT p.id FROM (SELECT *, coalesce(lag(hash) OVER (ORDER BY id), '') AS prev FROM audit) p
+                 WHERE p.prev_hash <> p.prev OR p.hash <> {chained} ORDER BY p.id LIMIT 1""",
+            timeout=60,
+        )
+        return broken
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._passwords.close)
+
+    async def _begin(self, operator_id: int, *, how: str, source: str) -> str:
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
+            name = await connection.fetchval(
+                f"""WITH lapsed AS (
+                      DELETE FROM operator_sessions WHERE expires_at <= now()
+                          OR seen_at <= now() - interval '{IDLE_MINUTES} minutes'
+                    ), begun AS (
+                      INSERT INTO operator_sessions (token_hash, operator_id, expires_at)
+                      VALUES ($1, $2, now() + interval '{SESSION_HOURS} hours')
+                    )
+                    SELECT name FROM operators WHERE id = $2""",
+                digest_of(token),
+                operator_id,
+                timeout=_STATEMENT_SECONDS,
+            )
+            await append_audit(connection, actor=name, action="login", detail={"how": how, "source": source})
+        return token
+
+
+async def append_audit(
+    connection: asyncpg.Connection[asyncpg.Record] | Any,
+    *,
+    actor: str,
+    action: str,
+    about: str = "",
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    """One more link of the chain, inside the caller's transaction. Ids and numbers only, never text."""
+    # Taken first and by itself: the next statement must see the row that the holder before us wrote.
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.audit'))", timeout=10)
+    chained = _CHAIN.format(
+        at="n.at", actor="n.actor", action="n.action", object="n.object", detail="n.detail"
+    )
+    await connection.execute(
+        f"""INSERT INTO audit (at, actor, action, object, detail, prev_hash, hash)
+            SELECT n.at, n.actor, n.action, n.object, n.detail, p.prev, {chained}
+              FROM (SELECT clock_timestamp() AS at, $1::text AS actor, $2::text AS action, $3::text AS object,
+                           $4::text::jsonb AS detail) n,
+                   (SELECT coalesce((SELECT hash FROM audit ORDER BY id DESC LIMIT 1), '') AS prev) p""",
+        actor,
+        action,
+        about,
+        json.dumps(detail or {}),
+        timeout=_STATEMENT_SECONDS,
+    )
+
+
+async def create_login_link(database_url: str) -> str:
+    """The raw token of a link that logs the first operator in once; makes `admin` when there is none."""
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    connection = await asyncpg.connect(asyncpg_url(database_url), timeout=10)
+    try:
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE operators IN SHARE ROW EXCLUSIVE MODE", timeout=10)
+            operator_id = await connection.fetchval(
+                "SELECT id FROM operators WHERE disabled_at IS NULL AND role = 'admin' ORDER BY id LIMIT 1"
+            ) or await connection.fetchval(
+                """INSERT INTO operators (name, role)
+                   SELECT CASE WHEN EXISTS (SELECT FROM operators WHERE name = 'admin')
+                          THEN 'admin-' || (SELECT count(*) FROM operators) ELSE 'admin' END, 'admin'
+                   RETURNING id"""
+            )
+            await connection.execute("DELETE FROM login_links WHERE expires_at <= now()")
+            await connection.execute(
+                f"""INSERT INTO login_links (token_hash, operator_id, expires_at)
+                    VALUES ($1, $2, now() + interval '{LINK_MINUTES} minutes')""",
+                digest_of(token),
+                operator_id,
+            )
+            await append_audit(connection, actor="command line", action="login_link.made")
+    finally:
+        await connection.close(timeout=5)
+    return token
+
+
+def digest_of(token: str) -> bytes:
+    """What is stored of a token: it has 256 random bits, so a plain hash is enough."""
+    return hashlib.sha256(token.encode()).digest()

@@ -1,0 +1,37 @@
+"""Serves the dashboard and its static files the way the web process does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+from aiohttp import web
+
+from shared.settings import Settings
+from web.dashboard import add_dashboard
+from web.dashboard.commands import CommandsLike
+
+STATIC = Path(__file__).resolve().parents[3] / "web" / "static"
+
+
+@asynccontextmanager
+async def served(
+    app: web.Application,
+    *,
+    pool: asyncpg.Pool[asyncpg.Record],
+    settings: Settings,
+    commands: CommandsLike | None,
+) -> AsyncIterator[str]:
+    add_dashboard(app, pool=pool, settings=settings, commands=commands, announcer=None)
+    app.router.add_static("/static", STATIC)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,7 @@
+"""The operator dashboard: pages, their JSON and `/metrics`, all of it read from Postgres."""
+
+from __future__ import annotations
+
+from web.dashboard.routes import add_dashboard
+
+__all__ = ["add_dashboard"]

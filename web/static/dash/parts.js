@@ -1,0 +1,138 @@
+/** The small pieces that several pages share: cards, badges, meters, tables, the live mark. */
+import { h, set, show } from "../shared/h.js";
+import { ago, number, tokens, usd, when } from "../shared/fmt.js";
+
+export const SOURCES = ["system", "memory", "summary", "history", "tools"];
+export const NAMES = { system: "System", memory: "Memory", summary: "Summary", history: "History", tools: "Tools", free: "Free" };
+export const DASH = "–";
+
+/** @param {number | null | undefined} pct */
+export const level = (pct) => pct === null || pct === undefined ? "unknown" : pct > 90 ? "crit" : pct >= 70 ? "warn" : "ok";
+
+/** Whole percent; what is little is not nothing. @param {number | null | undefined} pct */
+export function pct(pct) {
+  if (pct === null || pct === undefined) return DASH;
+  return pct > 0 && pct < 1 ? "<1\u202f%" : `${Math.round(pct)}\u202f%`;
+}
+
+/** Known money; calls of unknown price make it a floor, only such calls make it a dash. @param {number | null | undefined} micro @param {number} [unknown] */
+export function money(micro, unknown = 0) {
+  if (micro === null || micro === undefined || (unknown > 0 && micro === 0)) return DASH;
+  return (unknown > 0 ? "≥ " : "") + usd(micro / 1e6);
+}
+
+/** @param {string | null | undefined} at */
+export const time = (at) => at ? h("time", { datetime: at, title: when(at), data: { at } }, ago(at)) : DASH;
+
+/** Repaints every relative time in a part of the page. @param {ParentNode} root */
+export function repaintTimes(root) {
+  for (const node of root.querySelectorAll("time[data-at]")) node.textContent = ago(/** @type {any} */ (node).dataset.at);
+}
+
+/** @param {string} title @param {any[]} content @param {any} [aside] */
+export function card(title, content, aside = null) {
+  return h("section", { class: "card", "aria-label": title }, h("div", { class: "card-head" }, h("h2", null, title), aside), content);
+}
+
+/** @param {string} label @param {any} value @param {any} detail @param {any} [extra] */
+export const kpi = (label, value, detail, extra = null) =>
+  h("div", { class: "kpi card" }, h("dt", null, label), h("dd", null, h("b", null, value), h("span", { class: "muted" }, detail), extra));
+
+/** @param {number | null | undefined} share @param {string} label */
+export function meter(share, label) {
+  const known = share !== null && share !== undefined;
+  return h("span", { class: `meter ${level(share)}`, role: "img", "aria-label": label },
+    h("span", { class: "fill", vars: { "--share": known ? Math.max(0, Math.min(share, 100)) / 100 : 0 } }));
+}
+
+const STATES = { answering: "answering", waiting: "waiting", tidying: "tidying up", problem: "problem", idle: "idle" };
+/** @param {string} state */
+export const stateBadge = (state) => h("span", { class: `state ${state}` }, STATES[/** @type {keyof typeof STATES} */ (state)] ?? state);
+
+/** @param {string | null} channel */
+export const channelBadge = (channel) => channel ? h("span", { class: "badge" }, { web: "Web", telegram: "Telegram" }[channel] ?? channel) : DASH;
+
+/** @param {any} session */
+export function personOf(session) {
+  if (session.person) return session.person;
+  const short = session.id.slice(0, 6);
+  return session.kind === "group" ? `Group ${short}` : session.anonymous ? `Visitor ${short}` : `Person ${short}`;
+}
+
+/**
+ * A table whose cells name their column, so that it can be read as cards on a narrow screen.
+ * @param {{caption: string, columns: {label: any, text?: string, num?: boolean, sort?: string}[], rows: any[][], className?: string}} table
+ */
+export function table({ caption, columns, rows, className = "" }) {
+  return h("table", { class: `grid ${className}` }, h("caption", { class: "unseen" }, caption),
+    h("thead", null, h("tr", null, columns.map((column) => h("th", { scope: "col", class: column.num ? "num" : null, "aria-sort": column.sort ?? null }, column.label)))),
+    h("tbody", null, rows.map((cells) => row(columns, cells))));
+}
+
+/** @param {any[]} columns @param {any[]} cells */
+export const row = (columns, cells) => h("tr", null, cells.map((cell, index) =>
+  h("td", { class: columns[index].num ? "num" : null, data: { label: columns[index].text ?? columns[index].label } }, cell)));
+
+/** @param {any} error @param {() => void} [again] */
+export function problem(error, again) {
+  return h("div", { class: "problem", role: "alert" }, h("p", null, error.message),
+    error.requestId && h("p", { class: "small" }, `Request ${error.requestId}`),
+    again && h("button", { type: "button", class: "line", onclick: again }, "Try again"));
+}
+
+/** @param {string} words @param {any} [more] */
+export const empty = (words, more = null) => h("div", { class: "empty" }, h("p", null, words), more);
+
+/** Grey rows for the first load only. @param {number} count */
+export const skeleton = (count) => h("div", { class: "skeleton", "aria-hidden": "true" }, Array.from({ length: count }, () => h("i")));
+
+const LIVE = { live: "Live", paused: "Paused", stale: "Not up to date" };
+/** A mark that says whether what is seen is fresh. */
+export function liveMark() {
+  const node = h("span", { class: "live", data: { state: "live" } }, "Live");
+  return { node, /** @param {keyof typeof LIVE} state */ tell(state) {
+    if (node.dataset.state === state) return;
+    set(node, { data: { state } });
+    show(node, LIVE[state]);
+  } };
+}
+
+/**
+ * Tabs with arrow keys; panels are made when they are first seen.
+ * @param {string} label @param {{name: string, make: () => any}[]} tabs
+ */
+export function tabs(label, tabs) {
+  const id = `t${Math.random().toString(36).slice(2, 9)}`;
+  /** @type {(Node | null)[]} */
+  const made = tabs.map(() => null);
+  const panel = h("div", { class: "panel", role: "tabpanel", id: `${id}-panel`, tabindex: 0 });
+  const buttons = tabs.map((tab, index) => h("button", { type: "button", role: "tab", id: `${id}-${index}`, "aria-controls": `${id}-panel`, onclick: () => choose(index) }, tab.name));
+  /** @param {number} index @param {boolean} [focus] */
+  function choose(index, focus = false) {
+    buttons.forEach((button, place) => set(button, { "aria-selected": String(place === index), tabindex: place === index ? 0 : -1 }));
+    set(panel, { "aria-labelledby": `${id}-${index}` });
+    show(panel, made[index] ??= tabs[index].make());
+    if (focus) buttons[index].focus();
+  }
+  const list = h("div", { role: "tablist", class: "tabs", "aria-label": label, onkeydown: (/** @type {KeyboardEvent} */ event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const now = buttons.findIndex((button) => button.getAttribute("aria-selected") === "true");
+    if (step) { event.preventDefault(); choose((now + step + buttons.length) % buttons.length, true); }
+  } }, buttons);
+  choose(0);
+  return h("div", null, list, panel);
+}
+
+/** Splits a count by the shares of its estimated parts; the pieces add up to the count. @param {any} parts @param {number} count */
+export function split(parts, count) {
+  const shares = SOURCES.map((name) => Math.max(0, Number(parts?.[name] ?? 0)));
+  const sum = shares.reduce((total, share) => total + share, 0);
+  if (!sum) return null;
+  const exact = shares.map((share) => share * count / sum);
+  const whole = exact.map(Math.floor);
+  const order = exact.map((value, index) => [value - whole[index], index]).sort((a, b) => b[0] - a[0]);
+  for (let left = count - whole.reduce((a, b) => a + b, 0), turn = 0; left > 0; left--, turn++) whole[order[turn % order.length][1]]++;
+  return Object.fromEntries(SOURCES.map((name, index) => [name, whole[index]]));
+}
+
+export { h, show, set, ago, number, tokens, usd, when };

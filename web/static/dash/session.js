@@ -1,0 +1,141 @@
+/** One session: its facts, the context over its turns, what was summarised and saved, what it cost, what was said. */
+import { ask, keepFresh } from "./net.js";
+import { DASH, NAMES, SOURCES, card, channelBadge, empty, h, kpi, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, show, skeleton, split, stateBadge, table, time, tokens } from "./parts.js";
+import { contextChart } from "./chart.js";
+import { compactionList } from "./compactions.js";
+import { transcript } from "./transcript.js";
+
+const PURPOSES = { chat: "Answers", flush: "Saving memory", compact: "Summarising", repair: "Repair" };
+
+/** @param {any} page */
+export function sessionPage({ root, id, me, say, signal }) {
+  document.title = "Session · Evertalk";
+  const path = `/sessions/${id}`;
+  const mark = liveMark();
+  const head = h("div", { class: "page-head" }, skeleton(2));
+  const numbers = h("dl", { class: "kpis" });
+  const chart = h("div", { class: "chart-box" }, skeleton(5));
+  const folds = h("div", null, skeleton(3));
+  const flushes = h("div");
+  const now = h("div");
+  const spend = h("div");
+  const calls = h("div");
+  const talk = transcript({ path: `${path}/messages`, label: "Transcript", signal, empty: "Nothing was said yet." });
+  const tools = { me, signal, say, open: new Set(openFromAddress()), reload: () => load(false).catch(() => {}) };
+  const seen = new Map();
+
+  /** Draws a part only when its data changed. @param {string} name @param {any} data @param {() => void} draw */
+  function when(name, data, draw) {
+    const text = JSON.stringify(data);
+    if (seen.get(name) === text) return;
+    seen.set(name, text);
+    draw();
+  }
+
+  /** @param {boolean} refresh */
+  async function load(refresh) {
+    const session = await ask(path, { refresh, signal });
+    document.title = `${personOf(session)} · Evertalk`;
+    when("head", [session.person, session.channel, session.turns, session.state, session.held, session.running], () => show(head, heading(session, mark.node)));
+    when("numbers", session, () => show(numbers, cards(session)));
+    when("now", [session.now, session.context_tokens], () => show(now, filling(session)));
+    when("flushes", session.flushes, () => show(flushes, flushList(session.flushes)));
+    when("spend", session.spend, () => show(spend, spendTable(session.spend)));
+    repaintTimes(root);
+    const version = JSON.stringify([session.turns, session.answered_turn, session.view_epoch, session.compactions, session.undone, session.running, session.state, session.flushes.length]);
+    if (seen.get("version") === version) return;
+    const [timeline, compactions, audit] = await Promise.all([
+      ask(`${path}/timeline?max_points=500`, { refresh, signal }), ask(`${path}/compactions`, { refresh, signal }),
+      ask(`${path}/context?limit=50`, { refresh, signal }), talk.load(refresh)]);
+    seen.set("version", version);
+    when("timeline", timeline, () => show(chart, contextChart(timeline)));
+    when("compactions", compactions, () => show(folds, compactionList(compactions, tools)));
+    when("calls", audit, () => show(calls, auditTable(audit)));
+  }
+
+  /** @param {any} error */
+  function failed(error) {
+    if (signal.aborted) return;
+    if (error.status === 404) show(root, empty("There is no such session.", h("a", { href: "/dashboard" }, "All sessions")));
+    else show(head, problem(error, () => load(false).catch(failed)));
+  }
+
+  show(root, head, numbers, card("Context per turn", [chart]),
+    h("div", { class: "columns" }, h("div", { class: "stack" }, card("Summaries", [folds]), card("Memory saved", [flushes])),
+      h("div", { class: "stack" }, card("What fills the window now", [now]), card("Spend", [spend]))),
+    card("Transcript", [talk.node]), card("Context audit", [calls]));
+  load(false).catch(failed);
+  keepFresh(() => load(true), mark.tell, signal);
+}
+
+function openFromAddress() {
+  return location.hash.startsWith("#c-") ? [location.hash.slice(3)] : [];
+}
+
+/** @param {any} session @param {Node} mark */
+function heading(session, mark) {
+  return h("div", null, h("nav", { "aria-label": "Where you are", class: "crumbs" }, h("a", { href: "/dashboard" }, "Sessions"), ` / ${session.id.slice(0, 8)}`),
+    h("h1", { dir: "auto" }, personOf(session)),
+    h("p", { class: "facts" }, channelBadge(session.channel), h("span", null, session.agent), h("span", null, `${number(session.turns)} ${session.turns === 1 ? "turn" : "turns"}`),
+      h("span", null, "started ", time(session.created_at)), h("span", null, "active ", time(session.last_active_at)), stateBadge(session.state),
+      session.held && h("span", { class: "badge", title: "After an undo it waits for the next overflow" }, "summaries on hold"), mark));
+}
+
+/** @param {any} session */
+function cards(session) {
+  const share = session.context_pct;
+  const total = session.input_tokens === null ? null : session.input_tokens + session.output_tokens;
+  const perTurn = session.cost_micro !== null && session.turns > 0 && !session.cost_unknown_calls ? `${money(session.cost_micro / session.turns)} per turn` : session.cost_unknown_calls ? `${number(session.cost_unknown_calls)} calls of unknown price` : "";
+  return [
+    kpi("Context now", h("span", { class: `${level(share)}-text` }, pct(share)), share === null ? "limit unknown" : `${tokens(session.context_tokens)} of ${tokens(session.context_limit)}`, share !== null && meter(share, `Context ${pct(share)}`)),
+    kpi("Lifetime tokens", tokens(total), `${tokens(session.input_tokens)} in · ${tokens(session.output_tokens)} out`),
+    kpi("Cost", money(session.cost_micro, session.cost_unknown_calls), perTurn),
+    kpi("Cache hit rate", pct(session.cache_hit_pct), `${tokens(session.cache_read_tokens)} read · ${tokens(session.cache_write_tokens)} written`),
+    kpi("Summaries", number(session.compactions), session.undone ? `${number(session.undone)} undone` : "none undone"),
+  ];
+}
+
+/** @param {any} session */
+function filling(session) {
+  const used = session.context_tokens;
+  const parts = used === null || !session.now ? null : split(session.now.parts, used);
+  if (!parts) return empty("Not known before the first answer.");
+  const free = Math.max(session.context_limit - used, 0);
+  const rows = [...SOURCES.map((name) => [name, parts[name]]), ["free", free]];
+  return [h("div", { class: "stacked", "aria-hidden": "true" }, rows.filter(([, count]) => count > 0).map(([name, count]) => h("span", { class: `part ${name}`, vars: { "--share": count } }))),
+    h("dl", { class: "fills" }, rows.map(([name, count]) => h("div", null, h("dt", null, h("span", { class: `dot ${name}`, "aria-hidden": "true" }), NAMES[/** @type {keyof typeof NAMES} */ (name)]),
+      h("dd", null, h("span", null, tokens(count)), h("span", { class: "muted" }, pct(count * 100 / session.context_limit)))))),
+    h("p", { class: "muted small" }, `${session.now.model} · window ${tokens(session.now.window)} · no request above ${tokens(session.now.hard)}`)];
+}
+
+/** @param {any[]} flushes */
+function flushList(flushes) {
+  if (!flushes.length) return empty("Nothing was saved by itself yet. It happens before older messages are summarised.");
+  const words = { running: "running", saved: "saved", nothing: "nothing worth keeping", failed: "failed" };
+  return h("ul", { class: "plain-list" }, flushes.map((flush) => h("li", null,
+    h("p", null, h("b", { class: flush.outcome === "failed" ? "crit-text" : null }, flush.outcome === "saved" ? `${number(flush.note_count)} ${flush.note_count === 1 ? "note" : "notes"}` : words[/** @type {keyof typeof words} */ (flush.outcome)]),
+      h("span", { class: "muted" }, ` · turns ${number(flush.from_turn)} – ${number(flush.through_turn)} · ${flush.model ?? "model unknown"} · ${tokens(flush.tokens)} tokens · ${money(flush.cost_micro)} · `, time(flush.at))),
+    flush.error && h("p", { class: "error-text" }, flush.error),
+    flush.notes.length > 0 && h("ul", { class: "notes" }, flush.notes.map((/** @type {any} */ note) => h("li", { class: note.superseded || note.forgotten ? "gone" : null },
+      h("span", { class: "badge" }, note.kind), h("span", { dir: "auto" }, note.forgotten ? "forgotten" : note.text), note.superseded && h("span", { class: "muted" }, " (replaced)")))))));
+}
+
+/** @param {any[]} spend */
+function spendTable(spend) {
+  if (!spend.length) return empty("No call yet.");
+  const columns = [{ label: "Purpose" }, { label: "Calls", num: true }, { label: "In", num: true }, { label: "Out", num: true }, { label: "Cost", num: true }];
+  return table({ caption: "Spend by purpose and model", className: "plain", columns, rows: spend.map((row) => [
+    h("span", null, PURPOSES[/** @type {keyof typeof PURPOSES} */ (row.purpose)] ?? row.purpose, h("span", { class: "muted small block" }, row.model)),
+    h("span", { title: row.aborted ? `${row.aborted} thrown away` : "" }, number(row.calls)), tokens(row.input_tokens + row.cache_read_tokens + row.cache_write_tokens), tokens(row.output_tokens), money(row.cost_micro, row.unknown_cost)]) });
+}
+
+/** @param {any} audit */
+function auditTable(audit) {
+  if (!audit.calls.length) return empty("No model call yet.");
+  const columns = ["Turn", "Before", "After summary", "After shortening", "Reported", "Context", "Budget"].map((label) => ({ label, num: true }));
+  const place = h("div", { class: "scroll", role: "region", "aria-label": "Context audit", tabindex: 0 });
+  show(place, table({ caption: "What each model call was given, newest first", className: "plain", columns: [...columns, { label: "Model" }, { label: "Done to make it fit" }, { label: "When" }], rows: audit.calls.map((/** @type {any} */ call) => [
+    number(call.turn), number(call.before), number(call.after_summary), number(call.after_prune), number(call.reported), number(call.context), number(call.budget), call.model,
+    [call.summary && "summarised", call.prune && "shortened", call.overflow && "refused"].filter(Boolean).join(", ") || DASH, time(call.at)]) }));
+  return [place, audit.before && h("p", { class: "muted small" }, "Showing the newest 50 calls.")];
+}

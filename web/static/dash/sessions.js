@@ -1,0 +1,138 @@
+/** The list of sessions: searched, filtered, sorted and paged, with all of it in the address. */
+import { ask, keepFresh } from "./net.js";
+import { DASH, channelBadge, empty, h, kpi, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, stateBadge, table, time, tokens } from "./parts.js";
+
+const COLUMNS = [
+  { key: "person", label: "Person" }, { key: "channel", label: "Channel" }, { key: "agent", label: "Agent" },
+  { key: "turns", label: "Turns", num: true }, { key: "context", label: "Context now", num: true }, { key: "input", label: "In", num: true, text: "Tokens in" },
+  { key: "output", label: "Out", num: true, text: "Tokens out" }, { key: "cost", label: "Cost", num: true }, { key: "cache", label: "Cache hit", num: true },
+  { key: "compactions", label: "Summaries", num: true }, { key: "active", label: "Last active" }, { key: "state", label: "State" },
+];
+const TEXTUAL = new Set(["person", "channel", "agent", "state"]);
+const FILTERS = ["q", "channel", "state", "min_pct", "from", "to", "sort", "cursor"];
+
+/** @param {any} page */
+export function sessionsPage({ root, say, go, signal, troubles }) {
+  document.title = "Sessions · Evertalk";
+  const params = new URLSearchParams(location.search);
+  const strip = h("dl", { class: "kpis strip" });
+  const body = h("div", { class: "list" }, skeleton(8));
+  const mark = liveMark();
+  const bar = filterBar(params, change);
+  let shown = "";
+  let typing = 0;
+
+  /** @param {Record<string, string>} changes */
+  function change(changes) {
+    for (const [name, value] of Object.entries({ cursor: "", ...changes })) value ? params.set(name, value) : params.delete(name);
+    const words = params.toString();
+    go(`/dashboard${words ? `?${words}` : ""}`, { quiet: true });
+    body.setAttribute("aria-busy", "true");
+    load().catch(failed);
+  }
+
+  /** @param {boolean} [refresh] */
+  async function load(refresh = false) {
+    const asked = params.toString();
+    const query = new URLSearchParams([...params].filter(([name]) => FILTERS.includes(name)));
+    const [page, overview] = await Promise.all([
+      ask(`/sessions?${query}`, { refresh, signal }), ask("/overview", { refresh, signal })]);
+    if (asked !== params.toString()) return;
+    troubles(overview.jobs_dead);
+    show(strip, overviewCards(overview));
+    body.removeAttribute("aria-busy");
+    const next = JSON.stringify([page, asked]);
+    if (next === shown) return repaintTimes(body);
+    shown = next;
+    keepFocus(body, () => show(body, list(page, params, change)));
+    if (!refresh) say(`${page.sessions.length} sessions`);
+  }
+
+  /** @param {any} error */
+  function failed(error) {
+    if (!signal.aborted) { body.removeAttribute("aria-busy"); shown = ""; show(body, problem(error, () => load().catch(failed))); }
+  }
+
+  bar.addEventListener("input", (/** @type {any} */ event) => {
+    clearTimeout(typing);
+    if (event.target.type === "search") typing = setTimeout(() => change({ q: event.target.value.trim() }), 250);
+  });
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Sessions"), h("p", { class: "facts" }, mark.node))), strip, bar, body);
+  load().catch(failed);
+  keepFresh(() => load(true), mark.tell, signal);
+}
+
+/** Redraws without losing the row that has the focus. @param {HTMLElement} body @param {() => void} draw */
+function keepFocus(body, draw) {
+  const at = body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : null;
+  draw();
+  if (at) /** @type {HTMLElement | undefined} */ ([...body.querySelectorAll("a")].find((link) => link.getAttribute("href") === at))?.focus({ preventScroll: true });
+}
+
+/** @param {any} overview */
+function overviewCards(overview) {
+  const jobs = overview.jobs_dead;
+  return [
+    kpi("Spent today", money(overview.spend_micro, overview.spend_unknown_calls), overview.cap_micro ? `cap ${money(overview.cap_micro)} a day` : "no cap"),
+    kpi("Active", number(overview.active), "in the last hour"),
+    kpi("Near the limit", number(overview.near_limit), "90 % or more, last 24 hours"),
+    kpi("Failed jobs", h("span", { class: jobs ? "crit-text" : null }, number(jobs)), overview.jobs_retrying ? `last 24 hours · ${overview.jobs_retrying} retrying` : "last 24 hours"),
+    kpi("Workers", h("span", { class: overview.workers ? null : "crit-text" }, number(overview.workers)), overview.workers ? "alive" : "none is alive"),
+  ];
+}
+
+/** @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
+function filterBar(params, change) {
+  /** @param {string} name @param {string} label @param {[string, string][]} options */
+  const choose = (name, label, options) => h("label", null, h("span", { class: "unseen" }, label),
+    h("select", { name, onchange: (/** @type {any} */ event) => change({ [name]: event.target.value }) },
+      options.map(([value, words]) => h("option", { value, selected: (params.get(name) ?? "") === value }, words))));
+  return h("form", { class: "filters", role: "search", "aria-label": "Filter sessions", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
+    h("label", { class: "grow" }, h("span", { class: "unseen" }, "Search person, agent or id"),
+      h("input", { type: "search", name: "q", placeholder: "Search person, agent or id   /", value: params.get("q") ?? "", autocomplete: "off", spellcheck: "false" })),
+    choose("channel", "Channel", [["", "All channels"], ["web", "Web"], ["telegram", "Telegram"]]),
+    choose("state", "State", [["", "All states"], ["answering", "Answering"], ["waiting", "Waiting"], ["tidying", "Tidying up"], ["problem", "Problem"], ["idle", "Idle"]]),
+    choose("min_pct", "Context", [["", "Any context"], ["70", "70 % and more"], ["90", "90 % and more"]]));
+}
+
+/** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
+function list(page, params, change) {
+  const filtered = ["q", "channel", "state", "min_pct", "from", "to"].some((name) => params.get(name));
+  if (!page.sessions.length) {
+    if (params.get("cursor")) return empty("Nothing more.", firstPage(change));
+    if (filtered) return empty("No session matches.", h("button", { type: "button", class: "line", onclick: () => location.assign("/dashboard") }, "Clear the filters"));
+    return empty("No conversation yet.", h("p", { class: "muted" }, "The first one appears here as soon as somebody writes: ", h("a", { href: "/chat" }, "open the chat"), "."));
+  }
+  return [
+    h("div", { class: "card flush-card" }, table({ caption: "Sessions", className: "wide-grid", columns: COLUMNS.map((column) => header(column, params, change)), rows: page.sessions.map(cells) })),
+    h("div", { class: "pager" }, params.get("cursor") && firstPage(change),
+      page.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: page.next }); scrollTo(0, 0); } }, "Next page")),
+  ];
+}
+
+/** @param {(changes: Record<string, string>) => void} change */
+const firstPage = (change) => h("button", { type: "button", class: "line", onclick: () => change({}) }, "First page");
+
+/** @param {any} column @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
+function header(column, params, change) {
+  const sort = params.get("sort") || "-active";
+  const active = sort.replace(/^-/, "") === column.key;
+  const falling = sort.startsWith("-");
+  const next = active ? (falling ? column.key : `-${column.key}`) : (TEXTUAL.has(column.key) ? column.key : `-${column.key}`);
+  const label = h("button", { type: "button", class: `sorter${active ? " on" : ""}`, onclick: () => change({ sort: next }) },
+    column.label, h("span", { "aria-hidden": "true" }, active ? (falling ? " ↓" : " ↑") : ""));
+  return { ...column, label, text: column.text ?? column.label, sort: active ? (falling ? "descending" : "ascending") : undefined };
+}
+
+/** @param {any} session */
+function cells(session) {
+  const share = session.context_pct;
+  const sentence = share === null ? "Context unknown" : `${tokens(session.context_tokens)} of ${tokens(session.context_limit)}`;
+  return [
+    h("a", { class: "row-link", href: `/dashboard/sessions/${session.id}`, dir: "auto" }, personOf(session)),
+    channelBadge(session.channel), session.agent, number(session.turns),
+    share === null ? DASH : h("span", { class: "context", title: sentence }, meter(share, sentence), h("span", { class: `${level(share)}-text` }, pct(share))),
+    tokens(session.input_tokens), tokens(session.output_tokens), money(session.cost_micro, session.cost_unknown_calls), pct(session.cache_hit_pct),
+    number(session.compactions), time(session.last_active_at), stateBadge(session.state),
+  ];
+}
