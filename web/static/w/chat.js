@@ -33,7 +33,7 @@ export class Chat {
     this.tokenDropped = false;
     this.chat = new Conversation({ changed: () => this.draw(), said: (item) => this.said(item), gap: () => this.resync() });
     this.net = new Connection({
-      hello: () => this.hello(), frame: (frame) => this.frame(frame), status: (status) => this.show(status), forget: () => this.forget(),
+      hello: () => this.hello(), frame: (frame, joined) => this.frame(frame, joined), status: (status) => this.show(status), forget: () => this.forget(),
     });
     this.build();
     for (const entry of this.store.unsent()) this.chat.send(entry);
@@ -90,8 +90,8 @@ export class Chat {
     };
   }
 
-  /** @param {any} frame */
-  frame(frame) {
+  /** @param {any} frame @param {boolean} joined whether it opens a new socket */
+  frame(frame, joined) {
     if (frame?.t === "welcome") {
       if (frame.token && !this.options.page) this.store.put("token", frame.token);
       const { epoch, last } = this.chat;
@@ -104,7 +104,7 @@ export class Chat {
     const organizing = Boolean(this.chat.organizing);
     const run = this.chat.run?.turn;
     this.chat.take(frame);
-    if (frame?.t === "welcome") this.flush();
+    if (joined) this.flush();
     if (frame?.t === "ack") this.store.drop(frame.cid);
     if (frame?.t === "error") this.refused(frame);
     if (this.chat.run && this.chat.run.turn !== run) this.replying(this.chat.run.turn);

@@ -17,7 +17,7 @@ export const apiUrl = (path) => new URL(path, ROOT).href;
 /**
  * @typedef {object} Hooks
  * @property {() => object} hello makes the first frame
- * @property {(frame: any) => void} frame
+ * @property {(frame: any, joined: boolean) => void} frame
  * @property {(status: "connecting" | "online" | "reconnecting" | "offline" | "refused" | "closed") => void} status
  * @property {() => boolean} forget called when the token was refused; true when a fresh start makes sense
  */
@@ -100,8 +100,9 @@ export class Connection {
     try { frame = JSON.parse(data); } catch { return; }
     if (frame?.t === "pong") return;
     if (frame?.t === "bye") this.hint = Number(frame.retry_ms) || 0;
+    const joined = frame?.t === "welcome" && !this.online;
     if (frame?.t === "welcome") this.greeted(frame);
-    this.hooks.frame(frame);
+    this.hooks.frame(frame, joined);
   }
 
   /** @param {any} frame */
