@@ -55,6 +55,10 @@ async def up(settings: Settings) -> int:
     except ChildRefused as error:
         say(f"Evertalk cannot start: {error}")
         return 2
+    except OSError as error:
+        say(f"Evertalk cannot go on: {error}")
+        say(f"  Is there room, and may you write to {settings.data_dir}? ./evertalk doctor tells more.")
+        return 1
     return 0
 
 
