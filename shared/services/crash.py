@@ -8,10 +8,23 @@ from collections.abc import Callable
 CrashPoint = Callable[[str], None]
 
 POINTS = (
-    "before_accept", "after_accept", "after_ack", "after_claim", "mid_stream", "after_model", "after_tool_calls",
-    "after_tool_run", "after_tool_results", "after_answer", "after_delivered",
-    "after_job_claim", "after_flush_model", "after_note", "after_flush", "after_summary_model", "after_compaction",
-)  # fmt: skip
+    "before_accept",
+    "after_accept",
+    "after_ack",
+    "after_claim",
+    "mid_stream",
+    "after_model",
+    "after_tool_calls",
+    "after_tool_run",
+    "after_tool_results",
+    "after_answer",
+    "after_delivered",
+    "after_job_claim",
+    "after_flush_model",
+    "after_flush",
+    "after_summary_model",
+    "after_compaction",
+)
 _EXIT_CODE = 9
 
 

@@ -65,7 +65,9 @@ def _note_from(arguments: Mapping[str, Any]) -> NewNote:
     if not text:
         raise ToolFailed("`text` is empty: say what to remember in one sentence.")
     if len(text) > NOTE_CHARS:
-        raise ToolFailed(f"`text` has {len(text)} characters; {NOTE_CHARS} is the most. Save one fact per call.")
+        raise ToolFailed(
+            f"`text` has {len(text)} characters; {NOTE_CHARS} is the most. Save one fact per call."
+        )
     kind = str(arguments.get("kind", "fact"))
     importance = arguments.get("importance", 5)
     return NewNote(
@@ -105,7 +107,7 @@ class Toolbox:
             return _failed(call, str(error)), "failed"
         except TimeoutError:
             return _failed(call, f"{call.name} took longer than {tool.timeout_seconds:g} seconds."), "failed"
-        except Exception:  # noqa: BLE001  a tool's fault is a result for the model, never the end of a turn
+        except Exception:
             log.exception("tool_failed", tool=call.name, session_id=context.session_id, turn=context.turn)
             return _failed(call, f"{call.name} failed."), "failed"
         return ToolResult(tool_use_id=call.id, text=_capped(text)), "done"

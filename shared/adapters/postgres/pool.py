@@ -57,7 +57,7 @@ def _write(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Awaitable[T]]:
+def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """One transaction, whole or not at all: a cancelled caller waits for its end, a rival is tried again.
 
     Raises StorageUnavailable when Postgres is away, full or too slow.

@@ -35,6 +35,27 @@ SELECT seq, turn_no,
        at, true FROM seen
 """
 
+
+def _hold(*, visitor: int, person: int, session: int, total: int) -> str:
+    """Set `cost.micro` aside in every capped scope; the numbers are those of the caps' parameters."""
+    return f"""), want AS (
+  SELECT 'party:' || party_id AS scope, micro, day,
+         CASE WHEN anonymous THEN ${visitor}::bigint ELSE ${person}::bigint END AS cap FROM cost
+  UNION ALL SELECT 'session:' || id, micro, day, ${session}::bigint FROM cost
+  UNION ALL SELECT 'total', micro, day, ${total}::bigint FROM cost
+), held AS (
+  INSERT INTO spend_days AS d (scope, day, reserved_micro)
+  SELECT scope, day, micro FROM want WHERE cap IS NOT NULL AND micro > 0 AND micro <= cap ORDER BY scope
+  ON CONFLICT (scope, day) DO UPDATE SET reserved_micro = d.reserved_micro + excluded.reserved_micro
+   WHERE d.reserved_micro + d.spent_micro + excluded.reserved_micro <=
+         (SELECT cap FROM want WHERE want.scope = excluded.scope)
+  RETURNING scope
+"""
+
+
+REFUSED_SCOPE = """(SELECT min(scope) FROM want w WHERE w.cap IS NOT NULL AND w.micro > 0
+           AND w.scope NOT IN (SELECT scope FROM held))"""
+
 CLAIM = f"""
 WITH s AS (
   UPDATE sessions
@@ -59,19 +80,7 @@ WITH s AS (
   SELECT ceil($4::float8 * (greatest(s.context_tokens, 2000) + 4000) + $5::float8)::bigint AS micro,
          (now() AT TIME ZONE $6)::date AS day, s.id, s.party_id, p.anonymous
     FROM s JOIN parties p ON p.id = s.party_id
-), want AS (
-  SELECT 'party:' || party_id AS scope, micro, day,
-         CASE WHEN anonymous THEN $7::bigint ELSE $8::bigint END AS cap FROM cost
-  UNION ALL SELECT 'session:' || id, micro, day, $9::bigint FROM cost
-  UNION ALL SELECT 'total', micro, day, $10::bigint FROM cost
-), held AS (
-  INSERT INTO spend_days AS d (scope, day, reserved_micro)
-  SELECT scope, day, micro FROM want WHERE cap IS NOT NULL AND micro > 0 AND micro <= cap ORDER BY scope
-  ON CONFLICT (scope, day) DO UPDATE SET reserved_micro = d.reserved_micro + excluded.reserved_micro
-   WHERE d.reserved_micro + d.spent_micro + excluded.reserved_micro <=
-         (SELECT cap FROM want WHERE want.scope = excluded.scope)
-  RETURNING scope
-), r AS (
+{_hold(visitor=7, person=8, session=9, total=10)}), r AS (
   INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes)
   SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held)
     FROM cost c, t WHERE EXISTS (SELECT FROM held)
@@ -79,9 +88,9 @@ WITH s AS (
 )
 SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
        r.id AS reservation_id, c.micro AS reserved_micro,
-       (SELECT min(scope) FROM want w WHERE w.cap IS NOT NULL AND w.micro > 0
-           AND w.scope NOT IN (SELECT scope FROM held)) AS refused_scope,
+       {REFUSED_SCOPE} AS refused_scope,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
+       (SELECT jsonb_agg(f.threshold) FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
        (SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
                  'authority', n.authority, 'importance', n.importance) ORDER BY n.importance DESC, n.id)
           FROM (SELECT * FROM notes WHERE party_id = s.party_id AND scope = a.name AND superseded_by IS NULL
@@ -254,6 +263,19 @@ WITH s AS (
   SELECT $1, event_seq, 'msg', $4, $6::jsonb FROM s WHERE $6::jsonb IS NOT NULL
 )
 SELECT event_seq, now() AS at FROM s
+"""
+
+RESERVE = f"""
+WITH cost AS (
+  SELECT $2::bigint AS micro, (now() AT TIME ZONE $3)::date AS day, s.id, s.party_id, p.anonymous
+    FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = $1
+{_hold(visitor=4, person=5, session=6, total=7)}), r AS (
+  INSERT INTO reservations (session_id, party_id, turn_no, job_id, day, amount_micro, scopes)
+  SELECT c.id, c.party_id, $8, $9, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held)
+    FROM cost c WHERE EXISTS (SELECT FROM held)
+  RETURNING id
+)
+SELECT (SELECT id FROM r) AS id, {REFUSED_SCOPE} AS refused_scope
 """
 
 RELEASE_RESERVATION = """

@@ -10,7 +10,7 @@ import asyncpg
 
 from shared.adapters.postgres import turn_sql
 from shared.adapters.postgres.pool import store_method
-from shared.core.errors import Fenced, UnknownSession
+from shared.core.errors import CapReached, Fenced, UnknownSession
 from shared.core.exchange import Accepted, Inbound
 from shared.core.messages import Block, ToolUse, blocks_from_json, blocks_to_json, text_message
 from shared.core.screen import message_payload, notice_payload
@@ -158,6 +158,23 @@ class PostgresTurns:
         await self._pool.execute(turn_sql.RELEASE_RESERVATION, reservation_id, spent_micro)
 
     @store_method
+    async def reserve(
+        self, session_id: int, micro: int, *, caps: Caps, turn: int | None = None, job_id: int | None = None
+    ) -> int | None:
+        """Set money aside before a call; None when there is no cap to hold it. Raises CapReached."""
+        row = await self._pool.fetchrow(
+            turn_sql.RESERVE, session_id, micro, caps.timezone, caps.visitor, caps.person, caps.session,
+            caps.total, turn, job_id,
+        )  # fmt: skip
+        assert row is not None
+        if row["refused_scope"] is not None:
+            if row["id"] is not None:
+                await self._pool.execute(turn_sql.RELEASE_RESERVATION, row["id"], 0)
+            raise CapReached(scope=row["refused_scope"].partition(":")[0])
+        reservation_id: int | None = row["id"]
+        return reservation_id
+
+    @store_method
     async def unanswered(self, channel: str, *, limit: int = 100) -> list[int]:
         """Sessions whose next turn is due and held by no living process."""
         rows = await self._pool.fetch(turn_sql.UNANSWERED, channel, limit)
@@ -173,6 +190,17 @@ class PostgresTurns:
             session_id,
         )
         return found is not None
+
+    @store_method
+    async def stops_requested(self, worker_id: int) -> list[int]:
+        """Sessions whose running turn, held by this process, was asked to stop."""
+        rows = await self._pool.fetch(
+            """SELECT s.id FROM sessions s
+                 JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
+                WHERE s.leased_by = $1 AND s.answered_turn < s.next_turn - 1 AND t.stop_requested""",
+            worker_id,
+        )
+        return [row["id"] for row in rows]
 
 
 def entry_from(row: Record) -> Entry:
@@ -206,6 +234,7 @@ def view_from(row: Record, entries: Sequence[Entry] = (), *, open_turn: int | No
         context_tokens=row["context_tokens"],
         open_turn=open_turn,
         hold_compaction=row["hold_compaction"],
+        flush_thresholds=frozenset(row["thresholds"] or ()),
     )
 
 

@@ -299,6 +299,31 @@ class PostgresUpkeep:
             )  # fmt: skip
 
     @store_method
+    async def job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]:
+        row = await self._pool.fetchrow("SELECT state, outcome FROM jobs WHERE id = $1", job_id)
+        return ("dead", {}) if row is None else (row["state"], row["outcome"])
+
+    @store_method
+    async def waiting_job(self, session_id: int, key: str) -> int | None:
+        job_id: int | None = await self._pool.fetchval(
+            "SELECT id FROM jobs WHERE session_id = $1 AND key = $2 AND state IN ('due', 'running')",
+            session_id, key,
+        )  # fmt: skip
+        return job_id
+
+    @store_method
+    async def record_command(self, session_id: int, payload: Mapping[str, Any]) -> int:
+        """A durable event for every screen of the session; its number."""
+        event_seq: int = await self._pool.fetchval(
+            """WITH s AS (UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = $1
+                          RETURNING next_event_seq - 1 AS event_seq)
+               INSERT INTO events (session_id, event_seq, kind, payload)
+               SELECT $1, event_seq, 'command.result', $2 FROM s RETURNING event_seq""",
+            session_id, dict(payload),
+        )  # fmt: skip
+        return event_seq
+
+    @store_method
     async def sweep_reservations(self) -> int:
         """Free what dead processes had set aside, charging what the ledger says they used."""
         rows = await self._pool.fetch(

@@ -1,0 +1,198 @@
+"""The only place where the parts are put together; read it to know what runs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Literal
+
+import asyncpg
+
+from shared.adapters.arq_queue import ArqDoorbell
+from shared.adapters.models.catalog import read_entries
+from shared.adapters.models.routing import Models, open_models
+from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.turns import PostgresTurns
+from shared.adapters.postgres.upkeep import PostgresUpkeep
+from shared.adapters.postgres.workers import PostgresWorkers
+from shared.adapters.redis_announcer import RedisAnnouncer
+from shared.adapters.token_counter import VocabularyCounter
+from shared.core.policy import ContextPolicy, preset, with_overrides
+from shared.core.turns import Caps
+from shared.services.assistant import Assistant
+from shared.services.commands import Commands
+from shared.services.conversation import Conversation
+from shared.services.crash import crash_at
+from shared.services.maintenance import Maintenance
+from shared.services.prompting import Prompting
+from shared.services.summariser import Summariser
+from shared.services.tools import SaveMemory, Toolbox
+from shared.settings import Settings
+
+Role = Literal["web", "bot", "worker"]
+_CHANNELS = {"web": "web", "bot": "telegram", "worker": ""}
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class App:
+    """What a process works with; `close` ends it, and its leases lapse at once."""
+
+    settings: Settings
+    pool: asyncpg.Pool[asyncpg.Record]
+    worker_id: int
+    workers: PostgresWorkers
+    turns: PostgresTurns
+    upkeep: PostgresUpkeep
+    announcer: RedisAnnouncer
+    doorbell: ArqDoorbell
+    models: Models
+    conversation: Conversation
+    commands: Commands
+    maintenance: Maintenance
+
+    async def close(self) -> None:
+        await self.workers.stop(self.worker_id)
+        await self.announcer.close()
+        await self.doorbell.close()
+        await self.models.close()
+        async with asyncio.timeout(10):
+            await self.pool.close()
+
+
+async def open_app(settings: Settings, *, role: Role) -> App:
+    """Connect and build. Raises StorageUnavailable, ContradictoryPolicy, ModelsFileBroken, ValueError."""
+    database_url, redis_url = server_urls(settings)
+    counter = VocabularyCounter()
+    policy = policy_of(settings)
+    crash_point = crash_at(settings.crash_point)
+    models = models_of(settings, counter)
+    pool = await open_pool(database_url)
+    turns, upkeep, workers = PostgresTurns(pool), PostgresUpkeep(pool), PostgresWorkers(pool)
+    worker_id = await workers.register(role)
+    announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
+    caps = caps_of(settings)
+    toolbox = Toolbox([SaveMemory(upkeep)])
+    prompting = Prompting(
+        policy=policy,
+        chat_model=models.chat,
+        summary_model=models.summary,
+        max_output=settings.max_output,
+        counter=counter,
+    )
+    assistant = Assistant(
+        store=turns,
+        states=upkeep,
+        model=models,
+        prompting=prompting,
+        toolbox=toolbox,
+        clock=SystemClock(),
+        crash_point=crash_point,
+    )
+    conversation = Conversation(
+        channel=_CHANNELS[role],
+        worker_id=worker_id,
+        turns=turns,
+        workers=workers,
+        assistant=assistant,
+        counter=counter,
+        doorbell=doorbell,
+        caps=caps,
+        crash_point=crash_point,
+    )
+    commands = Commands(
+        store=upkeep,
+        conversation=conversation,
+        announcer=announcer,
+        doorbell=doorbell,
+        model_name=models.chat,
+    )
+    summariser = Summariser(
+        model=models,
+        counter=counter,
+        summary_model=models.summary,
+        chat_model=models.chat,
+        fall_back=policy.summary_falls_back,
+        crash_point=crash_point,
+    )
+    maintenance = Maintenance(
+        worker_id=worker_id,
+        store=upkeep,
+        spend=turns,
+        model=models,
+        prompting=prompting,
+        summariser=summariser,
+        toolbox=toolbox,
+        announcer=announcer,
+        doorbell=doorbell,
+        caps=caps,
+        crash_point=crash_point,
+    )
+    return App(
+        settings=settings,
+        pool=pool,
+        worker_id=worker_id,
+        workers=workers,
+        turns=turns,
+        upkeep=upkeep,
+        announcer=announcer,
+        doorbell=doorbell,
+        models=models,
+        conversation=conversation,
+        commands=commands,
+        maintenance=maintenance,
+    )
+
+
+def server_urls(settings: Settings) -> tuple[str, str]:
+    """The addresses that the supervisor, or the operator, has put into the environment."""
+    if settings.database_url is None or settings.redis_url is None:
+        raise ValueError("DATABASE_URL and REDIS_URL are not set: start everything with `./evertalk up`")
+    return settings.database_url.get_secret_value(), settings.redis_url.get_secret_value()
+
+
+def policy_of(settings: Settings) -> ContextPolicy:
+    """The preset with the operator's numbers; raises ContradictoryPolicy."""
+    return with_overrides(
+        preset(settings.preset),
+        context_window=settings.context_window,
+        max_output=settings.max_output,
+        soft_budget=settings.soft_budget,
+        reserve=settings.reserve,
+        flush_threshold=settings.flush_threshold,
+        keep_turns=settings.keep_turns,
+    )
+
+
+def models_of(settings: Settings, counter: VocabularyCounter) -> Models:
+    key = settings.anthropic_api_key
+    return open_models(
+        api_key=key.get_secret_value() if key else None,
+        base_url=settings.anthropic_base_url,
+        entries=read_entries(settings.models_file) if settings.models_file else (),
+        counter=counter,
+        chat_model=settings.model,
+        summary_model=settings.summary_model,
+    )
+
+
+def caps_of(settings: Settings) -> Caps:
+    """A personal installation's visitor is its owner: only the public profile caps visitors apart."""
+    public = settings.profile == "public"
+    return Caps(
+        total=_micro(settings.cap_total_per_day_usd),
+        person=_micro(settings.cap_person_per_day_usd),
+        visitor=_micro(settings.cap_visitor_per_day_usd if public else settings.cap_person_per_day_usd),
+        session=_micro(settings.cap_session_usd),
+        timezone=settings.timezone,
+    )
+
+
+def _micro(dollars: Decimal | None) -> int | None:
+    return None if dollars is None else int(dollars * 1_000_000)

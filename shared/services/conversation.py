@@ -1,0 +1,317 @@
+"""One way in for every channel: accept a message (stored, then acknowledged), answer it exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import structlog
+
+from shared.core.errors import (
+    CapReached,
+    ContextBudgetExceeded,
+    EmptyMessage,
+    EvertalkError,
+    Fenced,
+    MessageTooLong,
+    ModelBusy,
+    ModelError,
+    ModelRefusedAccount,
+    StorageUnavailable,
+    UnreadableMessage,
+)
+from shared.core.exchange import (
+    Accepted,
+    ContextMeasured,
+    Emit,
+    Inbound,
+    ReplyEvent,
+    RunEnded,
+    RunStarted,
+    Stored,
+)
+from shared.core.turns import AnswerStored, Caps, Claim, Outcome
+from shared.core.upkeep import SessionState
+from shared.ports import Doorbell, TokenCounter
+from shared.services.assistant import Answered, Assistant
+from shared.services.crash import CrashPoint
+
+log = structlog.get_logger(__name__)
+
+MESSAGE_CHARS = 8_000
+FAULTS_AT_MOST = 3
+"""Failures without a transient cause before a turn is given up and its person told (trust.md)."""
+LEASE_SECONDS = 4.0
+BEAT_SECONDS = 1.0
+LONGEST_WAIT_SECONDS = 30.0
+
+
+class TurnStore(Protocol):
+    async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted: ...
+    async def claim(
+        self,
+        session_id: int,
+        *,
+        channel: str,
+        worker_id: int,
+        caps: Caps,
+        micro_per_input_token: float,
+        micro_output: float,
+    ) -> Claim | None: ...
+    async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored: ...
+    async def record_delivered(self, claim: Claim) -> None: ...
+    async def postpone(
+        self, claim: Claim, *, seconds: float, fault: bool, notice: Mapping[str, Any] | None
+    ) -> tuple[int, Mapping[str, Any]] | None: ...
+    async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None: ...
+    async def unanswered(self, channel: str, *, limit: int = 100) -> list[int]: ...
+    async def request_stop(self, session_id: int) -> bool: ...
+    async def stops_requested(self, worker_id: int) -> list[int]: ...
+
+
+class WorkerStore(Protocol):
+    async def beat(self, worker_id: int) -> bool: ...
+
+
+class Conversation:
+    """Answers run in the process that has the person on the line, under a lease with an epoch."""
+
+    def __init__(
+        self,
+        *,
+        channel: str,
+        worker_id: int,
+        turns: TurnStore,
+        workers: WorkerStore,
+        assistant: Assistant,
+        counter: TokenCounter,
+        doorbell: Doorbell,
+        caps: Caps,
+        crash_point: CrashPoint,
+    ) -> None:
+        self._channel = channel
+        self._worker_id = worker_id
+        self._turns = turns
+        self._workers = workers
+        self._assistant = assistant
+        self._counter = counter
+        self._doorbell = doorbell
+        self._caps = caps
+        self._crash_point = crash_point
+        self._stops: dict[int, asyncio.Event] = {}
+        self._last_beat = time.monotonic()
+
+    async def accept(self, inbound: Inbound) -> Accepted:
+        """Store a message; when this returns, it will be answered. Raises BadInput, StorageUnavailable."""
+        check_text(inbound.text)
+        self._crash_point("before_accept")
+        accepted = await self._turns.accept(
+            inbound, channel=self._channel, tokens=self._counter.count(inbound.text)
+        )
+        self._crash_point("after_accept")
+        return accepted
+
+    async def answer(self, session_id: int, emit: Emit) -> None:
+        """Answer whatever is due in this session, one turn after the other, until nothing is.
+
+        Returns at once when another living process has it. `emit` hears deltas, then what was stored.
+        """
+        while (claim := await self._claim(session_id)) is not None:
+            self._crash_point("after_claim")
+            if not await self._run(claim, self._while_alive(emit)):
+                return
+
+    async def stop(self, session_id: int) -> bool:
+        """Stop the answer that is being written, here or in another process; False when none is."""
+        event = self._stops.get(session_id)
+        if event is not None:
+            event.set()
+            return True
+        return await self._turns.request_stop(session_id)
+
+    async def unanswered(self, channel: str) -> list[int]:
+        """Sessions of a channel whose turn is due and held by no living process."""
+        return await self._turns.unanswered(channel)
+
+    async def heartbeat(self) -> None:
+        """Once a second: say that this process lives, and hear who asks it to stop a turn."""
+        if not await self._workers.beat(self._worker_id):
+            raise Fenced(f"worker {self._worker_id} was declared stopped")
+        self._last_beat = time.monotonic()
+        if self._stops:
+            for session_id in await self._turns.stops_requested(self._worker_id):
+                if event := self._stops.get(session_id):
+                    event.set()
+
+    async def gauge(self, session_id: int) -> ContextMeasured | None:
+        return await self._assistant.gauge(session_id)
+
+    async def hard_limit(self, state: SessionState) -> int:
+        """The most tokens that one request of this session may have."""
+        return await self._assistant.hard_limit(state)
+
+    async def _claim(self, session_id: int) -> Claim | None:
+        prices = await self._assistant.prices()
+        return await self._turns.claim(
+            session_id,
+            channel=self._channel,
+            worker_id=self._worker_id,
+            caps=self._caps,
+            micro_per_input_token=prices.micro_per_input_token,
+            micro_output=prices.micro_output,
+        )
+
+    async def _run(self, claim: Claim, emit: Emit) -> bool:
+        """One attempt at one turn; True when the next turn may be looked for at once."""
+        stop = self._stops[claim.session_id] = asyncio.Event()
+        if claim.stop_requested:
+            stop.set()
+        try:
+            await emit(RunStarted(turn=claim.turn, attempt=claim.attempt))
+            answered = await self._attempt(claim, emit, stop)
+            await self._commit(claim, answered, emit)
+        except Fenced:
+            log.info("turn_fenced", session_id=claim.session_id, turn=claim.turn)
+            await self._release(claim)
+            return False
+        except StorageUnavailable as error:
+            log.warning(
+                "turn_storage_unavailable", session_id=claim.session_id, turn=claim.turn, reason=str(error)
+            )
+            await self._put_back(claim, emit, seconds=1.0, fault=False, error=None)
+            return False
+        except asyncio.CancelledError:
+            await self._put_back(claim, emit, seconds=0.0, fault=False, error=None, once=True)
+            raise
+        except ModelError as error:
+            return await self._model_failed(claim, error, emit)
+        except Exception as error:
+            log.exception("turn_failed", session_id=claim.session_id, turn=claim.turn, attempt=claim.attempt)
+            return await self._faulted(claim, error, emit)
+        else:
+            return True
+        finally:
+            self._stops.pop(claim.session_id, None)
+
+    async def _attempt(self, claim: Claim, emit: Emit, stop: asyncio.Event) -> Answered:
+        if claim.refused_scope is not None:
+            return _refusal(CapReached(scope=claim.refused_scope.partition(":")[0]))
+        try:
+            return await self._assistant.answer(claim, emit=emit, stop=stop)
+        except ContextBudgetExceeded as error:
+            return _refusal(error)
+
+    async def _commit(self, claim: Claim, answered: Answered, emit: Emit) -> None:
+        stored = await self._turns.record_answer(claim, answered.outcome)
+        self._crash_point("after_answer")
+        await emit(Stored(event_seq=stored.event_seq, kind="msg", payload=stored.payload))
+        await emit(RunEnded(turn=claim.turn, state=answered.outcome.state))
+        if answered.measured is not None:
+            await emit(answered.measured)
+        await self._turns.record_delivered(claim)
+        self._crash_point("after_delivered")
+        if stored.job_id is not None:
+            await self._doorbell.ring(stored.job_id, 0)
+
+    async def _model_failed(self, claim: Claim, error: ModelError, emit: Emit) -> bool:
+        log.warning(
+            "turn_waits_for_model" if error.transient else "turn_rejected_by_model",
+            session_id=claim.session_id, turn=claim.turn, code=error.code, reason=str(error),
+        )  # fmt: skip
+        if not error.transient:
+            return await self._faulted(claim, error, emit)
+        await self._put_back(
+            claim, emit, seconds=_wait_seconds(error, claim.attempt), fault=False, error=error
+        )
+        return False
+
+    async def _faulted(self, claim: Claim, error: Exception, emit: Emit) -> bool:
+        """Our own fault: try again, and after the third time say so and go on with the next turn."""
+        if claim.faults + 1 < FAULTS_AT_MOST:
+            await self._put_back(claim, emit, seconds=0.5, fault=True, error=None)
+            return False
+        advice = error.advice if isinstance(error, EvertalkError) else EvertalkError.advice
+        code = error.code if isinstance(error, EvertalkError) else "internal_error"
+        try:
+            await self._commit(claim, _notice(state="failed", code=code, text=advice), emit)
+        except (Fenced, StorageUnavailable):
+            await self._put_back(claim, emit, seconds=1.0, fault=False, error=None)
+            return False
+        return True
+
+    async def _put_back(
+        self,
+        claim: Claim,
+        emit: Emit,
+        *,
+        seconds: float,
+        fault: bool,
+        error: EvertalkError | None,
+        once: bool = False,
+    ) -> None:
+        """Give the turn back, however long Postgres is away: while this process lives, nobody else can."""
+        tell = error is not None and not claim.told_waiting
+        notice = {"text": error.advice, "error": error.code, "waiting": True} if tell and error else None
+        told = None
+        while True:
+            try:
+                told = await self._turns.postpone(claim, seconds=seconds, fault=fault, notice=notice)
+                break
+            except Fenced:
+                return
+            except StorageUnavailable:
+                if once:
+                    return
+                await asyncio.sleep(1.0)
+        await self._release(claim)
+        if told is not None:
+            await emit(Stored(event_seq=told[0], kind="msg", payload=told[1]))
+        await emit(RunEnded(turn=claim.turn, state="waiting"))
+
+    async def _release(self, claim: Claim) -> None:
+        if claim.reservation_id is None:
+            return
+        try:
+            await self._turns.release_reservation(claim.reservation_id)
+        except StorageUnavailable:
+            log.warning("reservation_left_to_the_sweep", reservation_id=claim.reservation_id)
+
+    def _while_alive(self, emit: Emit) -> Emit:
+        """A process that misses its own beat may have been replaced: it falls silent until it beats again."""
+
+        async def guarded(event: ReplyEvent) -> None:
+            if time.monotonic() - self._last_beat < LEASE_SECONDS or isinstance(event, Stored):
+                await emit(event)
+
+        return guarded
+
+
+def check_text(text: str) -> None:
+    """Raises a BadInput that says what to do; what passes can be stored and sent back unchanged."""
+    if not text.strip():
+        raise EmptyMessage
+    if len(text) > MESSAGE_CHARS:
+        raise MessageTooLong(chars=len(text), limit=MESSAGE_CHARS)
+    if "\x00" in text or any("\ud800" <= char <= "\udfff" for char in text):
+        raise UnreadableMessage("control bytes or broken characters")
+
+
+def _refusal(error: EvertalkError) -> Answered:
+    return _notice(state="refused", code=error.code, text=error.advice)
+
+
+def _notice(*, state: Any, code: str, text: str) -> Answered:
+    screen = {"text": text, "error": code}
+    return Answered(
+        outcome=Outcome(state=state, blocks=None, tokens=0, screen=screen, error_code=code), measured=None
+    )
+
+
+def _wait_seconds(error: ModelError, attempt: int) -> float:
+    if isinstance(error, ModelBusy):
+        return max(1.0, error.retry_after_seconds)
+    if isinstance(error, ModelRefusedAccount):
+        return LONGEST_WAIT_SECONDS
+    return float(min(LONGEST_WAIT_SECONDS, 2 ** min(attempt, 5)))

@@ -1,0 +1,91 @@
+"""Money of background calls: set aside before each call, settled after it, kept for the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Protocol
+
+from shared.core.money import cost_micro, worst_case_micro
+from shared.core.turns import Caps, Spending
+from shared.ports import ModelCard, ModelReply, Usage
+
+Pay = Callable[[Sequence[Spending]], None]
+
+
+class SpendStore(Protocol):
+    async def reserve(
+        self, session_id: int, micro: int, *, caps: Caps, turn: int | None = None, job_id: int | None = None
+    ) -> int | None: ...
+    async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None: ...
+
+
+class Purse:
+    """What one job may spend and has spent."""
+
+    def __init__(self, store: SpendStore, *, session_id: int, job_id: int | None, caps: Caps) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._job_id = job_id
+        self._caps = caps
+        self.spent: list[Spending] = []
+
+    def holding(self, input_tokens: int, output_tokens: int, card: ModelCard) -> Holding:
+        """Around one call; entering raises CapReached."""
+        micro = 0 if card.prices is None else worst_case_micro(input_tokens, output_tokens, card.prices)
+        return Holding(self, micro)
+
+    async def reserve(self, micro: int) -> int | None:
+        if micro == 0:
+            return None
+        return await self._store.reserve(self._session_id, micro, caps=self._caps, job_id=self._job_id)
+
+    async def settle(self, reservation_id: int | None, calls: Sequence[Spending]) -> None:
+        if reservation_id is not None:
+            spent = sum(call.cost_micro or 0 for call in calls)
+            await self._store.release_reservation(reservation_id, spent_micro=spent)
+
+
+class Holding:
+    """An open reservation; `pay` notes what the call really cost."""
+
+    def __init__(self, purse: Purse, micro: int) -> None:
+        self._purse = purse
+        self._micro = micro
+        self._reservation_id: int | None = None
+        self._calls: list[Spending] = []
+
+    async def __aenter__(self) -> Pay:
+        self._reservation_id = await self._purse.reserve(self._micro)
+        return self._pay
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._purse.settle(self._reservation_id, self._calls)
+
+    def _pay(self, calls: Sequence[Spending]) -> None:
+        self._calls.extend(calls)
+        self._purse.spent.extend(calls)
+
+
+def spending_of(reply: ModelReply, card: ModelCard) -> list[Spending]:
+    """The call and the attempts that were thrown away before it."""
+    aborted = [spending(usage, reply.model, card, aborted=True) for usage in reply.aborted]
+    return [*aborted, spending(reply.usage, reply.model, card, request_id=reply.request_id)]
+
+
+def spending(
+    usage: Usage, model: str, card: ModelCard, *, request_id: str = "", aborted: bool = False
+) -> Spending:
+    return Spending(
+        model=model,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        known=usage.known,
+        cost_micro=None if card.prices is None else cost_micro(usage, card.prices),
+        request_id=request_id,
+        aborted=aborted,
+    )

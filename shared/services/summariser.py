@@ -1,0 +1,171 @@
+"""Turns a plan into an audited ledger: ask, audit, repair once, ask the main model, else a digest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from shared.core.audit import AuditVerdict, audit_ledger
+from shared.core.compaction import CompactionPlan
+from shared.core.digest import digest
+from shared.core.errors import CapReached, ModelError
+from shared.core.identifiers import identifiers_of
+from shared.core.ledger import Ledger
+from shared.core.messages import Message, text_message, text_of
+from shared.core.prompts import repair_request, summary_request
+from shared.core.session import Entry, LinkKind
+from shared.core.source import render_source, source_words
+from shared.core.summary import Unreadable, apply_patch, fit_ledger, parse_ledger_patch
+from shared.ports import ChatModel, ModelReply, ModelRequest, SystemPart, TokenCounter
+from shared.services.crash import CrashPoint
+from shared.services.spending import Purse, spending_of
+
+log = structlog.get_logger(__name__)
+
+SUMMARY_TOKENS = 4_096
+DIGEST_TOKENS = 1_000
+"""Without a model: with recall this keeps 88.6 % of literal answers reachable (engine.md)."""
+
+OnProgress = Callable[[int, str], Awaitable[None]]
+"""`(percent, stage)`"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A ledger that may be committed, and how it came to be."""
+
+    kind: LinkKind
+    ledger: Ledger
+    verdict: AuditVerdict | None
+    model: str
+    duration_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Writing:
+    plan: CompactionPlan
+    purse: Purse
+    focus: str | None
+    models: list[str]
+    """Who is asked, in this order; the first that works stays."""
+    faults: list[str] = field(default_factory=list)
+
+
+class Summariser:
+    def __init__(
+        self,
+        *,
+        model: ChatModel,
+        counter: TokenCounter,
+        summary_model: str,
+        chat_model: str,
+        fall_back: bool,
+        crash_point: CrashPoint,
+    ) -> None:
+        self._model = model
+        self._counter = counter
+        self._models = (
+            [summary_model, chat_model] if fall_back and chat_model != summary_model else [summary_model]
+        )
+        self._crash_point = crash_point
+
+    async def window(self) -> int:
+        return (await self._model.card(self._models[0])).window
+
+    async def write(
+        self, plan: CompactionPlan, *, purse: Purse, focus: str | None, on_progress: OnProgress
+    ) -> Written:
+        """Never raises for what a model does: the last resort needs none."""
+        started = time.monotonic()
+        writing = _Writing(plan=plan, purse=purse, focus=focus, models=list(self._models))
+        ledger, verdict = plan.former, None
+        for number, chunk in enumerate(plan.chunks):
+            await on_progress(round(100 * number / len(plan.chunks)), "summarising")
+            outcome = await self._chunk(writing, chunk, ledger)
+            if outcome is None:
+                return self._digest(writing, started)
+            verdict = outcome
+            ledger = outcome.ledger
+        self._crash_point("after_summary_model")
+        return Written(
+            kind="summary",
+            ledger=fit_ledger(ledger, plan.summary_limit, self._counter.count),
+            verdict=verdict,
+            model=writing.models[0],
+            duration_ms=_milliseconds(started),
+        )
+
+    def _digest(self, writing: _Writing, started: float) -> Written:
+        plan = writing.plan
+        log.warning("summary_fell_back_to_digest", faults=writing.faults)
+        ledger = digest(
+            plan.entries,
+            plan.former,
+            self._counter.count,
+            budget_tokens=min(DIGEST_TOKENS, plan.summary_limit),
+        )
+        return Written(
+            kind="digest", ledger=ledger, verdict=None, model="", duration_ms=_milliseconds(started)
+        )
+
+    async def _chunk(
+        self, writing: _Writing, chunk: tuple[Entry, ...], former: Ledger
+    ) -> AuditVerdict | None:
+        """The audited ledger after this chunk, or None when no model could write one."""
+        while writing.models:
+            try:
+                verdict = await self._ask(writing, writing.models[0], chunk, former)
+            except (ModelError, CapReached) as error:
+                writing.faults.append(f"{writing.models[0]}: {error.code}")
+            else:
+                if verdict is not None and verdict.ok:
+                    return verdict
+            writing.models.pop(0)
+        return None
+
+    async def _ask(
+        self, writing: _Writing, model: str, chunk: tuple[Entry, ...], former: Ledger
+    ) -> AuditVerdict | None:
+        """One answer and, if it cannot be used, one repaired answer."""
+        source = render_source(chunk, count=self._counter.count)
+        system, user = summary_request(source, former, writing.focus)
+        messages = [text_message("user", user)]
+        verdict: AuditVerdict | None = None
+        for _ in range(2):
+            reply = await self._reply(writing, model, system, messages)
+            text = text_of(reply.blocks)
+            verdict, fault = self._judge(text, source, former)
+            if verdict is not None and verdict.ok:
+                return verdict
+            writing.faults.append(f"{model}: {fault}")
+            messages += [text_message("assistant", text or "{}"), text_message("user", repair_request(fault))]
+        return verdict
+
+    def _judge(self, text: str, source: str, former: Ledger) -> tuple[AuditVerdict | None, str]:
+        patch = parse_ledger_patch(text)
+        if isinstance(patch, Unreadable):
+            return None, patch.reason
+        patched = apply_patch(former, patch, identifiers=identifiers_of(source_words(source)))
+        verdict = audit_ledger(patched, former=former, source_text=source, count=self._counter.count)
+        return verdict, "; ".join(verdict.hard_faults)
+
+    async def _reply(self, writing: _Writing, model: str, system: str, messages: list[Message]) -> ModelReply:
+        request = ModelRequest(
+            model=model,
+            system=(SystemPart(text=system),),
+            messages=tuple(messages),
+            max_output_tokens=SUMMARY_TOKENS,
+        )
+        card = await self._model.card(model)
+        estimate = sum(self._counter.count(text_of(message.blocks)) for message in messages)
+        async with writing.purse.holding(round(card.token_factor * estimate), SUMMARY_TOKENS, card) as pay:
+            reply = await self._model.reply(request)
+            pay(spending_of(reply, card))
+        return reply
+
+
+def _milliseconds(started: float) -> int:
+    return round(1000 * (time.monotonic() - started))

@@ -1,0 +1,1 @@
+"""Runs silent jobs; it has no way to a person."""

@@ -1,0 +1,54 @@
+"""`python -m worker`: silent jobs until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+import structlog
+
+from shared.app import open_app
+from shared.core.errors import EvertalkError
+from shared.logs import configure_logs
+from shared.settings import BadSettings, load_settings
+from worker.jobs import beat, run_arq, sweep
+
+log = structlog.get_logger(__name__)
+
+
+async def run() -> None:
+    settings = load_settings()
+    configure_logs(settings, process="worker")
+    app = await open_app(settings, role="worker")
+    stop = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    tasks = [asyncio.ensure_future(task(app)) for task in (run_arq, sweep, beat)]
+    stopping = asyncio.ensure_future(stop.wait())
+    log.info("worker_ready", worker_id=app.worker_id)
+    try:
+        done, _ = await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {stopping}:
+            task.result()
+    finally:
+        for task in (*tasks, stopping):
+            task.cancel()
+        await asyncio.wait(tasks, timeout=8)
+        await app.close()
+
+
+def main() -> int:
+    try:
+        asyncio.run(run())
+    except BadSettings as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except (EvertalkError, ValueError) as error:
+        sys.stderr.write(f"evertalk worker: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
