@@ -66,9 +66,7 @@ async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]
 
 
 @pytest.fixture
-async def stranger(
-    database_url: str, pool: asyncpg.Pool[asyncpg.Record]
-) -> AsyncIterator[Dashboard]:
+async def stranger(database_url: str, pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Dashboard]:
     """Somebody who has not logged in."""
     commands = RunCommands()
     app = web.Application()

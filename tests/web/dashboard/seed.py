@@ -121,7 +121,9 @@ async def talk(connection: Connection, seeded: Seeded, *, turns: int) -> None:
     )
 
 
-async def audits(connection: Connection, seeded: Seeded, *, turns: int, limit: int, growth: int = 900) -> list[int]:
+async def audits(
+    connection: Connection, seeded: Seeded, *, turns: int, limit: int, growth: int = 900
+) -> list[int]:
     """One call per turn, growing until it is folded; answers with the turns after which that happened."""
     context, folds, rows = 9_000, [], []
     for turn in range(1, turns + 1):

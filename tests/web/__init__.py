@@ -1,0 +1,3 @@
+"""The web channel, over real sockets."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""The web channel: WebSocket chat, widget, pages and REST, in one process."""
+
+from __future__ import annotations

@@ -1,0 +1,89 @@
+"""The web process: `python -m web`. Ends cleanly on SIGTERM: says goodbye, finishes answers, lets go."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from shared.app import App, open_app
+from shared.core.errors import EvertalkError
+from shared.logs import configure_logs
+from shared.settings import BadSettings, Settings, load_settings
+from web.app import begin_to_drain, make_parts, make_web_app, start_parts, stop_parts
+from web.listener import Listener
+from web.parts import ModelShown
+
+log = structlog.get_logger(__name__)
+
+EXIT_BAD_SETTINGS = 2
+EXIT_CANNOT_START = 3
+
+
+def main() -> int:
+    try:
+        settings = load_settings()
+    except BadSettings as error:
+        for problem in error.problems:
+            sys.stderr.write(f"evertalk web: {problem}\n")
+        return EXIT_BAD_SETTINGS
+    configure_logs(settings, process="web")
+    return _run(settings)
+
+
+def _run(settings: Settings) -> int:
+    try:
+        import uvloop
+
+        factory: Any = uvloop.new_event_loop
+    except ImportError:
+        factory = None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(serve(settings))
+
+
+async def serve(settings: Settings) -> int:
+    """Until a signal; returns the exit code."""
+    stop = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    try:
+        services = await open_app(settings, role="web")
+    except (EvertalkError, OSError, ValueError) as error:
+        log.error("cannot_start", reason=str(error))
+        return EXIT_CANNOT_START
+    try:
+        return await _serve(services, settings, stop)
+    finally:
+        await services.close()
+
+
+async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
+    model = ModelShown(name=services.models.chat, offline=services.models.offline)
+    parts = make_parts(services, model=model)
+    runner = web.AppRunner(make_web_app(services, parts), handle_signals=False, shutdown_timeout=5)
+    await runner.setup()
+    listener = Listener(runner)
+    try:
+        port = await listener.start(settings.http_host, settings.http_port)
+    except OSError as error:
+        log.error("cannot_listen", host=settings.http_host, port=settings.http_port, reason=str(error))
+        await runner.cleanup()
+        return EXIT_CANNOT_START
+    start_parts(parts)
+    log.info("web_ready", host=settings.http_host, port=port)
+    await stop.wait()
+    log.info("web_stopping", screens=parts.hub.screens)
+    begin_to_drain(parts)
+    await stop_parts(parts)
+    await listener.stop_listening()
+    await runner.cleanup()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Where a request comes from: its own address behind trusted proxies, its scheme, and the page's origin."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    scheme: str
+    host: str
+    port: int
+
+
+def parse_origin(text: str) -> Origin | None:
+    """None for anything that is not exactly scheme, host and port."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return None
+    odd = parts.path or parts.query or parts.fragment or "@" in parts.netloc
+    if odd or parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+        return None
+    return Origin(scheme=parts.scheme, host=parts.hostname, port=port or _DEFAULT_PORTS[parts.scheme])
+
+
+def origin_matches(origin: Origin, pattern: str) -> bool:
+    """`https://shop.example`, or `https://*.shop.example` for names below it; never a suffix by chance."""
+    if "://" not in pattern:
+        pattern = f"https://{pattern}"
+    wanted = parse_origin(pattern.rstrip("/"))
+    if wanted is None or (origin.scheme, origin.port) != (wanted.scheme, wanted.port):
+        return False
+    if wanted.host.startswith("*."):
+        below = wanted.host[1:]
+        return "*" not in below and origin.host.endswith(below) and len(origin.host) > len(below)
+    return "*" not in wanted.host and origin.host == wanted.host
+
+
+class Proxies:
+    """Reads what trusted proxies say about a request; what others say is not believed."""
+
+    def __init__(self, trusted: Iterable[str], *, public_url: str | None) -> None:
+        self._trusted: tuple[Network, ...] = tuple(
+            ipaddress.ip_network(word, strict=False) for word in trusted
+        )
+        self._public = parse_origin(public_url_origin(public_url)) if public_url else None
+
+    def client_address(self, request: web.Request) -> str:
+        """The nearest address that no trusted proxy vouches away."""
+        hops = [
+            part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()
+        ]
+        address = request.remote or "unknown"
+        while hops and self._is_trusted(address):
+            address = _plain_address(hops.pop())
+        return address
+
+    def is_local(self, request: web.Request) -> bool:
+        """Came straight from this machine; a proxy on it would have said so."""
+        passed_on = any(
+            name in request.headers for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via")
+        )
+        return not passed_on and _is_loopback(request.remote or "")
+
+    def own_origin(self, request: web.Request) -> Origin | None:
+        """The origin that pages of this server have, as this request sees it."""
+        return parse_origin(f"{self.scheme(request)}://{request.host}")
+
+    def scheme(self, request: web.Request) -> str:
+        if self._is_trusted(request.remote or ""):
+            said = request.headers.get("X-Forwarded-Proto", "").split(",")[-1].strip().lower()
+            if said in _DEFAULT_PORTS:
+                return said
+        if request.secure:
+            return "https"
+        public = self._public
+        if public is not None and public.scheme == "https":
+            seen = parse_origin(f"https://{request.host}")
+            if seen == public:
+                return "https"
+        return "http"
+
+    def is_same_origin(self, request: web.Request, origin: Origin) -> bool:
+        return origin == self.own_origin(request) or (self._public is not None and origin == self._public)
+
+    def _is_trusted(self, address: str) -> bool:
+        try:
+            found = ipaddress.ip_address(_plain_address(address))
+        except ValueError:
+            return False
+        return any(found in network for network in self._trusted)
+
+
+def public_url_origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _plain_address(text: str) -> str:
+    """Without port, brackets, or the IPv6 clothes of an IPv4 address."""
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    return text.removeprefix("::ffff:")[:64]
+
+
+def _is_loopback(address: str) -> bool:
+    if address == "":
+        return True  # a unix socket
+    try:
+        return ipaddress.ip_address(_plain_address(address)).is_loopback
+    except ValueError:
+        return False

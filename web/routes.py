@@ -1,0 +1,78 @@
+"""The handlers of pages, files and health."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+from shared.core.errors import StorageUnavailable
+from web import wire
+from web.pages import ASK_AGAIN, FOR_EVER, File, serve
+from web.parts import PARTS
+
+READY_SECONDS = 3.0
+
+
+async def chat_page(request: web.Request) -> web.StreamResponse:
+    """The full page; its cookie makes the browser a visitor for a year."""
+    parts = request.app[PARTS]
+    site = request.query.get("site", "default")
+    if not wire.is_site(site):
+        raise web.HTTPNotFound
+    response = serve(request, _known(parts.files.chat), cache="no-store", foreign=False)
+    parts.visitors.set_cookie(request, response, site)
+    return response
+
+
+async def widget(request: web.Request) -> web.StreamResponse:
+    return serve(request, _known(request.app[PARTS].files.widget), cache=ASK_AGAIN, foreign=True)
+
+
+async def static(request: web.Request) -> web.StreamResponse:
+    return _static(request, cache=ASK_AGAIN)
+
+
+async def static_for_ever(request: web.Request) -> web.StreamResponse:
+    """A page that was opened before an update asks by the old name: it gets the new file, not for ever."""
+    newest = request.match_info["digest"] == request.app[PARTS].files.digest
+    return _static(request, cache=FOR_EVER if newest else ASK_AGAIN)
+
+
+async def root(request: web.Request) -> web.StreamResponse:
+    raise web.HTTPFound("/chat")
+
+
+async def healthz(request: web.Request) -> web.StreamResponse:
+    """This process answers; that is all."""
+    return web.json_response({"status": "ok"}, headers={"Cache-Control": "no-store"})
+
+
+async def readyz(request: web.Request) -> web.StreamResponse:
+    """Ready for people: Postgres is there, its schema is ours, and we are not about to end."""
+    parts = request.app[PARTS]
+    database = "ok"
+    if not parts.readiness.draining:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                database = "ok" if await parts.schema.is_migrated() else "not migrated"
+        except (StorageUnavailable, TimeoutError):
+            database = "unreachable"
+    ready = database == "ok" and not parts.readiness.draining
+    status = "draining" if parts.readiness.draining else "ready" if ready else "not ready"
+    return web.json_response(
+        {"status": status, "database": database},
+        status=200 if ready else 503,
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+def _static(request: web.Request, *, cache: str) -> web.StreamResponse:
+    file = request.app[PARTS].files.get(request.match_info["path"])
+    return serve(request, _known(file), cache=cache, foreign=True)
+
+
+def _known(file: File | None) -> File:
+    if file is None:
+        raise web.HTTPNotFound
+    return file

@@ -1,0 +1,198 @@
+"""What holds for every request: an id, an honest error without insides, strict headers, no foreign writes."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from shared.core.errors import (
+    BadInput,
+    CapReached,
+    ContextBudgetExceeded,
+    EvertalkError,
+    MessageTooLong,
+    ModelError,
+    StaleView,
+    StorageUnavailable,
+    UnknownSession,
+)
+from web import wire
+from web.listener import HEADERS, Connection
+from web.origins import parse_origin
+from web.parts import PARTS
+from web.visitors import UnknownSite, UnknownToken
+
+log = structlog.get_logger(__name__)
+
+BODY_SECONDS = 10.0
+MAX_BODY_BYTES = 256 * 1024
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
+    (MessageTooLong, 413),
+    (UnknownSession, 404),
+    (UnknownToken, 401),
+    (UnknownSite, 403),
+    (wire.RateLimited, 429),
+    (BadInput, 400),
+    (CapReached, 429),
+    (ContextBudgetExceeded, 422),
+    (StaleView, 409),
+    (StorageUnavailable, 503),
+    (ModelError, 503),
+)
+REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Refusal(Exception):
+    """An answer of the protocol's own: status, code, and a sentence for people."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **details: Any,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.headers = dict(headers or {})
+        self.details = details
+
+
+@web.middleware
+async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Outermost: nothing passes it as an exception, so nothing of us shows through an error."""
+    request[REQUEST_ID] = secrets.token_hex(8)
+    connection = request.protocol
+    if isinstance(connection, Connection):
+        connection.busy()
+    try:
+        response = await _answered(request, handler)
+    finally:
+        if isinstance(connection, Connection):
+            connection.idle()
+    if not response.prepared:
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        response.headers["X-Request-Id"] = request[REQUEST_ID]
+    return response
+
+
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        await _refuse_foreign_writes(request)
+        return await handler(request)
+    except Refusal as refusal:
+        return error_response(
+            request, refusal.status, refusal.code, refusal.message, refusal.details, headers=refusal.headers
+        )
+    except EvertalkError as error:
+        return _known_error(request, error)
+    except web.HTTPException as error:
+        if error.status < 400:
+            return error
+        return _http_error(request, error)
+    except TimeoutError:
+        return error_response(request, 408, "timeout", "That took too long. Please try again.")
+    except (asyncio.CancelledError, ConnectionError):
+        raise
+    except Exception:
+        log.exception("request_failed", path=request.path, request_id=request[REQUEST_ID])
+        return error_response(request, 500, "internal_error", "Something went wrong on our side.")
+
+
+def _known_error(request: web.Request, error: EvertalkError) -> web.Response:
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    seconds = getattr(error, "retry_after_seconds", 5 if status == 503 else None)
+    headers = {} if seconds is None else {"Retry-After": str(max(1, round(seconds)))}
+    details: dict[str, Any] = {"advice": error.advice}
+    if seconds is not None:
+        details["retry_after"] = round(float(seconds), 1)
+    if status >= 500:
+        log.warning("request_refused", path=request.path, code=error.code, reason=str(error))
+    return error_response(request, status, error.code, wire.sentence(error), details, headers=headers)
+
+
+def _http_error(request: web.Request, error: web.HTTPException) -> web.Response:
+    code = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}.get(error.status, "bad_request")
+    if error.status >= 500:
+        code = "unavailable"
+    kept = {name: error.headers[name] for name in ("Allow", "Retry-After") if name in error.headers}
+    return error_response(request, error.status, code, error.reason, headers=kept)
+
+
+def error_response(
+    request: web.Request,
+    status: int,
+    code: str,
+    message: str,
+    details: Mapping[str, Any] | None = None,
+    *,
+    headers: Mapping[str, str] | None = None,
+) -> web.Response:
+    body: dict[str, Any] = {"code": code, "message": message, "request_id": request[REQUEST_ID]}
+    if details:
+        body["details"] = dict(details)
+    return web.json_response(body, status=status, headers={**(headers or {}), "Cache-Control": "no-store"})
+
+
+async def _refuse_foreign_writes(request: web.Request) -> None:
+    """A page of somebody else must not act with our cookies; a bearer token is no cookie."""
+    if request.method in _SAFE:
+        return
+    parts = request.app[PARTS]
+    fetch_site = request.headers.get("Sec-Fetch-Site")
+    origin = request.headers.get("Origin")
+    if fetch_site == "same-origin":
+        return
+    if fetch_site is None and origin is None and "Cookie" not in request.headers:
+        return  # not a browser
+    if fetch_site is None and origin is not None:
+        own = parse_origin(origin)
+        if own is not None and parts.proxies.is_same_origin(request, own):
+            return
+    bearer = request.headers.get("Authorization", "").lower().startswith("bearer ")
+    if bearer and (origin is None or await parts.visitors.admits(request)):
+        return
+    raise Refusal(403, "foreign_origin", "This page may not do that here.")
+
+
+async def read_json(request: web.Request) -> dict[str, Any]:
+    """The body as a JSON object, within ten seconds; raises BadFrame, Refusal."""
+    if request.content_type != "application/json":
+        raise Refusal(415, "not_json", "The body must be JSON, with Content-Type: application/json.")
+    async with asyncio.timeout(BODY_SECONDS):
+        body = await request.read()
+    return wire.read_object(body)
+
+
+async def cross_origin_headers(request: web.Request) -> dict[str, str]:
+    """For the widget on an allowed page: bearer tokens only, never cookies."""
+    if "Origin" not in request.headers or not await request.app[PARTS].visitors.admits(request):
+        return {"Vary": "Origin"}
+    return {
+        "Access-Control-Allow-Origin": request.headers["Origin"],
+        "Cross-Origin-Resource-Policy": "cross-origin",
+        "Vary": "Origin",
+    }
+
+
+async def preflight(request: web.Request) -> web.StreamResponse:
+    headers = await cross_origin_headers(request)
+    if "Access-Control-Allow-Origin" in headers:
+        headers |= {
+            "Access-Control-Allow-Methods": "GET, POST",
+            "Access-Control-Allow-Headers": "Authorization, Content-Type",
+            "Access-Control-Max-Age": "600",
+        }
+    return web.Response(status=204, headers=headers)

@@ -1,0 +1,358 @@
+"""Protocol v1: what browsers send is parsed strictly into values, what they get is made here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Never
+
+from shared.core.errors import BadInput, EvertalkError, UnreadableMessage
+from shared.core.exchange import Accepted, ContextMeasured, RunEnded
+
+VERSION = 1
+MAX_FRAME_BYTES = 64 * 1024
+HEARTBEAT_SECONDS = 25
+MAX_CHARS = 8_000
+
+CLOSE_TOO_BIG = 1009
+CLOSE_BINARY = 1003
+CLOSE_RESTART = 1012
+CLOSE_SLOW = 1013
+CLOSE_BAD_HELLO = 4400
+CLOSE_TOKEN = 4401
+CLOSE_SITE = 4403
+CLOSE_NO_HELLO = 4408
+CLOSE_RATE = 4429
+
+_CID = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
+_MID = re.compile(r"[a-z][0-9]{1,18}")
+_SITE = re.compile(r"[a-z0-9][a-z0-9_\-]{0,63}")
+_COMMAND = re.compile(r"[a-z][a-z0-9_\-]{0,31}")
+_TOKEN = re.compile(r"[A-Za-z0-9_\-]{16,128}")
+_WORDS = re.compile(r"[A-Za-z0-9_+\-/]{0,64}")
+_MAX_INTEGER = 2**53
+
+_RUN_STATES = {
+    "answered": "done",
+    "stopped": "aborted",
+    "refused": "failed",
+    "failed": "failed",
+    "waiting": "queued",
+}
+HIDDEN_FROM_PUBLIC = frozenset({"compaction", "memory", "pin"})
+"""Durable events that tell of the machinery; a shop's visitors get a bare number instead."""
+
+
+class BadFrame(BadInput):
+    """The frame does not follow the protocol."""
+
+    code = "bad_frame"
+    advice = "The page and the server do not understand each other. Reload the page."
+
+    def __init__(self, reason: str, *, cid: str | None = None) -> None:
+        super().__init__(reason)
+        self.cid = cid
+
+
+class RateLimited(BadInput):
+    """Too much came at once."""
+
+    code = "rate_limited"
+
+    def __init__(self, *, retry_after_seconds: float, what: str = "messages") -> None:
+        super().__init__(f"too many {what}")
+        self.retry_after_seconds = retry_after_seconds
+        self.advice = f"Please wait {max(1, round(retry_after_seconds))} seconds, then try again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    version: int
+    site: str
+    last_seq: int
+    token: str | None = None
+    locale: str = ""
+    tz: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Msg:
+    cid: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandAsked:
+    cid: str
+    command: str
+    args: str | Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    mid: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinAsked:
+    cid: str
+    mid: str
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """A frame of a later protocol; ignored."""
+
+    t: str
+
+
+ClientFrame = Hello | Msg | CommandAsked | Stop | PinAsked | Ping | Unknown
+
+
+def read_frame(data: str) -> ClientFrame:
+    """Raises BadFrame, with the cid of the action where one could be read."""
+    frame = read_object(data)
+    kind = frame.get("t")
+    if not isinstance(kind, str):
+        raise BadFrame("a frame needs a text `t`", cid=_cid_of(frame))
+    match kind:
+        case "hello":
+            return _hello(frame)
+        case "msg":
+            cid = _pattern(frame, "cid", _CID)
+            return Msg(cid=cid, text=_clean_text(frame, cid))
+        case "command":
+            return _command(frame)
+        case "stop":
+            return Stop(mid=_pattern(frame, "mid", _MID) if frame.get("mid") else None)
+        case "pin":
+            return _pin(frame)
+        case "ping":
+            return Ping(n=_integer(frame, "n"))
+        case _:
+            return Unknown(t=kind[:40])
+
+
+def read_object(data: str | bytes) -> dict[str, Any]:
+    """A JSON object as the standard says: no NaN, no half characters; raises BadFrame."""
+    try:
+        value = json.loads(data, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise BadFrame("not JSON") from None
+    if not isinstance(value, dict):
+        raise BadFrame("a JSON object is needed")
+    return value
+
+
+def clean(text: str) -> str:
+    """Text that Postgres and JSON can carry; raises UnreadableMessage for NUL and lone surrogates."""
+    if "\0" in text:
+        raise UnreadableMessage("NUL in text")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UnreadableMessage("half a character in text") from None
+    return text
+
+
+def is_site(name: str) -> bool:
+    return _SITE.fullmatch(name) is not None
+
+
+def is_token(token: str) -> bool:
+    return _TOKEN.fullmatch(token) is not None
+
+
+def _no_constant(name: str) -> Never:
+    raise ValueError(name)
+
+
+def _hello(frame: Mapping[str, Any]) -> Hello:
+    token = frame.get("token")
+    if token is not None and (not isinstance(token, str) or len(token) > 256):
+        raise BadFrame("`token` is not a token")
+    return Hello(
+        version=_integer(frame, "v"),
+        site=_pattern(frame, "site", _SITE),
+        last_seq=_integer(frame, "last_seq"),
+        token=token or None,
+        locale=_hint(frame, "locale"),
+        tz=_hint(frame, "tz"),
+    )
+
+
+def _command(frame: Mapping[str, Any]) -> CommandAsked:
+    cid = _pattern(frame, "cid", _CID)
+    args = frame.get("args", "")
+    if args is None:
+        args = ""
+    if not isinstance(args, str | dict):
+        raise BadFrame("`args` is text or an object", cid=cid)
+    if isinstance(args, str):
+        args = _clean_text(frame, cid, field="args") if args else ""
+    else:
+        clean(json.dumps(args, ensure_ascii=False))
+    return CommandAsked(cid=cid, command=_pattern(frame, "command", _COMMAND), args=args)
+
+
+def _pin(frame: Mapping[str, Any]) -> PinAsked:
+    pinned = frame.get("pinned")
+    if not isinstance(pinned, bool):
+        raise BadFrame("`pinned` is true or false", cid=_cid_of(frame))
+    return PinAsked(cid=_pattern(frame, "cid", _CID), mid=_pattern(frame, "mid", _MID), pinned=pinned)
+
+
+def _clean_text(frame: Mapping[str, Any], cid: str, *, field: str = "text") -> str:
+    text = frame.get(field)
+    if not isinstance(text, str):
+        raise BadFrame(f"`{field}` is not text", cid=cid)
+    return text
+
+
+def _pattern(frame: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
+    value = frame.get(name)
+    if not isinstance(value, str) or pattern.fullmatch(value) is None:
+        raise BadFrame(f"`{name}` is missing or malformed", cid=_cid_of(frame))
+    return value
+
+
+def _integer(frame: Mapping[str, Any], name: str) -> int:
+    value = frame.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MAX_INTEGER:
+        raise BadFrame(f"`{name}` is not a whole number", cid=_cid_of(frame))
+    return value
+
+
+def _hint(frame: Mapping[str, Any], name: str) -> str:
+    """Locale and time zone are wishes: what cannot be read is as if it were not said."""
+    value = frame.get(name, "")
+    return value if isinstance(value, str) and _WORDS.fullmatch(value) else ""
+
+
+def _cid_of(frame: Mapping[str, Any]) -> str | None:
+    cid = frame.get("cid")
+    return cid if isinstance(cid, str) and _CID.fullmatch(cid) else None
+
+
+# What browsers get.
+
+Frame = dict[str, Any]
+
+
+def encode(frame: Mapping[str, Any]) -> str:
+    return json.dumps(frame, ensure_ascii=False, separators=(",", ":"))
+
+
+def durable(event_seq: int, kind: str, payload: Mapping[str, Any]) -> Frame:
+    return {"t": kind, "event_seq": event_seq, **payload}
+
+
+def hidden(event_seq: int) -> Frame:
+    """Keeps the numbers without a gap for those who may not see the event."""
+    return {"t": "hidden", "event_seq": event_seq}
+
+
+def ack(cid: str, accepted: Accepted) -> Frame:
+    frame: Frame = {"t": "ack", "cid": cid, "mid": accepted.mid, "event_seq": accepted.event_seq}
+    return {**frame, "dup": True} if accepted.repeated else frame
+
+
+def error(failure: EvertalkError, *, cid: str | None = None) -> Frame:
+    """Only what a person may see: the kind of error and advice, never the reason."""
+    frame: Frame = {
+        "t": "error",
+        "code": failure.code,
+        "message": sentence(failure),
+        "advice": failure.advice,
+    }
+    if cid:
+        frame["cid"] = cid
+    seconds = getattr(failure, "retry_after_seconds", None)
+    if isinstance(seconds, int | float):
+        frame["retry_after"] = round(float(seconds), 1)
+    return frame
+
+
+def sentence(failure: EvertalkError) -> str:
+    """The first sentence of the error's own description."""
+    return (type(failure).__doc__ or failure.code).strip().partition("\n")[0]
+
+
+def delta(*, turn: int, attempt: int, offset: int, text: str) -> Frame:
+    return {"t": "delta", "mid": f"t{turn}", "turn": turn, "attempt": attempt, "off": offset, "text": text}
+
+
+def run(turn: int, state: str, *, tool: str | None = None) -> Frame:
+    frame: Frame = {"t": "run", "turn": turn, "state": state}
+    return {**frame, "tool": tool} if tool else frame
+
+
+def run_ended(ended: RunEnded) -> Frame:
+    return run(ended.turn, _RUN_STATES[ended.state])
+
+
+def ctx(measured: ContextMeasured) -> Frame:
+    frame: Frame = {
+        "t": "ctx",
+        "used": measured.used,
+        "limit": measured.limit,
+        "pct": round(measured.percent, 1),
+        "status": measured.status,
+        "parts": dict(measured.parts),
+        "stale": False,
+    }
+    return {**frame, "estimated": True} if measured.estimated else frame
+
+
+def command_progress(cid: str, command: str, message: str, percent: float | None) -> Frame:
+    frame: Frame = {"t": "command.progress", "cid": cid, "command": command, "message": message}
+    return frame if percent is None else {**frame, "percent": percent}
+
+
+def bye(code: int, reason: str, *, retry_ms: int) -> Frame:
+    return {"t": "bye", "code": code, "reason": reason, "retry_ms": retry_ms}
+
+
+def pong(n: int) -> Frame:
+    return {"t": "pong", "n": n}
+
+
+def welcome(
+    *,
+    session: str,
+    token: str | None,
+    log_epoch: int,
+    head: int,
+    resumed: bool,
+    events: Sequence[Mapping[str, Any]],
+    commands: Sequence[Mapping[str, Any]],
+    ctx: Mapping[str, Any] | None,
+    state: Mapping[str, Any],
+    audience: str,
+    model: Mapping[str, Any],
+) -> Frame:
+    frame: Frame = {
+        "t": "welcome",
+        "v": VERSION,
+        "session": session,
+        "log_epoch": log_epoch,
+        "head": head,
+        "resumed": resumed,
+        "events": list(events),
+        "commands": list(commands),
+        "limits": {"max_chars": MAX_CHARS},
+        "ctx": ctx,
+        "state": dict(state),
+        "audience": audience,
+        "heartbeat_ms": HEARTBEAT_SECONDS * 1000,
+        "model": dict(model),
+    }
+    return {**frame, "token": token} if token else frame
