@@ -48,6 +48,7 @@ def test_enter_completes_a_part_and_runs_only_the_whole(desk: Desk, stub: Stub) 
     expect(box).to_have_value("/help")
     box.press("Enter")
     expect(page.locator(".result")).to_contain_text("help says hello.")
+    expect(page.locator(".result")).to_be_in_viewport()
     assert commands(stub) == ["help"]
     box.press_sequentially("/")
     box.press("Escape")

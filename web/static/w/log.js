@@ -132,7 +132,7 @@ export function timeline(tools) {
 
   /** Goes to the end, but no further than the last question at the top: a long answer is read from its start. */
   function stick() {
-    const questions = list.querySelectorAll(".person");
+    const questions = list.querySelectorAll(".person, .result");
     const question = /** @type {HTMLElement | undefined} */ (questions[questions.length - 1]);
     const end = node.scrollHeight - node.clientHeight;
     const top = question ? question.offsetTop - node.offsetTop - 12 : end;

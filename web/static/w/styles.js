@@ -171,12 +171,12 @@ textarea:focus-visible { outline: none; } textarea::placeholder { color: var(--m
 }
 .slash li { margin: 0; display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 9px; padding: 7px 10px; border-radius: var(--radius-s); cursor: pointer; white-space: normal; }
 .slash li[aria-selected="true"], .slash li:hover { background: light-dark(#ececf2, #26262f); }
-.slash .muted, .slash .args { font-size: 13px; } .slash .args { font-family: var(--mono); color: var(--muted); }
+.args:empty { display: none; } .slash .muted, .slash .args { font-size: 13px; } .slash .args { font-family: var(--mono); color: var(--muted); }
 
 .root[data-mode="page"] { position: static; width: auto; height: auto; }
 .root[data-mode="page"] .panel { inset: 0; width: 100%; height: 100dvh; border: 0; border-radius: 0; box-shadow: none; animation: none; background: var(--card); }
 .root[data-mode="page"] .items, .root[data-mode="page"] .composer, .root[data-mode="page"] .popover { width: 100%; max-width: 780px; margin-inline: auto; }
-.root[data-mode="page"] .composer { border-top: 0; padding-bottom: max(14px, env(safe-area-inset-bottom)); }
+.root[data-mode="page"] .composer { border-top: 0; max-width: 800px; padding-bottom: max(14px, env(safe-area-inset-bottom)); }
 .root[data-mode="page"] .popover { inset-inline: auto max(14px, env(safe-area-inset-right)); max-width: min(400px, calc(100vw - 28px)); }
 @media (max-width: 560px) {
   .panel { inset: 0 !important; width: 100%; height: var(--visible, 100dvh); border: 0; border-radius: 0; padding: env(safe-area-inset-top) env(safe-area-inset-right) env(safe-area-inset-bottom) env(safe-area-inset-left); }
