@@ -63,7 +63,9 @@ class Child:
                 raise ChildRefused("\n".join(self._last_lines) or f"{self.name} refuses its configuration")
             lived = asyncio.get_running_loop().time() - began
             pause_seconds = _FIRST_PAUSE_SECONDS if lived > _LONG_ENOUGH_SECONDS else pause_seconds
-            self.say(f"{self.name} ended ({_describe(code)}); starting it again. Log: {self._log_file}")
+            last_words = next((f": {line[:200]}" for line in self._last_lines[-1:] if code > 0), "")
+            self.say(f"{self.name} ended ({_describe(code)}{last_words}); starting it again.")
+            self.say(f"  Its log is {self._log_file}")
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(pause_seconds * 2, _LONGEST_PAUSE_SECONDS)
 

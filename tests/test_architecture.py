@@ -67,8 +67,8 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("arq", ("shared.adapters", "worker"), "behind one module, so that it can be replaced"),
     (
         "asyncpg",
-        ("shared.adapters", "shared.supervisor", "shared.doctor"),
-        "SQL belongs to the adapters; start-up and doctor only tell what a server says",
+        ("shared.adapters", "shared.app", "shared.supervisor", "shared.doctor"),
+        "SQL belongs to the adapters; app opens the pool, start-up and doctor tell what a server says",
     ),
     ("dotenv", ("shared.settings", "shared.doctor", "shared.setup_wizard"), "reading and writing .env"),
     ("prometheus_client", ("shared", "web", "worker", "bot"), "metrics"),

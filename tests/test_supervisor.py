@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from itertools import count
@@ -50,9 +51,9 @@ async def until_said(said: list[str], words: str, times: int = 1) -> None:
 
 async def test_a_child_that_falls_is_started_again(tmp_path: Path) -> None:
     said: list[str] = []
-    fragile = child(tmp_path, "raise SystemExit(7)", said)
+    fragile = child(tmp_path, "print('no luck'); raise SystemExit(7)", said)
     running = asyncio.create_task(fragile.run())
-    await until_said(said, "ended (exit code 7); starting it again", times=2)
+    await until_said(said, "ended (exit code 7: no luck); starting it again", times=2)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await fragile.stop(timeout_seconds=5)
@@ -195,11 +196,15 @@ def start_up(environment: dict[str, str]) -> tuple[subprocess.Popen[str], list[s
         cwd="/",
     )
     assert process.stdout is not None
+    impatience = threading.Timer(60, process.terminate)
+    impatience.start()
     lines = []
     for line in process.stdout:
         lines.append(line.rstrip())
         if "Ctrl-C" in line:
             break
+    impatience.cancel()
+    assert process.poll() is None, "\n".join(lines)
     return process, lines
 
 
