@@ -124,12 +124,17 @@ def answer(request: ModelRequest) -> tuple[Block, ...]:
     """What the demo says to this request; the same request gets the same answer."""
     now = _situation(request)
     if asks_for_summary(now.whole):
-        return (Text(text=summary(now.whole)),)
+        return (Text(text=summary(_whole_request(request))),)
     if now.save is not None and _FLUSH_WORD.search(now.whole):
         return _flush(request, now)
     if now.save is not None and _REMEMBER.search(now.words) and not _ASKS_BACK.search(now.words):
         return _remember(request, now)
     return (Text(text=_introduced(request, _chat(request, now))),)
+
+
+def _whole_request(request: ModelRequest) -> str:
+    """All that was asked: a request to mend a summary leaves the transcript to the message before it."""
+    return "\n\n".join(text_of(message.blocks) for message in request.messages if message.role == "user")
 
 
 def _situation(request: ModelRequest) -> _Situation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ _MAX_ITEMS = 14
 _MAX_ITEM_CHARS = 280
 _NARRATIVE_SENTENCES = 4
 _NARRATIVE_WORDS = 100
+_FORMER = re.compile(r'^\{"former narrative":.*\}$', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,7 @@ def asks_for_summary(text: str) -> bool:
 
 def summary(request: str) -> str:
     """The JSON that a summary request wants: narrative, add, replace, close."""
-    chosen = _chosen(_candidates(source_lines(request)))
+    chosen = _chosen(_candidates(_open_lines(source_lines(request))))
     add = [
         {
             "kind": item.kind,
@@ -46,14 +48,38 @@ def summary(request: str) -> str:
         }
         for item in chosen
     ]
-    answer = {"narrative": _narrative(chosen), "add": add, "replace": {}, "close": {}}
+    answer = {
+        "narrative": _narrative(chosen, former=_former_narrative(request)),
+        "add": add,
+        "replace": {},
+        "close": {},
+    }
     return json.dumps(answer, ensure_ascii=False)
+
+
+def _open_lines(lines: Sequence[SourceLine]) -> tuple[SourceLine, ...]:
+    """The lines without the questions that were answered since."""
+    answered = max((number for number, line in enumerate(lines) if not line.by_person), default=-1)
+    return tuple(
+        line if number > answered or line.unanswered else line.without_questions()
+        for number, line in enumerate(lines)
+    )
+
+
+def _former_narrative(request: str) -> str:
+    """Read back from the line in which the request gives it."""
+    found = _FORMER.search(request)
+    try:
+        told = json.loads(found[0]) if found else {}
+    except ValueError:
+        return ""
+    return " ".join(str(told.get("former narrative", "")).split())
 
 
 def _candidates(lines: Sequence[SourceLine]) -> tuple[_Candidate, ...]:
     found: dict[str, _Candidate] = {}
     for line in lines:
-        for sentence in sentences(line.text):
+        for sentence in sentences(line.words):
             weight = salience(sentence) + (2 if line.by_person else 0)
             candidate = _Candidate(
                 place=len(found), line=line, text=sentence, kind=kind_of(sentence), weight=weight
@@ -71,12 +97,18 @@ def _chosen(candidates: Sequence[_Candidate]) -> tuple[_Candidate, ...]:
     return tuple(sorted(ranked[: max(_MAX_ITEMS, len(must))], key=lambda item: item.place))
 
 
-def _narrative(items: Sequence[_Candidate]) -> str:
-    room = _NARRATIVE_WORDS
+def _narrative(items: Sequence[_Candidate], *, former: str) -> str:
+    """The first sentences of the former one, so that the beginning is not lost, then the weightiest new."""
+    before: list[str] = []
+    for sentence in sentences(former):
+        if len(" ".join([*before, sentence]).split()) <= _NARRATIVE_WORDS // 2:
+            before.append(sentence)
+    room = _NARRATIVE_WORDS - len(" ".join(before).split())
     kept: list[_Candidate] = []
     for item in sorted(items, key=lambda item: (-item.weight, item.place)):
         words = len(item.text.split())
         if words <= room and len(kept) < _NARRATIVE_SENTENCES:
             kept.append(item)
             room -= words
-    return " ".join(item.text for item in sorted(kept, key=lambda item: item.place))
+    new = [item.text for item in sorted(kept, key=lambda item: item.place)]
+    return " ".join([*before, *(text for text in new if text not in before)])

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[.!?…][\"'”’)\]])\s+|(?<=[。！？])|\n+")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _IDEOGRAPH = re.compile(r"[぀-ヿ㐀-鿿]")
 _TAGGED = re.compile(r"<([a-z][\w-]*)(?:\s[^<>]*)?>(.*?)</\1>", re.DOTALL)
 _SOURCE = re.compile(r"^\s*(?:[-*]\s*)?\[#(\d+)[^\]]*\]\s*([^:\n]{1,80}?)\s*:\s?(.*)$")
+_NOT_ANSWERED = "(not answered)"
+"""How a transcript marks a line that nobody has answered yet."""
+_NO_WORDS = ("<", "{", "[#", "---")
+"""Tags, JSON, marks and dates: with these a line of a transcript ends."""
 _COMMON_WORDS = """
 a about all also am an and any are as at be been but by can could d did do does for from had has have he
 her here him his how i if in is it its just ll m me my no not now of on or our out please re s say said
@@ -44,6 +48,18 @@ class SourceLine:
     @property
     def by_person(self) -> bool:
         return not self.author.lower().startswith(("assistant", "tool", "evertalk", "operator"))
+
+    @property
+    def unanswered(self) -> bool:
+        return self.text.endswith(_NOT_ANSWERED)
+
+    @property
+    def words(self) -> str:
+        return self.text.removesuffix(_NOT_ANSWERED).rstrip()
+
+    def without_questions(self) -> SourceLine:
+        told = [sentence for sentence in sentences(self.words) if kind_of(sentence) != "question"]
+        return replace(self, text="\n".join(told))
 
 
 def sentences(text: str) -> tuple[str, ...]:
@@ -107,7 +123,7 @@ def source_lines(text: str) -> tuple[SourceLine, ...]:
         mark = _SOURCE.match(raw)
         if mark:
             found.append(SourceLine(seq=int(mark[1]), author=mark[2], text=mark[3]))
-        elif open_line and raw.strip() and not raw.lstrip().startswith(("<", "{", "[#")):
+        elif open_line and raw.strip() and not raw.lstrip().startswith(_NO_WORDS):
             last = found[-1]
             found[-1] = SourceLine(seq=last.seq, author=last.author, text=f"{last.text}\n{raw.strip()}")
             continue

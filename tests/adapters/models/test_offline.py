@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import jsonschema
 import pytest
 
 from shared.adapters.models.offline import INTRODUCTION, OFFLINE_MODEL, OfflineModel
+from shared.core.audit import audit_ledger
 from shared.core.errors import PromptTooLong
-from shared.core.messages import Message, ToolResult, ToolUse, text_message, text_of, tool_uses
+from shared.core.ledger import Ledger, LedgerItem
+from shared.core.memory import SAVE_MEMORY
+from shared.core.messages import (
+    Author,
+    Message,
+    Role,
+    Text,
+    ToolResult,
+    ToolUse,
+    text_message,
+    text_of,
+    tool_uses,
+)
+from shared.core.prompts import flush_instruction, repair_request, summary_request
+from shared.core.session import Entry
+from shared.core.source import render_source
+from shared.core.summary import LedgerPatch, apply_patch, parse_ledger_patch
 from shared.ports import ModelReply, ModelRequest, SystemPart, Usage
 from tests.adapters.models.making import SAVE, Listener, WordCounter, asking
 
@@ -183,6 +201,52 @@ async def test_a_long_summary_keeps_prohibitions_and_the_last_question_and_stays
     assert len(told["add"]) <= 14
     seqs = [item["sources"][0] for item in told["add"]]
     assert seqs == sorted(seqs)
+
+
+def entry(seq: int, author: Author, text: str) -> Entry:
+    role: Role = "assistant" if author == "assistant" else "user"
+    at = datetime(2026, 11, 1 + seq // 3, tzinfo=UTC)
+    blocks, turn = (Text(text=text),), (seq + 1) // 2
+    return Entry(seq=seq, turn=turn, step=seq % 2, role=role, author=author, blocks=blocks, tokens=9, at=at)
+
+
+TALK: tuple[tuple[Author, str], ...] = (
+    ("person", "Hello! My sister Mara moved to Lisbon in 2021. What is the weather like there?"),
+    ("assistant", "Mild and sunny."),
+    ("person", "We decided to visit her on 12 May 2027. Never book flights before 9 am!"),
+    ("assistant", "I have kept that."),
+    ("person", "The budget is 1,450 euros. Which airline do you suggest?"),
+)
+
+
+async def test_its_summary_of_a_real_request_passes_the_audit() -> None:
+    entries = [entry(seq, author, text) for seq, (author, text) in enumerate(TALK, start=1)]
+    source = render_source(entries)
+    former = Ledger(
+        narrative="They met in Graz in 2019.", items=(LedgerItem(id="f1", kind="fact", text="x"),)
+    )
+    system, request = summary_request(source, former)
+    asked_for: list[Message | str] = [request, said("{}"), repair_request("the answer is empty")]
+    for messages in (asked_for[:1], asked_for):
+        text = await words(*messages, system=(SystemPart(text=system),))
+        patch = parse_ledger_patch(text)
+        assert isinstance(patch, LedgerPatch)
+        patched = apply_patch(former, patch)
+        verdict = audit_ledger(patched, former, source, count=WordCounter().count)
+        assert verdict.hard_faults == ()
+        assert verdict.dropped_items == ()
+        assert patch.narrative.startswith("They met in Graz in 2019.")
+        questions = [item.text for item in patch.add if item.kind == "question"]
+        assert questions == ["Which airline do you suggest?"]
+        assert not any("---" in item.text for item in patch.add)
+
+
+async def test_the_real_flush_instruction_is_understood() -> None:
+    talk = ("I work as a nurse in Graz.", said("Nice."), flush_instruction())
+    request = asked(*talk, tools=(SAVE_MEMORY,))
+    calls = tool_uses((await model().reply(request)).blocks)
+    assert [call.input["text"] for call in calls] == ["I work as a nurse in Graz."]
+    jsonschema.validate(dict(calls[0].input), dict(SAVE_MEMORY.input_schema))
 
 
 async def test_a_summary_of_nothing_invents_nothing() -> None:
