@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -27,7 +27,7 @@ from shared.core.upkeep import (
 )
 
 Record = asyncpg.Record
-Connection = PoolConnectionProxy[Record]
+Connection: TypeAlias = "PoolConnectionProxy[Record]"
 
 
 class PostgresUpkeep:

@@ -1,0 +1,92 @@
+"""A running app on real servers, with one visitor who talks; what the journeys are written with."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from shared.adapters.postgres.visitors import PostgresVisitors, new_token
+from shared.app import App, open_app
+from shared.core.exchange import Accepted, Inbound, ReplyEvent, Stored
+from shared.settings import Settings, load_settings
+
+_cids = count(1)
+
+
+def settings_for(database_url: str, redis_url: str, **overrides: Any) -> Settings:
+    return load_settings(database_url=database_url, redis_url=redis_url, **overrides)
+
+
+@dataclass(slots=True)
+class Visit:
+    """One person at one session; `heard` is everything that was emitted, in order."""
+
+    app: App
+    session_id: int
+    address_id: int
+    heard: list[ReplyEvent] = field(default_factory=list)
+
+    async def say(self, text: str, *, cid: str | None = None) -> Accepted:
+        cid = cid or f"c{next(_cids)}"
+        inbound = Inbound(
+            session_id=self.session_id,
+            address_id=self.address_id,
+            text=text,
+            dedupe_key=f"web:{cid}",
+            cid=cid,
+        )
+        return await self.app.conversation.accept(inbound)
+
+    async def hear(self, event: ReplyEvent) -> None:
+        self.heard.append(event)
+
+    async def answered(self) -> str:
+        """Everything that is due, answered; the words of the last answer."""
+        await self.app.conversation.answer(self.session_id, self.hear)
+        return self.last_words
+
+    async def ask(self, text: str) -> str:
+        await self.say(text)
+        return await self.answered()
+
+    @property
+    def last_words(self) -> str:
+        stored = [event for event in self.heard if isinstance(event, Stored)]
+        return str(stored[-1].payload["text"]) if stored else ""
+
+    async def run_due_jobs(self) -> None:
+        for job_id, _ in await self.app.upkeep.due_jobs():
+            await self.app.maintenance.run(job_id)
+
+    async def one(self, sql: str, *arguments: Any) -> Any:
+        return await self.app.pool.fetchval(sql, *arguments)
+
+
+async def visit(app: App) -> Visit:
+    row = await PostgresVisitors(app.pool).create(new_token(), site="default")
+    assert row is not None
+    return Visit(app=app, session_id=row.session_id, address_id=row.address_id)
+
+
+class running_app:  # noqa: N801  reads as a function in `async with`
+    """An app of the web role whose heart beats."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    async def __aenter__(self) -> App:
+        self._app = await open_app(self._settings, role="web")
+        self._beating = asyncio.ensure_future(self._beat())
+        return self._app
+
+    async def __aexit__(self, *_: object) -> None:
+        self._beating.cancel()
+        await asyncio.wait([self._beating])
+        await self._app.close()
+
+    async def _beat(self) -> None:
+        while True:
+            await self._app.conversation.heartbeat()
+            await asyncio.sleep(0.5)
