@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from shared.core.grounding import Ground, script_of
+from shared.core.identifiers import identifiers_of, merged_identifiers
 from shared.core.ledger import Ledger, LedgerItem
 from shared.core.memory import normalised
 from shared.core.prompts import OUR_TAGS
 from shared.core.secrets_filter import holds_secret, redact
-from shared.core.source import SourceLine, source_lines
-from shared.core.summary import LedgerPatch, NewItem, apply_patch, render_summary
+from shared.core.source import SourceLine, source_lines, source_words
+from shared.core.summary import LedgerPatch, NewItem, apply_patch, fit_ledger, render_summary
 
+SUMMARY_TOKENS = 2_000
 PROGRESS_SHARE = 0.75
 _SHORT_SOURCE = 400
-"""Tokens below which a summary may be as long as what it replaces."""
+"""A summary of this many tokens is never too long."""
 
 _SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
 _REFUSAL = re.compile(
@@ -56,16 +59,22 @@ class AuditVerdict:
     ledger: Ledger
 
 
-def audit_ledger(patched: Ledger, former: Ledger, source_text: str, *, count: Count) -> AuditVerdict:
-    """Hard faults ask for another attempt; soft ones cost the item or sentence that has them."""
+def audit_ledger(
+    patched: Ledger, former: Ledger, source_text: str, *, count: Count, limit: int = SUMMARY_TOKENS
+) -> AuditVerdict:
+    """Hard faults ask for another attempt; soft ones cost the item or sentence that has them.
+
+    The ledger that comes back lists the source's identifiers and takes at most `limit` tokens when rendered.
+    """
     lines = source_lines(source_text)
     ground = Ground.of(source_text, former)
     items, dropped, faults = _checked_items(patched, former, ground, {line.seq for line in lines})
     narrative, narrative_faults = _checked_narrative(patched.narrative, former.narrative, ground)
     mended = replace(patched, narrative=narrative, items=items)
     mended, added = _with_what_must_stay(mended, lines)
-    safe = tuple(found for found in patched.identifiers if not holds_secret(found))
-    mended = replace(mended, identifiers=safe)
+    identifiers = merged_identifiers(patched.identifiers, identifiers_of(source_words(source_text)))
+    room = min(limit, _most_tokens(former, source_text, count))
+    mended = fit_ledger(replace(mended, identifiers=identifiers), room, count)
     hard = _hard_faults(patched, mended, former, source_text, count)
     return AuditVerdict(
         ok=not hard,
@@ -189,8 +198,7 @@ def _hard_faults(
     patched: Ledger, mended: Ledger, former: Ledger, source_text: str, count: Count
 ) -> tuple[str, ...]:
     new_text = _new_text(patched, former)
-    size, source = count(render_summary(mended)), count(source_text)
-    most = PROGRESS_SHARE * (source + count(render_summary(former)))
+    size, most = count(render_summary(mended)), _most_tokens(former, source_text, count)
     source_script, summary_script = script_of(source_text), script_of(new_text)
     checks = (
         (not _says_something(mended, former, source_text), "the summary is empty"),
@@ -200,12 +208,18 @@ def _hard_faults(
             f"the summary is written in {summary_script} letters, the conversation in {source_script}",
         ),
         (
-            source > _SHORT_SOURCE and size > most,
-            f"the summary takes {size} tokens, hardly less than the {source} that it stands for",
+            size > most,
+            f"the summary takes {size} tokens; {most} is the most for what it stands for",
         ),
         (holds_secret(render_summary(mended)), "the summary holds a secret"),
     )
     return tuple(fault for wrong, fault in checks if wrong)
+
+
+def _most_tokens(former: Ledger, source_text: str, count: Count) -> int:
+    """Above this a summary is no progress against what it stands for."""
+    replaced = count(source_text) + count(render_summary(former))
+    return max(_SHORT_SOURCE, math.floor(PROGRESS_SHARE * replaced))
 
 
 def _says_something(ledger: Ledger, former: Ledger, source_text: str) -> bool:

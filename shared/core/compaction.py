@@ -1,4 +1,4 @@
-"""Which turns a compaction hides, and in which portions they are read."""
+"""Which turns a compaction hides, in which portions they are read; the door to its source and its text."""
 
 from __future__ import annotations
 
@@ -8,11 +8,27 @@ from math import ceil, floor
 from typing import Literal
 
 from shared.core.budget import ContextBudget
+from shared.core.identifiers import identifiers_of
 from shared.core.ledger import Ledger
 from shared.core.messages import tool_results
 from shared.core.policy import ContextPolicy
 from shared.core.session import Entry, View
-from shared.core.source import TOOL_RESULT_TOKENS, answered, turns_of
+from shared.core.source import TOOL_RESULT_TOKENS, answered, render_source, turns_of
+from shared.core.summary import (
+    LedgerPatch,
+    Unreadable,
+    apply_patch,
+    fit_ledger,
+    five_fields,
+    parse_ledger_patch,
+    render_summary,
+)
+
+__all__ = [
+    "plan_compaction", "CompactionPlan", "NothingToCompact", "chunked", "chunk_limit",
+    "render_source", "parse_ledger_patch", "LedgerPatch", "Unreadable", "apply_patch", "fit_ledger",
+    "identifiers_of", "render_summary", "five_fields",
+]  # fmt: skip
 
 CHUNK_TOKENS = 24_000
 CHUNK_SHARE = 0.6

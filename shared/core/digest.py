@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from shared.core.identifiers import NUMBER, identifiers_of, names_of
 from shared.core.ledger import ItemKind, Ledger
 from shared.core.session import Entry
-from shared.core.source import render_source, source_lines
+from shared.core.source import render_source, source_lines, source_words
 from shared.core.summary import ITEM_CHARS, LedgerPatch, NewItem, apply_patch, fit_ledger, render_summary
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
@@ -52,11 +52,6 @@ def digest(entries: Sequence[Entry], former: Ledger, count: Count, *, budget_tok
     exact = identifiers_of(source_words(source), most=40)
     ledger = apply_patch(former, patch, identifiers=exact, most_new=len(patch.add))
     return fit_ledger(ledger, budget_tokens, count)
-
-
-def source_words(source: str) -> str:
-    """The words alone, without the numbers and authors of the lines."""
-    return "\n".join(line.text for line in source_lines(source))
 
 
 def _sentences(source: str) -> list[_Sentence]:

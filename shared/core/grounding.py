@@ -10,8 +10,7 @@ from datetime import date, timedelta
 
 from shared.core.identifiers import EMAIL, URL, names_of, numbers_of, quotations_of
 from shared.core.ledger import Ledger
-from shared.core.source import source_dates
-from shared.core.summary import render_summary
+from shared.core.source import source_dates, source_words
 
 _DATE_ARITHMETIC_DAYS = 31
 """How far from a day of talk a date may lie that "tomorrow" or "two weeks ago" was turned into."""
@@ -78,7 +77,9 @@ class Ground:
 
     @classmethod
     def of(cls, source_text: str, former: Ledger) -> Ground:
-        known = "\n".join((source_text, render_summary(former)))
+        # The numbers of lines and cited sources are ours; nobody said them.
+        former_texts = (former.narrative, *(item.text for item in former.items), *former.identifiers)
+        known = "\n".join((source_words(source_text), *former_texts))
         plain = _plain(known)
         return cls(
             text=plain,
@@ -98,6 +99,7 @@ class Ground:
             *(found for found in addresses if _plain(found) not in self.text),
             *(found for found in quoted if _plain(found).strip(" .,!?") not in self.text),
             *self._missing_numbers(text),
+            *self._missing_dates(text),
             *(() if self.german else self._missing_names(text)),
         )
 
@@ -108,6 +110,19 @@ class Ground:
             for number in numbers_of(text)
             if not self._knows_number(number)
             and not any(number in written and iso in self.dates for written, iso in dated)
+        )
+
+    def _missing_dates(self, text: str) -> tuple[str, ...]:
+        """Day and month together, where neither the month was said nor the date is near a day of talk."""
+        possible: dict[str, set[str]] = {}
+        for written, iso in _dates_in(text):
+            if not written[:4].isdecimal():
+                possible.setdefault(written, set()).add(iso)
+        return tuple(
+            written
+            for written, isos in possible.items()
+            if not isos & self.dates
+            and not all(_stem(w) in self.stems for w in _WORD.findall(_plain(written)))
         )
 
     def _knows_number(self, number: str) -> bool:

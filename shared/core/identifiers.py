@@ -10,7 +10,7 @@ from shared.core.secrets_filter import REDACTED, redact
 URL = re.compile(r"\bhttps?://[^\s<>()\[\]\"'“”«»]+[^\s<>()\[\]\"'“”«».,;:!?]", re.IGNORECASE)
 EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 PATH = re.compile(
-    r"(?<![\w/])(?:~|\.{1,2})?(?:/[\w.-]+){2,}/?|\b[\w-]+\.(?:py|js|ts|md|txt|json|csv|pdf|toml|ya?ml)\b"
+    r"(?<![\w/])(?:~|\.{1,2})?(?:/[\w.-]*[\w-]){2,}/?|\b[\w-]+\.(?:py|js|ts|md|txt|json|csv|pdf|toml|ya?ml)\b"
 )
 NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*%?")
 QUOTED = re.compile(r"“([^”\n]{2,80})”|«([^»\n]{2,80})»|\"([^\"\n]{2,80})\"|„([^“\n]{2,80})“")

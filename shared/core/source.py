@@ -84,6 +84,11 @@ def source_dates(source_text: str) -> tuple[str, ...]:
     return tuple(match[1] for line in source_text.splitlines() if (match := _DATE.match(line)))
 
 
+def source_words(source_text: str) -> str:
+    """The words alone, without dates, numbers and authors."""
+    return "\n".join(line.text for line in source_lines(source_text))
+
+
 def _entry_words(entry: Entry, count: Count, message_tokens: int) -> str:
     words = (_block_words(block, count, message_tokens) for block in entry.blocks)
     joined = "\n".join(word for word in words if word)

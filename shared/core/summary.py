@@ -99,11 +99,13 @@ def apply_patch(
     patch: LedgerPatch,
     *,
     identifiers: Sequence[str] = (),
+    seqs: frozenset[int] | None = None,
     most_new: int = MAX_NEW_ITEMS,
 ) -> Ledger:
     """The next ledger: an item of the former one is open, or closed with a reason, but never gone.
 
-    Items that were closed before are history of the former row and do not come along.
+    Items that were closed before are history of the former row and do not come along. With `seqs`, new
+    items may cite only these.
     """
     closing = {id_: reason for id_, reason in patch.close if reason.strip()}
     new_text = {id_: text for id_, text in patch.replace if text.strip()}
@@ -114,6 +116,8 @@ def apply_patch(
     ]
     number = max(former.last_number, *(_number(item.id) for item in former.items), 0)
     for new in patch.add[:most_new]:
+        if seqs is not None:
+            new = replace(new, sources=tuple(seq for seq in new.sources if seq in seqs))
         place = _place_of(items, new.text)
         if place is not None:
             known = items[place]
@@ -131,18 +135,25 @@ def apply_patch(
 
 def fit_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
     """Closes items, the least needed kinds and the oldest first, until the text has `limit` tokens."""
-    excess = count(render_summary(ledger)) - limit
-    if excess <= 0:
-        return ledger
+    while (excess := count(render_summary(ledger)) - limit) > 0:
+        smaller = _with_less(ledger, excess, count)
+        if smaller == ledger:
+            break
+        ledger = smaller
+    return ledger
+
+
+def _with_less(ledger: Ledger, excess: int, count: Count) -> Ledger:
+    """Without identifiers and items of about `excess` tokens, as far as there are any."""
     identifiers = ledger.identifiers
     while identifiers and excess > 0 and len(identifiers) > _LEAST_IDENTIFIERS:
-        excess -= count(identifiers[0]) + 1
+        excess -= count(identifiers[0])
         identifiers = identifiers[1:]
     leaving: set[str] = set()
     for item in _by_need(ledger.items):
         if excess <= 0:
             break
-        excess -= count(_line(item)) + 1
+        excess -= count(_line(item))
         leaving.add(item.id)
     items = tuple(replace(i, closed=LEFT_OUT) if i.id in leaving else i for i in ledger.items)
     return replace(ledger, items=items, identifiers=identifiers)

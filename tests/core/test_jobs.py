@@ -1,0 +1,86 @@
+"""Which job is due: by size alone, once per cycle and range, silent after an undo until it must be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shared.core.compaction import NothingToCompact
+from shared.core.jobs import NEAR_LIMIT, JobWish, manual_job, next_job
+from shared.core.policy import preset
+from shared.core.session import View
+from tests.core.builders import budget, exchanges, view
+
+STEADY = preset("steady")
+STATE = view(exchanges(20, tokens=200), cycle=3)
+FLUSH_AT, LIMIT, HARD = budget().flush_at, budget().limit, budget().hard
+
+
+def due(state: View, tokens: int) -> JobWish | None:
+    return next_job(state, budget=budget(), policy=STEADY, context_tokens=tokens)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "kind", "trigger"),
+    [
+        (FLUSH_AT, None, None),
+        (FLUSH_AT + 1, "flush", NEAR_LIMIT),
+        (LIMIT, "flush", NEAR_LIMIT),
+        (LIMIT + 1, "compact", "limit"),
+        (HARD + 1, "compact", "overflow"),
+    ],
+)
+def test_the_size_alone_decides(tokens: int, kind: str | None, trigger: str | None) -> None:
+    wish = due(STATE, tokens)
+    assert (wish and wish.kind, wish and wish.trigger) == (kind, trigger)
+
+
+def test_asking_twice_gives_the_same_natural_key() -> None:
+    wish = due(STATE, LIMIT + 1)
+    assert wish == due(STATE, LIMIT + 500)
+    assert wish is not None
+    assert wish.key == "compact:7:3:15"
+    assert wish.payload["through_turn"] == 15
+    assert wish.payload["flush_first"] is True
+
+
+def test_a_flush_is_tried_once_per_threshold_and_cycle() -> None:
+    tried = replace(STATE, flush_thresholds=frozenset({NEAR_LIMIT}))
+    assert due(tried, FLUSH_AT + 1) is None
+    wish = due(STATE, FLUSH_AT + 1)
+    assert wish is not None
+    assert wish.key == f"flush:7:3:{NEAR_LIMIT}"
+
+
+def test_what_was_read_by_a_flush_is_not_read_again() -> None:
+    assert due(replace(STATE, flushed_turn=20), FLUSH_AT + 1) is None
+    wish = due(replace(STATE, flushed_turn=12), FLUSH_AT + 1)
+    assert wish is not None
+    assert (wish.payload["from_turn"], wish.payload["through_turn"]) == (13, 20)
+
+
+def test_after_an_undo_compaction_waits_for_an_overflow() -> None:
+    held = replace(STATE, hold_compaction=True, flushed_turn=20)
+    assert due(held, LIMIT + 1) is None
+    wish = due(held, HARD + 1)
+    assert wish is not None
+    assert wish.kind == "compact"
+
+
+def test_nothing_to_compact_is_no_job() -> None:
+    assert due(view(exchanges(2), flushed_turn=2), LIMIT + 1) is None
+
+
+def test_a_person_may_compact_at_any_size_with_a_reason_when_nothing_can_be_done() -> None:
+    asked = manual_job(
+        replace(STATE, hold_compaction=True),
+        budget=budget(),
+        policy=STEADY,
+        context_tokens=6_000,
+        focus="the trip",
+    )
+    assert isinstance(asked, JobWish)
+    assert (asked.trigger, asked.payload["focus"]) == ("manual", "the trip")
+    refused = manual_job(view(exchanges(2)), budget=budget(), policy=STEADY, context_tokens=500, force=True)
+    assert isinstance(refused, NothingToCompact)
