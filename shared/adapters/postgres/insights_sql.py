@@ -241,6 +241,7 @@ shown AS (SELECT * FROM page ORDER BY id DESC LIMIT $3)
 SELECT json_build_object(
   'states', (SELECT json_object_agg(v.state, (SELECT count(*) FROM jobs j WHERE j.state = v.state))
                FROM (VALUES ('due'), ('running'), ('done'), ('dead')) v(state)),
+  'dead_lately', (SELECT count(*) FROM jobs WHERE state = 'dead' AND ended_at > now() - interval '1 day'),
   'oldest_due', (SELECT min(due_at) FROM jobs WHERE state = 'due' AND due_at <= now()),
   'jobs', coalesce((SELECT json_agg(json_build_object('id', j.id, 'kind', j.kind, 'state', j.state,
       'session', s.public_id, 'person', nullif(p.display_name, ''), 'trigger', j.trigger, 'attempt', j.attempt,

@@ -26,6 +26,8 @@ class RunCommands:
 
     async def run(self, **request: Any) -> Any:
         self.asked.append(request)
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
         return self.outcome
 
 

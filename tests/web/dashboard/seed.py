@@ -55,7 +55,8 @@ async def a_session(
     row = await connection.fetchrow(
         """INSERT INTO sessions (party_id, agent_id, next_turn, answered_turn, next_seq, context_tokens,
                                  context_limit, created_at, last_active_at)
-           VALUES ($1, $2, $3::bigint + 1, $3::bigint, $3::bigint * 2 + 1, $4, $5, now() - make_interval(days => 18),
+           VALUES ($1, $2, $3::bigint + 1, $3::bigint, $3::bigint * 2 + 1, $4, $5,
+             now() - make_interval(days => 18),
                    now() - make_interval(secs => $6 * 60.0))
            RETURNING id, public_id""",
         party,
@@ -75,7 +76,8 @@ async def a_session(
         row["id"],
     )
     await connection.execute(
-        """INSERT INTO session_totals (session_id, total_tokens, input_tokens, output_tokens, cache_read_tokens,
+        """INSERT INTO session_totals (session_id, total_tokens, input_tokens, output_tokens,
+          cache_read_tokens,
                                        cache_write_tokens, cost_micro, cost_unknown_calls, compaction_count)
            VALUES ($1, $2::bigint + $3::bigint, $2, $3, $4, $5, $6, $7, $8)""",
         row["id"],
@@ -86,7 +88,7 @@ async def a_session(
     )
     await connection.execute(
         """INSERT INTO turns (session_id, turn_no, state, channel, address_id, opened_at, ended_at)
-           SELECT $1, n, 'answered', $2, $3, now() - make_interval(mins => $4 - n + 1),
+           SELECT $1, n, 'answered', $2, $3, now() - make_interval(mins => $4 - n, secs => 30),
                   now() - make_interval(mins => $4 - n)
              FROM generate_series(1, $4) n""",
         row["id"],
@@ -125,7 +127,8 @@ async def audits(
     connection: Connection, seeded: Seeded, *, turns: int, limit: int, growth: int = 900
 ) -> list[int]:
     """One call per turn, growing until it is folded; answers with the turns after which that happened."""
-    context, folds, rows = 9_000, [], []
+    context, rows = 9_000, []
+    folds: list[int] = []
     for turn in range(1, turns + 1):
         context += growth
         summary = 4_200 if folds else 0
@@ -136,10 +139,12 @@ async def audits(
             folds.append(turn)
             context = FOLDED
     await connection.executemany(
-        """INSERT INTO turn_context_audit (session_id, turn_id, model_alias, model_context_limit, input_budget,
+        """INSERT INTO turn_context_audit (session_id, turn_id, model_alias, model_context_limit,
+          input_budget,
               hard_limit, estimated_input_tokens_before, estimated_input_tokens_after_summary,
               estimated_input_tokens_after_prune, reported_input_tokens, context_tokens, parts, created_at)
-           VALUES ($1, $2, 'claude-sonnet', 200000, $3::bigint, $3::bigint + 10000, $4::bigint, $4, $4, $4 - 100, $4, $5::text::jsonb,
+           VALUES ($1, $2, 'claude-sonnet', 200000, $3::bigint, $3::bigint + 10000, $4::bigint, $4, $4,
+             $4 - 100, $4, $5::text::jsonb,
                    now() - make_interval(mins => $6::int))""",
         rows,
     )
@@ -155,16 +160,19 @@ async def summaries(connection: Connection, seeded: Seeded, *, folds: list[int],
     parent, start = None, 1
     for place, turn in enumerate(folds):
         flush = await connection.fetchval(
-            """INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, outcome, note_count,
+            """INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, outcome,
+              note_count,
                                     model, tokens, cost_micro, ended_at)
-               VALUES ($1, $2, 'limit', $3, $4, 'saved', 1, 'claude-sonnet', 900, 2100, now()) RETURNING id""",
+               VALUES ($1, $2, 'limit', $3, $4, 'saved', 1, 'claude-sonnet', 900, 2100,
+                 now()) RETURNING id""",
             seeded.session_id,
             place,
             start,
             turn - 4,
         )
         await connection.execute(
-            """INSERT INTO notes (party_id, scope, kind, text, session_id, from_turn, through_turn, flush_id, hash)
+            """INSERT INTO notes (party_id, scope, kind, text, session_id, from_turn, through_turn,
+              flush_id, hash)
                VALUES ($1, 'default', 'preference', $2, $3, $4, $5, $6, $7)""",
             seeded.party_id,
             f"Prefers aisle seats ({place})",
@@ -175,10 +183,13 @@ async def summaries(connection: Connection, seeded: Seeded, *, folds: list[int],
             hashlib.sha256(f"{seeded.party_id}/{place}".encode()).digest(),
         )
         row = await connection.fetchrow(
-            """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, parent, trigger,
-                   summary_text, audit, tokens, tokens_before, tokens_after, model, cost_micro, duration_ms, flush_id,
+            """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, parent,
+              trigger,
+                   summary_text, audit, tokens, tokens_before, tokens_after, model, cost_micro,
+                     duration_ms, flush_id,
                    created_at)
-               VALUES ($1, 'summary', $2::bigint, $3::bigint, $2::bigint * 2 - 1, $3::bigint * 2, $4, 'auto', $5,
+               VALUES ($1, 'summary', $2::bigint, $3::bigint, $2::bigint * 2 - 1, $3::bigint * 2, $4,
+                 'auto', $5,
                        '{"kept_identifiers": 0.98, "dropped": 1, "language": "en"}', 4200, $6, $7,
                        'claude-haiku', 41000, 8200, $8, now() - make_interval(secs => $9 * 60.0 - 20))
                RETURNING id, public_id""",
@@ -196,7 +207,8 @@ async def summaries(connection: Connection, seeded: Seeded, *, folds: list[int],
         parent, start = row["id"], turn - 3
         links.append(row["public_id"])
     await connection.execute(
-        """UPDATE sessions SET head = $2, base_turn = $3::bigint - 1, flushed_turn = $3::bigint - 1, cycle = $4 WHERE id = $1""",
+        """UPDATE sessions SET head = $2, base_turn = $3::bigint - 1, flushed_turn = $3::bigint - 1,
+          cycle = $4 WHERE id = $1""",
         seeded.session_id,
         parent,
         start,
@@ -225,7 +237,8 @@ async def jobs(connection: Connection, seeded: Seeded) -> None:
     await connection.execute(
         """INSERT INTO jobs (kind, session_id, key, state, trigger, attempt, last_error, started_at, ended_at)
            VALUES ('compact', $1, 'c1', 'done', 'auto', 1, '', now() - interval '9 s', now()),
-                  ('compact', $1, 'c2', 'dead', 'auto', 3, 'The summary was empty.', now() - interval '1 min', now()),
+                  ('compact', $1, 'c2', 'dead', 'auto', 3, 'The summary was empty.',
+                    now() - interval '1 min', now()),
                   ('flush', $1, 'f1', 'running', 'auto', 1, '', now() - interval '3 s', NULL),
                   ('compact', $1, 'c3', 'due', 'manual', 0, '', NULL, NULL)""",
         seeded.session_id,

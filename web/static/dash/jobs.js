@@ -5,6 +5,7 @@ import { duration } from "../shared/fmt.js";
 
 const STATES = ["due", "running", "done", "dead"];
 const WORDS = { due: "Waiting", running: "Running", done: "Done", dead: "Failed" };
+const HINTS = { due: "nothing waits", running: "at work now", done: "in all", dead: "gave up after all attempts" };
 const KINDS = { flush: "Save memory", compact: "Summarise", tidy: "Tidy" };
 const COLUMNS = [{ label: "Job" }, { label: "State" }, { label: "Session" }, { label: "Trigger" }, { label: "Attempt", num: true }, { label: "Took", num: true }, { label: "When" }, { label: "Error" }];
 
@@ -12,7 +13,7 @@ const COLUMNS = [{ label: "Job" }, { label: "State" }, { label: "Session" }, { l
 export function jobsPage({ root, go, signal, troubles, say }) {
   document.title = "Jobs · Evertalk";
   const params = new URLSearchParams(location.search);
-  const strip = h("dl", { class: "kpis" });
+  const strip = h("dl", { class: "kpis four" });
   const body = h("div", { class: "stack" }, skeleton(8));
   const mark = liveMark();
   let shown = "";
@@ -28,12 +29,12 @@ export function jobsPage({ root, go, signal, troubles, say }) {
   /** @param {boolean} [refresh] */
   async function load(refresh = false) {
     const page = await ask(`/jobs?${params}`, { refresh, signal });
-    troubles(page.states.dead);
+    troubles(page.dead_lately);
     const next = JSON.stringify([page, params.toString()]);
     if (next === shown) return repaintTimes(root);
     shown = next;
     show(strip, STATES.map((state) => kpi(WORDS[/** @type {keyof typeof WORDS} */ (state)], h("span", { class: state === "dead" && page.states[state] ? "crit-text" : null }, number(page.states[state])),
-      state === "due" && page.oldest_due ? h("span", null, "oldest ", time(page.oldest_due)) : state)));
+      state === "due" && page.oldest_due ? h("span", null, "oldest ", time(page.oldest_due)) : HINTS[/** @type {keyof typeof HINTS} */ (state)])));
     show(body, jobsCard(page, params, change), workersCard(page.workers));
     if (!refresh) say(`${page.jobs.length} jobs`);
   }

@@ -75,7 +75,7 @@ export const row = (columns, cells) => h("tr", null, cells.map((cell, index) =>
 
 /** @param {any} error @param {() => void} [again] */
 export function problem(error, again) {
-  return h("div", { class: "problem", role: "alert" }, h("p", null, error.message),
+  return h("div", { class: "trouble", role: "alert" }, h("p", null, error.message),
     error.requestId && h("p", { class: "small" }, `Request ${error.requestId}`),
     again && h("button", { type: "button", class: "line", onclick: again }, "Try again"));
 }

@@ -75,8 +75,8 @@ function overviewCards(overview) {
   return [
     kpi("Spent today", money(overview.spend_micro, overview.spend_unknown_calls), overview.cap_micro ? `cap ${money(overview.cap_micro)} a day` : "no cap"),
     kpi("Active", number(overview.active), "in the last hour"),
-    kpi("Near the limit", number(overview.near_limit), "90 % or more, last 24 hours"),
-    kpi("Failed jobs", h("span", { class: jobs ? "crit-text" : null }, number(jobs)), overview.jobs_retrying ? `last 24 hours · ${overview.jobs_retrying} retrying` : "last 24 hours"),
+    kpi("Near the limit", number(overview.near_limit), "90 % and more, last day"),
+    kpi("Failed jobs", h("span", { class: jobs ? "crit-text" : null }, number(jobs)), overview.jobs_retrying ? `last day · ${overview.jobs_retrying} retrying` : "last day"),
     kpi("Workers", h("span", { class: overview.workers ? null : "crit-text" }, number(overview.workers)), overview.workers ? "alive" : "none is alive"),
   ];
 }

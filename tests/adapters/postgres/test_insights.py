@@ -1,0 +1,385 @@
+"""Each number of the dashboard is what SQL says; each page can be turned; what is unknown is null."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.insights import BadQuery, Insights, SessionQuery, judge
+from shared.adapters.postgres.insights_sql import SORTS
+from shared.adapters.postgres.pool import open_pool
+from tests.web.dashboard import seed
+
+Pool = asyncpg.Pool
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    opened = await open_pool(database_url, size=4)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def insights(pool: Pool) -> Insights:
+    return Insights(pool)
+
+
+async def some_sessions(pool: Pool, count: int = 23) -> None:
+    async with pool.acquire() as connection:
+        for n in range(count):
+            await seed.a_session(
+                connection,
+                person=f"Person {n % 7}" if n % 3 else "",
+                channel=("web", "telegram")[n % 2],
+                turns=1 + n % 5,
+                context=n * 1000,
+                limit=20_000 if n % 4 else 0,
+                tokens=(n * 10, n % 6, n * 100, 5),
+                cost_micro=(n % 5) * 1000,
+                cost_unknown_calls=1 if n % 5 == 0 else 0,
+                compactions=n % 3,
+                minutes_ago=n,
+            )
+
+
+async def every_page(insights: Insights, **query: Any) -> list[dict[str, Any]]:
+    rows, cursor = [], ""
+    for _ in range(40):
+        page = await insights.sessions(SessionQuery(cursor=cursor, limit=5, **query))
+        rows.extend(page["sessions"])
+        if not page["next"]:
+            return rows
+        cursor = page["next"]
+    raise AssertionError("the pages never end")
+
+
+async def test_an_empty_house_has_empty_pages(insights: Insights) -> None:
+    assert await insights.sessions(SessionQuery()) == {"sessions": [], "next": None}
+    assert (await insights.jobs())["jobs"] == []
+    assert (await insights.overview())["active"] == 0
+    assert await insights.session(uuid4()) is None
+    assert await insights.timeline(uuid4()) is None
+    assert await insights.compactions(uuid4()) is None
+    assert await insights.messages(uuid4()) is None
+    assert (await insights.counters())["avg_prompt"] is None
+
+
+@pytest.mark.parametrize("column", SORTS)
+async def test_every_order_turns_all_pages_both_ways(pool: Pool, insights: Insights, column: str) -> None:
+    await some_sessions(pool)
+    rising = [row["id"] for row in await every_page(insights, sort=column)]
+    falling = [row["id"] for row in await every_page(insights, sort=f"-{column}")]
+    assert len(set(rising)) == 23
+    assert falling == rising[::-1]
+
+
+async def test_the_columns_are_what_sql_says(pool: Pool, insights: Insights) -> None:
+    await some_sessions(pool)
+    rows = {row["id"]: row for row in await every_page(insights)}
+    facts = await pool.fetch(
+        """SELECT s.*, t.*, p.display_name FROM sessions s JOIN session_totals t ON t.session_id = s.id
+             JOIN parties p ON p.id = s.party_id"""
+    )
+    for fact in facts:
+        row = rows[str(fact["public_id"])]
+        into = fact["input_tokens"] + fact["cache_read_tokens"] + fact["cache_write_tokens"]
+        known = fact["context_limit"] > 0
+        assert row["turns"] == fact["next_turn"] - 1
+        assert row["context_tokens"] == (fact["context_tokens"] if known else None)
+        share = fact["context_tokens"] * 100 / fact["context_limit"] if known else None
+        assert row["context_pct"] == pytest.approx(share) if known else row["context_pct"] is None
+        assert (row["input_tokens"], row["output_tokens"]) == (into, fact["output_tokens"])
+        assert row["cache_hit_pct"] == pytest.approx(fact["cache_read_tokens"] * 100 / into)
+        assert row["compactions"] == fact["compaction_count"]
+        unknown = fact["cost_unknown_calls"] > 0 and fact["cost_micro"] == 0
+        assert row["cost_micro"] == (None if unknown else fact["cost_micro"])
+        assert row["person"] == (fact["display_name"] or None)
+        assert datetime.fromisoformat(row["last_active_at"]) == fact["last_active_at"]
+
+
+async def test_filters_keep_what_they_name(pool: Pool, insights: Insights) -> None:
+    await some_sessions(pool)
+    count = pool.fetchval
+    assert len(await every_page(insights, channel="telegram")) == await count(
+        "SELECT count(*) FROM addresses WHERE channel = 'telegram'"
+    )
+    assert len(await every_page(insights, min_pct=70)) == await count(
+        "SELECT count(*) FROM sessions WHERE context_limit > 0 AND context_tokens >= 0.7 * context_limit"
+    )
+    assert len(await every_page(insights, search="person 2")) == await count(
+        "SELECT count(*) FROM parties WHERE display_name = 'Person 2'"
+    )
+    lately = datetime.now(UTC) - timedelta(minutes=9.5)
+    assert len(await every_page(insights, since=lately)) == 10
+    assert len(await every_page(insights, until=lately)) == 13
+
+
+async def test_a_percent_sign_is_searched_for_as_itself(pool: Pool, insights: Insights) -> None:
+    async with pool.acquire() as connection:
+        await seed.a_session(connection, person="100% wool")
+        await seed.a_session(connection, person="1000 sheep")
+    found = await insights.sessions(SessionQuery(search="100%"))
+    assert [row["person"] for row in found["sessions"]] == ["100% wool"]
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        ("UPDATE sessions SET next_turn = next_turn + 1, leased_by = 1", "answering"),
+        ("UPDATE sessions SET next_turn = next_turn + 1", "waiting"),
+        (
+            "INSERT INTO jobs (kind, session_id, key, state) SELECT 'flush', id, '', 'running' FROM sessions",
+            "tidying",
+        ),
+        (
+            "INSERT INTO jobs (kind, session_id, key, state) SELECT 'flush', id, 'k', 'dead' FROM sessions",
+            "problem",
+        ),
+        ("UPDATE turns SET state = 'failed' WHERE turn_no = 3", "problem"),
+        ("UPDATE turns SET state = 'failed' WHERE turn_no = 1", "idle"),
+    ],
+)
+async def test_the_state_of_a_session_is_derived(
+    pool: Pool, insights: Insights, change: str, state: str
+) -> None:
+    async with pool.acquire() as connection:
+        await seed.a_session(connection, turns=3)
+        await connection.execute(change)
+    assert [row["state"] for row in (await insights.sessions(SessionQuery(state=state)))["sessions"]] == [
+        state
+    ]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        SessionQuery(sort="password"),
+        SessionQuery(state="asleep"),
+        SessionQuery(cursor="!!"),
+        SessionQuery(cursor="bnVsbA"),
+    ],
+)
+async def test_a_query_that_makes_no_sense_is_refused(insights: Insights, query: SessionQuery) -> None:
+    with pytest.raises(BadQuery):
+        await insights.sessions(query)
+
+
+async def test_a_cursor_of_another_order_is_refused(pool: Pool, insights: Insights) -> None:
+    await some_sessions(pool, 4)
+    page = await insights.sessions(SessionQuery(limit=2))
+    with pytest.raises(BadQuery):
+        await insights.sessions(SessionQuery(limit=2, sort="cost", cursor=page["next"]))
+
+
+async def test_the_session_page_is_what_sql_says(pool: Pool, insights: Insights) -> None:
+    async with pool.acquire() as connection:
+        seeded, links = await seed.a_long_session(connection)
+    page = await insights.session(seeded.public_id)
+    assert page is not None
+    last = await pool.fetchrow("SELECT * FROM turn_context_audit ORDER BY turn_id DESC LIMIT 1")
+    assert last is not None
+    assert page["now"]["turn"] == 412
+    assert page["context_tokens"] == last["context_tokens"]
+    assert page["now"]["parts"] == last["parts"]
+    assert [flush["note_count"] for flush in page["flushes"]] == [1] * len(links)
+    assert page["flushes"][0]["notes"][0]["text"] == f"Prefers aisle seats ({len(links) - 1})"
+    spend = {(row["purpose"], row["model"]): row for row in page["spend"]}
+    for row in await pool.fetch(
+        """SELECT purpose, model, count(*) AS calls, sum(cost_micro) AS cost, sum(cache_read_tokens) AS hits
+             FROM usage GROUP BY 1, 2"""
+    ):
+        shown = spend[row["purpose"], row["model"]]
+        assert (shown["calls"], shown["cost_micro"], shown["cache_read_tokens"]) == (
+            row["calls"],
+            row["cost"],
+            row["hits"],
+        )
+    assert spend["chat", "local"]["cost_micro"] is None
+
+
+async def test_the_timeline_of_a_short_session_is_every_turn(pool: Pool, insights: Insights) -> None:
+    async with pool.acquire() as connection:
+        seeded, links = await seed.a_long_session(connection)
+    timeline = await insights.timeline(seeded.public_id)
+    assert timeline is not None
+    rows = await pool.fetch("SELECT turn_id, context_tokens FROM turn_context_audit ORDER BY turn_id")
+    assert [(p["turn"], p["context"]) for p in timeline["points"]] == [tuple(row) for row in rows]
+    assert timeline["turns"] == 412
+    assert [fold["id"] for fold in timeline["compactions"]] == [str(link) for link in links]
+    tops = [row["turn_id"] for row in rows if row["context_tokens"] > seed.FOLD_AT]
+    assert [fold["turn"] for fold in timeline["compactions"]] == tops
+    assert len(timeline["flushes"]) == len(links)
+
+
+async def test_a_long_timeline_keeps_every_peak_and_every_fall(pool: Pool, insights: Insights) -> None:
+    async with pool.acquire() as connection:
+        seeded, _ = await seed.a_long_session(connection, turns=2000)
+    timeline = await insights.timeline(seeded.public_id)
+    assert timeline is not None
+    drawn = {point["turn"]: point["context"] for point in timeline["points"]}
+    facts = {
+        row[0]: row[1] for row in await pool.fetch("SELECT turn_id, context_tokens FROM turn_context_audit")
+    }
+    peaks = {turn for turn, context in facts.items() if context > seed.FOLD_AT}
+    lows = {turn + 1 for turn in peaks if turn < 2000}
+    assert timeline["turns"] == 2000
+    assert 400 <= len(drawn) <= 502
+    assert drawn.items() <= facts.items()
+    assert peaks | lows <= drawn.keys()
+    assert {1, 2000} <= drawn.keys()
+
+
+async def test_only_the_last_call_of_a_turn_is_drawn(pool: Pool, insights: Insights) -> None:
+    async with pool.acquire() as connection:
+        seeded = await seed.a_session(connection, turns=2, limit=100_000)
+        await seed.audits(connection, seeded, turns=2, limit=100_000)
+        await connection.execute(
+            """INSERT INTO turn_context_audit (session_id, turn_id, model_alias, model_context_limit,
+                 input_budget, hard_limit, estimated_input_tokens_before, estimated_input_tokens_after_summary,
+                 estimated_input_tokens_after_prune, context_tokens)
+               VALUES ($1, 2, 'm', 1, 1, 1, 1, 1, 1, 77)""",
+            seeded.session_id,
+        )
+    timeline = await insights.timeline(seeded.public_id)
+    assert timeline is not None
+    assert [(p["turn"], p["calls"]) for p in timeline["points"]] == [(1, 1), (2, 2)]
+    assert timeline["points"][1]["context"] == 77
+
+
+async def test_messages_are_read_backwards_without_gap(pool: Pool, insights: Insights) -> None:
+    async with pool.acquire() as connection:
+        seeded, links = await seed.a_long_session(connection)
+    seen: list[int] = []
+    dividers: list[str] = []
+    before: tuple[int, int] | None = None
+    for _ in range(20):
+        page = await insights.messages(seeded.public_id, before=before, limit=60)
+        assert page is not None
+        seen = [message["seq"] for message in page["messages"]] + seen
+        dividers = [line["id"] for line in page["dividers"] if line["id"] not in dividers] + dividers
+        if page["before"] is None:
+            break
+        turn, _, step = page["before"].partition(".")
+        before = int(turn), int(step)
+    assert seen == list(range(1, 825))
+    assert dividers == [str(link) for link in links]
+
+
+async def test_the_originals_of_a_summary_are_its_turns_alone(pool: Pool, insights: Insights) -> None:
+    async with pool.acquire() as connection:
+        _, links = await seed.a_long_session(connection)
+    span = await pool.fetchrow("SELECT from_turn, through_turn FROM links WHERE public_id = $1", links[1])
+    assert span is not None
+    page = await insights.originals(links[1], limit=200)
+    assert page is not None
+    turns = [message["turn"] for message in page["messages"]]
+    assert (turns[0], turns[-1]) == (span["from_turn"], span["through_turn"])
+    assert len(turns) == 2 * (span["through_turn"] - span["from_turn"] + 1)
+    assert page["before"] is None
+    assert await insights.originals(uuid4()) is None
+
+
+async def test_the_history_of_summaries_is_what_sql_says(pool: Pool, insights: Insights) -> None:
+    async with pool.acquire() as connection:
+        seeded, links = await seed.a_long_session(connection)
+    found = await insights.compactions(seeded.public_id)
+    assert found is not None
+    assert [row["id"] for row in found["compactions"]] == [str(link) for link in reversed(links)]
+    newest = found["compactions"][0]
+    assert newest["saved_pct"] == pytest.approx(100 * (1 - seed.FOLDED / (seed.FOLD_AT + 900)))
+    assert (newest["cost_micro"], newest["duration_ms"], newest["model"]) == (41_000, 8200, "claude-haiku")
+    assert newest["audit"]["kept_identifiers"] == 0.98
+    assert (
+        found["compactions"][1]["undo_reason"]
+        == "A newer summary builds on this one. Undo the newer one first."
+    )
+    assert [job["error"] for job in found["failed"]] == ["The summary was empty."]
+
+
+LINK = {"id": "a", "active": True, "tokens_before": 50_000, "tokens_after": 10_000, "undone_at": None}
+STANDING = {
+    "head": "a",
+    "head_kind": "summary",
+    "redo": None,
+    "context": 12_000,
+    "hard": 90_000,
+    "busy": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("link", "standing", "undo", "restore"),
+    [
+        ({}, {}, True, False),
+        ({}, {"hard": 51_999}, False, False),
+        ({}, {"hard": None}, True, False),
+        ({}, {"busy": True}, False, False),
+        ({}, {"head": "b"}, False, False),
+        ({}, {"head": "b", "head_kind": "new"}, False, False),
+        ({"active": False, "undone_at": "x"}, {"head": None, "redo": "a"}, False, True),
+        ({"active": False, "undone_at": "x"}, {"head": None, "redo": "a", "busy": True}, False, False),
+        ({"active": False, "undone_at": "x"}, {"head": "b"}, False, False),
+        ({"active": False}, {"head": "b"}, False, False),
+    ],
+)
+def test_undo_and_restore_are_offered_only_where_they_are_possible(
+    link: dict[str, Any], standing: dict[str, Any], undo: bool, restore: bool
+) -> None:
+    verdict = judge(LINK | link, **(STANDING | standing))
+    assert (verdict["can_undo"], verdict["can_restore"]) == (undo, restore)
+    said = verdict["undo_reason"] or verdict["restore_reason"]
+    assert bool(said) is not (undo or restore)
+
+
+async def test_the_jobs_page_is_what_sql_says(pool: Pool, insights: Insights) -> None:
+    async with pool.acquire() as connection:
+        await seed.a_long_session(connection, turns=12)
+    page = await insights.jobs()
+    assert page["states"] == {"due": 1, "running": 1, "done": 1, "dead": 1}
+    assert [job["state"] for job in page["jobs"]] == ["due", "running", "dead", "done"]
+    assert [worker["alive"] for worker in page["workers"]] == [False, True, True]
+    assert [job["error"] for job in (await insights.jobs(state="dead"))["jobs"]] == ["The summary was empty."]
+    first = await insights.jobs(limit=3)
+    assert [job["state"] for job in (await insights.jobs(before=int(first["before"]), limit=3))["jobs"]] == [
+        "done"
+    ]
+    with pytest.raises(BadQuery):
+        await insights.jobs(state="lost")
+
+
+async def test_the_overview_counts_what_needs_an_eye(pool: Pool, insights: Insights) -> None:
+    async with pool.acquire() as connection:
+        await seed.a_long_session(connection, turns=12)
+        await seed.a_session(connection, context=95_000, limit=100_000, minutes_ago=5)
+        await seed.a_session(connection, context=95_000, limit=0, minutes_ago=5)
+        await seed.a_session(connection, context=95_000, limit=100_000, minutes_ago=60 * 40)
+        await connection.execute("UPDATE usage SET at = now() - interval '2 days' WHERE purpose = 'compact'")
+    overview = await insights.overview()
+    spent = await pool.fetchval("SELECT sum(cost_micro) FROM usage WHERE purpose <> 'compact'")
+    assert overview["spend_micro"] == spent
+    assert overview["spend_unknown_calls"] == 1
+    assert overview["active"] == 3
+    assert overview["near_limit"] == 1
+    assert overview["jobs_dead"] == 1
+    assert overview["workers"] == 1
+
+
+async def test_counters_add_up(pool: Pool, insights: Insights) -> None:
+    async with pool.acquire() as connection:
+        _, links = await seed.a_long_session(connection)
+        await connection.execute(
+            "UPDATE turn_context_audit SET prune_triggered = turn_id < 4, overflow_rejected = turn_id = 9"
+        )
+    counters = await insights.counters()
+    average = await pool.fetchval("SELECT avg(reported_input_tokens)::float8 FROM turn_context_audit")
+    assert (counters["summaries"], counters["prunes"], counters["overflows"]) == (len(links), 3, 1)
+    assert counters["avg_prompt"] == pytest.approx(average)
+    assert counters["turns"] == {"answered": 412}
+    assert counters["jobs"] == {"due": 1, "running": 1, "done": 1, "dead": 1}
+    assert counters["tokens"]["cache_read"] == 8_700_000

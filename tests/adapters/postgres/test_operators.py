@@ -1,0 +1,226 @@
+"""Logging in leaves only hashes behind, ends when it should, and every step is chained to the one before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.operators import (
+    Operators,
+    TooManyTries,
+    TryLimit,
+    WeakPassword,
+    create_login_link,
+    digest_of,
+)
+from shared.adapters.postgres.pool import open_pool
+
+PASSWORD = "correct horse battery"
+
+
+@dataclass(slots=True)
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    opened = await open_pool(database_url, size=4)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def operators(pool: asyncpg.Pool[asyncpg.Record], clock: Clock) -> AsyncIterator[Operators]:
+    made = Operators(pool, clock=clock)
+    yield made
+    await made.close()
+
+
+async def with_password(operators: Operators, pool: asyncpg.Pool[asyncpg.Record]) -> int:
+    operator: int = await pool.fetchval("INSERT INTO operators (name) VALUES ('ada') RETURNING id")
+    await operators.set_password(operator, PASSWORD)
+    return operator
+
+
+async def test_a_link_makes_the_first_operator_and_logs_in_once(
+    database_url: str, operators: Operators
+) -> None:
+    token = await create_login_link(database_url)
+    session = await operators.use_link(token=token, source="127.0.0.1")
+    assert isinstance(session, str)
+    who = await operators.signed_in(session)
+    assert who is not None
+    assert (who.name, who.role, who.has_password) == ("admin", "admin", False)
+    assert await operators.use_link(token=token, source="127.0.0.1") is None
+
+
+async def test_a_second_link_is_for_the_same_operator(
+    database_url: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    await asyncio.gather(*(create_login_link(database_url) for _ in range(3)))
+    assert await pool.fetchval("SELECT count(*) FROM operators") == 1
+    assert await pool.fetchval("SELECT count(*) FROM login_links") == 3
+
+
+async def test_an_old_link_is_worth_nothing(
+    database_url: str, operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    token = await create_login_link(database_url)
+    await pool.execute("UPDATE login_links SET expires_at = now()")
+    assert await operators.use_link(token=token, source="127.0.0.1") is None
+
+
+async def test_tokens_and_passwords_are_stored_as_hashes_only(
+    database_url: str, operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    token = await create_login_link(database_url)
+    session = await operators.use_link(token=token, source="127.0.0.1")
+    assert isinstance(session, str)
+    await operators.set_password((await pool.fetchval("SELECT id FROM operators")), PASSWORD, keep=session)
+    stored = "".join(
+        [
+            str(await pool.fetch(f"SELECT * FROM {table}"))
+            for table in ("operators", "login_links", "operator_sessions")
+        ]
+    )
+    assert "$argon2id$" in stored
+    assert not any(secret in stored for secret in (token, session, PASSWORD))
+    assert await pool.fetchval("SELECT token_hash FROM operator_sessions") == digest_of(session)
+
+
+async def test_a_password_logs_in_and_a_wrong_one_does_not(
+    operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    await with_password(operators, pool)
+    assert isinstance(await operators.log_in(name="ada", password=PASSWORD, source="a"), str)
+    assert await operators.log_in(name="ada", password="wrong", source="a") is None
+    assert await operators.log_in(name="nobody", password=PASSWORD, source="a") is None
+
+
+async def test_an_operator_without_a_password_cannot_log_in_by_one(
+    database_url: str, operators: Operators
+) -> None:
+    await create_login_link(database_url)
+    assert await operators.log_in(name="admin", password="", source="a") is None
+
+
+async def test_the_sixth_try_is_refused_before_hashing_and_time_heals(
+    operators: Operators, pool: asyncpg.Pool[asyncpg.Record], clock: Clock
+) -> None:
+    await with_password(operators, pool)
+    for _ in range(5):
+        assert await operators.log_in(name="ada", password="wrong", source="a") is None
+    refused = await operators.log_in(name="ada", password=PASSWORD, source="a")
+    assert isinstance(refused, TooManyTries)
+    assert 0 < refused.retry_after_seconds <= 901
+    assert isinstance(await operators.log_in(name="ada", password=PASSWORD, source="b"), str)
+    clock.now += 901
+    assert isinstance(await operators.log_in(name="ada", password=PASSWORD, source="a"), str)
+
+
+async def test_one_source_cannot_try_many_names(
+    operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    for number in range(20):
+        assert await operators.log_in(name=f"n{number}", password="x", source="a") is None
+    assert isinstance(await operators.log_in(name="other", password="x", source="a"), TooManyTries)
+
+
+async def test_a_flood_of_keys_does_not_grow_the_limit() -> None:
+    limit = TryLimit(tries=2, seconds=10, clock=Clock(), keys=3)
+    for number in range(50):
+        limit.failed(str(number))
+    assert len(limit._failures) == 3
+
+
+@pytest.mark.parametrize(
+    "lapse",
+    ["expires_at = now()", "seen_at = now() - interval '31 minutes'", "seen_at = now() - interval '3 days'"],
+)
+async def test_a_session_ends_by_age_and_by_idleness(
+    database_url: str, operators: Operators, pool: asyncpg.Pool[asyncpg.Record], lapse: str
+) -> None:
+    session = await operators.use_link(token=await create_login_link(database_url), source="a")
+    assert isinstance(session, str)
+    await pool.execute(f"UPDATE operator_sessions SET {lapse}")
+    assert await operators.signed_in(session) is None
+
+
+async def test_only_a_person_keeps_a_session_alive(
+    database_url: str, operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    session = await operators.use_link(token=await create_login_link(database_url), source="a")
+    assert isinstance(session, str)
+    idle = "SELECT now() - seen_at > interval '20 minutes' FROM operator_sessions"
+    await pool.execute("UPDATE operator_sessions SET seen_at = now() - interval '25 minutes'")
+    await operators.signed_in(session, present=False)
+    assert await pool.fetchval(idle) is True
+    await operators.signed_in(session)
+    assert await pool.fetchval(idle) is False
+
+
+async def test_logging_out_and_a_disabled_operator_end_it(
+    database_url: str, operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    first = await operators.use_link(token=await create_login_link(database_url), source="a")
+    second = await operators.use_link(token=await create_login_link(database_url), source="a")
+    assert isinstance(first, str)
+    assert isinstance(second, str)
+    await operators.log_out(first)
+    assert await operators.signed_in(first) is None
+    assert await operators.signed_in(second) is not None
+    await pool.execute("UPDATE operators SET disabled_at = now()")
+    assert await operators.signed_in(second) is None
+
+
+async def test_a_new_password_ends_the_other_sessions(
+    operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    operator = await with_password(operators, pool)
+    kept, other = [await operators.log_in(name="ada", password=PASSWORD, source="a") for _ in range(2)]
+    assert isinstance(kept, str)
+    assert isinstance(other, str)
+    await operators.set_password(operator, "another long password", keep=kept)
+    assert await operators.signed_in(kept) is not None
+    assert await operators.signed_in(other) is None
+
+
+async def test_a_short_password_is_refused(operators: Operators, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    with pytest.raises(WeakPassword):
+        await operators.set_password(1, "short")
+
+
+async def test_the_audit_chain_holds_under_many_writers_and_shows_a_forgery(
+    operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    await asyncio.gather(
+        *(operators.record(actor="ada", action=f"read.{n}", detail={"n": n}) for n in range(12))
+    )
+    assert await pool.fetchval("SELECT count(*) FROM audit") == 12
+    assert await operators.broken_audit_link() is None
+    forged = await pool.fetchval("SELECT id FROM audit ORDER BY id OFFSET 5 LIMIT 1")
+    await pool.execute("UPDATE audit SET actor = 'eve' WHERE id = $1", forged)
+    assert await operators.broken_audit_link() == forged
+
+
+async def test_a_removed_audit_row_breaks_the_chain(
+    operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    for number in range(4):
+        await operators.record(actor="ada", action=f"read.{number}")
+    second, third = await pool.fetch("SELECT id FROM audit ORDER BY id OFFSET 1 LIMIT 2")
+    await pool.execute("DELETE FROM audit WHERE id = $1", second["id"])
+    assert await operators.broken_audit_link() == third["id"]

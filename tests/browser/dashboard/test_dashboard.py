@@ -1,0 +1,304 @@
+"""An operator in a real browser: logs in by the link, finds a session, reads its chart and its summaries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+from aiohttp import web
+from playwright.async_api import Browser, BrowserContext, Page, expect
+
+from shared.adapters.postgres.operators import create_login_link
+from shared.adapters.postgres.pool import open_pool
+from shared.settings import load_settings
+from tests.web.dashboard import seed
+from tests.web.dashboard.conftest import RunCommands
+from tests.web.dashboard.serve import served
+
+pytestmark = pytest.mark.browser
+WAIT_MS = 8000
+
+
+@dataclass(slots=True)
+class Place:
+    """The dashboard over one seeded database."""
+
+    url: str
+    database_url: str
+    pool: asyncpg.Pool[asyncpg.Record]
+    seeded: seed.Seeded
+    links: list[UUID]
+    commands: RunCommands
+    cookies: list[Any] = field(default_factory=list)
+
+    @property
+    def session_url(self) -> str:
+        return f"{self.url}/dashboard/sessions/{self.seeded.public_id}"
+
+
+@pytest.fixture(scope="module")
+async def place(module_database_url: str) -> AsyncIterator[Place]:
+    pool = await open_pool(module_database_url, size=4)
+    async with pool.acquire() as connection:
+        seeded, links = await seed.a_long_session(connection, turns=2000)
+        await seed.a_session(connection, person=seed.HOSTILE, turns=7, minutes_ago=30)
+        for n in range(60):
+            await seed.a_session(connection, person=f"Person {n:02}", turns=n + 1, minutes_ago=60 + n)
+    commands = RunCommands()
+    async with served(web.Application(), pool=pool, settings=load_settings(), commands=commands) as url:
+        yield Place(
+            url=url,
+            database_url=module_database_url,
+            pool=pool,
+            seeded=seeded,
+            links=links,
+            commands=commands,
+        )
+    await pool.close()
+
+
+@dataclass(slots=True)
+class Seen:
+    """A page, and all that went wrong on it."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+async def context(browser: Browser, place: Place) -> AsyncIterator[BrowserContext]:
+    opened = await browser.new_context(viewport={"width": 1360, "height": 900}, locale="en-GB")
+    opened.set_default_timeout(WAIT_MS)
+    if place.cookies:
+        await opened.add_cookies(place.cookies)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def seen(context: BrowserContext, place: Place) -> AsyncIterator[Seen]:
+    """Logged in; fails when the page complained, broke its own policy or asked another host."""
+    seen = Seen(page=await context.new_page())
+    seen.page.on("console", lambda line: seen.complaints.append(line.text) if line.type == "error" else None)
+    seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
+    seen.page.on("dialog", lambda dialog: seen.complaints.append(dialog.message))
+    seen.page.on(
+        "request",
+        lambda request: (
+            None if request.url.startswith((place.url, "data:")) else seen.foreign.append(request.url)
+        ),
+    )
+    if not place.cookies:
+        await log_in(seen.page, place)
+        place.cookies = [dict(cookie) for cookie in await context.cookies()]
+    yield seen
+    assert seen.complaints == []
+    assert seen.foreign == []
+
+
+async def log_in(page: Page, place: Place) -> None:
+    token = await create_login_link(place.database_url)
+    await page.goto(f"{place.url}/dashboard/login?token={token}")
+    await page.get_by_role("button", name="Log in").click()
+    await expect(page.get_by_role("heading", name="Sessions")).to_be_visible(timeout=WAIT_MS)
+
+
+async def test_the_link_leads_to_the_list_and_the_list_to_the_session(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(f"{place.url}/dashboard")
+    await page.get_by_role("link", name="Maria").click()
+    await expect(page.get_by_role("heading", name="Maria", level=1)).to_be_visible()
+    await expect(page.locator("path.area")).to_have_count(5)
+    await expect(page.locator(".mark-line")).to_have_count(3)
+    await expect(page.locator(".fold")).to_have_count(len(place.links))
+    await expect(page.locator("#chart-words")).to_contain_text("of 2,000 turns")
+    assert page.url == place.session_url
+
+
+async def test_the_crosshair_the_table_and_sql_agree(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(place.session_url)
+    stage = page.get_by_role("slider", name="Turn")
+    await stage.focus()
+    await page.keyboard.press("Home")
+    for _ in range(7):
+        await page.keyboard.press("ArrowRight")
+    turn = int(await stage.get_attribute("aria-valuenow") or 0)
+    row = await place.pool.fetchrow(
+        "SELECT context_tokens, parts FROM turn_context_audit WHERE session_id = $1 AND turn_id = $2",
+        place.seeded.session_id,
+        turn,
+    )
+    assert row is not None
+    await page.get_by_text("Show as table").click()
+    cells = await page.locator(".chart tbody tr").nth(7).locator("td").all_inner_texts()
+    numbers = [int(cell.replace(",", "")) for cell in cells[:7]]
+    assert numbers[0] == turn
+    assert numbers[6] == row["context_tokens"] == sum(numbers[1:6])
+    estimate = sum(row["parts"].values())
+    for name, shown in zip(("system", "memory", "summary", "history", "tools"), numbers[1:6], strict=True):
+        assert abs(shown - row["parts"][name] * row["context_tokens"] / estimate) <= 1
+    tip = await page.locator(".tip .sum dd").inner_text()
+    assert tip == await page.evaluate(
+        "async (n) => (await import('/static/shared/fmt.js')).tokens(n)", row["context_tokens"]
+    )
+    assert str(turn) in (await stage.get_attribute("aria-valuetext") or "")
+
+
+async def test_the_cards_are_what_sql_says(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(place.session_url)
+    share = await place.pool.fetchval(
+        "SELECT context_tokens * 100.0 / context_limit FROM sessions WHERE id = $1", place.seeded.session_id
+    )
+    cards = page.locator(".kpi b")
+    await expect(cards).to_have_text(
+        [f"{round(share)}\u202f%", "9.9M", "$14.62", "90\u202f%", str(len(place.links))]
+    )
+    await expect(page.get_by_label("Spend", exact=True).locator("tbody tr").last).to_contain_text("–")
+
+
+async def test_summary_and_original_are_read_by_keyboard_and_undo_is_run(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await place.pool.execute("UPDATE turn_context_audit SET hard_limit = 500000")
+    await page.goto(place.session_url)
+    newest = page.locator(".fold-item").first
+    await newest.locator("summary").first.click()
+    await expect(newest.locator(".summary-text")).to_contain_text("They plan a trip to Lisbon.")
+    await newest.get_by_role("tab", name="Summary").focus()
+    await page.keyboard.press("ArrowRight")
+    await expect(newest.get_by_role("tab", name="Original")).to_have_attribute("aria-selected", "true")
+    span = await place.pool.fetchrow("SELECT * FROM links WHERE public_id = $1", place.links[-1])
+    assert span is not None
+    await expect(newest.locator(".message").last).to_contain_text(f"turn {span['through_turn']}")
+    await newest.get_by_role("button", name="Undo").click()
+    await expect(page.locator("#say")).to_have_text("Undo done.")
+    assert [run["name"] for run in place.commands.asked] == ["undo"]
+
+
+async def test_an_older_summary_says_why_it_cannot_be_undone(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(place.session_url)
+    oldest = page.locator(".fold-item").last
+    await oldest.locator("summary").first.click()
+    button = oldest.get_by_role("button", name="Undo")
+    await expect(button).to_be_disabled()
+    await expect(button).to_have_accessible_description(re.compile("A newer summary builds on this one"))
+
+
+async def test_hostile_words_stay_words(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(f"{place.url}/dashboard?q=script")
+    await expect(page.locator("a.row-link")).to_have_text(seed.HOSTILE)
+    await place.pool.execute(
+        "UPDATE links SET summary_text = $1 WHERE public_id = $2", seed.HOSTILE, place.links[0]
+    )
+    await page.goto(f"{place.session_url}#c-{place.links[0]}")
+    await expect(page.locator(".summary-text")).to_have_text(seed.HOSTILE)
+    await page.locator(".fold-item").last.get_by_role("tab", name="Original").click()
+    originals = page.locator(".fold-item .transcript")
+    for count in (150, 168):
+        await originals.get_by_role("button", name="Load earlier").click()
+        await expect(originals.locator(".message")).to_have_count(count)
+    await expect(originals.get_by_text(seed.HOSTILE)).to_have_count(2)
+    assert await page.locator("main script, main img").count() == 0
+
+
+async def test_the_address_holds_filters_order_and_page(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(f"{place.url}/dashboard")
+    await page.get_by_role("button", name="Turns").click()
+    await expect(page.locator("a.row-link").first).to_have_text("Maria")
+    await expect(page.get_by_role("columnheader", name="Turns")).to_have_attribute("aria-sort", "descending")
+    await page.get_by_role("button", name="Next page").click()
+    await expect(page.locator("a.row-link")).to_have_count(12)
+    address = page.url
+    assert "sort=-turns" in address
+    await page.reload()
+    await expect(page.locator("a.row-link")).to_have_count(12)
+    await page.go_back()
+    await expect(page.locator("a.row-link")).to_have_count(50)
+    await page.keyboard.press("/")
+    await page.keyboard.type("person 07")
+    await expect(page.locator("a.row-link")).to_have_text(["Person 07"])
+    await page.keyboard.press("Control+a")
+    await page.keyboard.type("nobody at all")
+    await expect(page.get_by_text("No session matches.")).to_be_visible()
+
+
+async def test_keys_move_through_the_list(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(f"{place.url}/dashboard")
+    await expect(page.locator("a.row-link").first).to_be_visible()
+    for key in ("j", "j", "k", "j"):
+        await page.keyboard.press(key)
+    await expect(page.locator("a.row-link").nth(1)).to_be_focused()
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("g")
+    await page.keyboard.press("j")
+    await expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    await expect(page.get_by_text("The summary was empty.")).to_be_visible()
+    await page.keyboard.press("g")
+    await page.keyboard.press("s")
+    await expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
+
+
+async def test_a_server_that_is_away_is_told_and_tried_again(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.route(
+        "**/api/v1/sessions?**", lambda route: route.fulfill(status=503, json={"message": "Away."})
+    )
+    await page.goto(f"{place.url}/dashboard")
+    await expect(page.get_by_role("alert")).to_contain_text("Away.")
+    await page.unroute("**/api/v1/sessions?**")
+    await page.get_by_role("button", name="Try again").click()
+    await expect(page.locator("a.row-link").first).to_be_visible()
+    seen.complaints = [line for line in seen.complaints if "503" not in line]
+
+
+async def test_a_lost_login_leads_to_the_login_page(browser: Browser, place: Place) -> None:
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.goto(place.session_url)
+    assert page.url == f"{place.url}/dashboard/login?next=/dashboard/sessions/{place.seeded.public_id}"
+    await expect(page.get_by_label("Password")).to_be_visible()
+    await context.close()
+
+
+@pytest.mark.parametrize("path", ["/dashboard", "/dashboard/jobs", "/dashboard/account", "session"])
+async def test_a_telephone_never_scrolls_sideways(seen: Seen, place: Place, path: str) -> None:
+    page = seen.page
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await page.goto(place.session_url if path == "session" else place.url + path)
+    await expect(page.locator("main h1")).to_be_visible()
+    await expect(page.locator(".skeleton")).to_have_count(0)
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    small = await page.evaluate(
+        """[...document.querySelectorAll('main button, main select, main input')].filter((node) => {
+             const box = node.getBoundingClientRect(); return box.width && box.height < 24; }).length"""
+    )
+    assert small == 0
+
+
+async def test_every_control_has_a_name_and_every_id_is_one(seen: Seen, place: Place) -> None:
+    page = seen.page
+    for address in (f"{place.url}/dashboard", place.session_url, f"{place.url}/dashboard/jobs"):
+        await page.goto(address)
+        await expect(page.locator(".skeleton")).to_have_count(0)
+        nameless = await page.evaluate(
+            """[...document.querySelectorAll(
+                  'a, button, input:not([type=hidden]), select, [role=slider], [role=region]')]
+                .filter((node) => !node.hidden && !node.closest('[hidden]')
+                  && !(node.textContent.trim() || node.ariaLabel || node.labels?.length)).length"""
+        )
+        assert nameless == 0
+        ids = await page.evaluate("[...document.querySelectorAll('[id]')].map((node) => node.id)")
+        assert len(ids) == len(set(ids))
