@@ -154,7 +154,7 @@ def pinned(lock: str) -> dict[str, str]:
     return dict(found.groups() for line in lines if (found := re.match(r"([a-z0-9.-]+)==([^ ;\\]+)", line)))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", [*LOCKS, "requirements-local-model.lock"])
 def test_every_line_of_a_lock_has_hashes_and_names_no_host(lock: str) -> None:
     text = (ROOT / lock).read_text()
     entries = re.split(r"\n(?=\S)", text.strip())
