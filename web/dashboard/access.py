@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
+import asyncpg
 from aiohttp import web
 
 from shared.adapters.postgres.insights import BadQuery, Insights
@@ -99,9 +100,13 @@ def guarded(route: Route, desk: Desk) -> Callable[[web.Request], Awaitable[web.S
             response = refusal_response(request, refusal)
         except BadQuery as error:
             response = refusal_response(request, Refusal(400, "bad_query", f"That cannot be shown: {error}."))
-        except TimeoutError:
-            away = Refusal(503, "storage_unavailable", "The database did not answer in time. Try again.")
+        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            away = Refusal(503, "storage_unavailable", "The database does not answer just now. Try again.")
             response = refusal_response(request, away)
+        except web.HTTPException as error:
+            for name, value in HEADERS.items():
+                error.headers.setdefault(name, value)
+            raise
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         return response
@@ -112,6 +117,8 @@ def guarded(route: Route, desk: Desk) -> Callable[[web.Request], Awaitable[web.S
 async def _let_in(route: Route, desk: Desk, request: web.Request) -> web.StreamResponse:
     if request.method not in _SAFE and not from_own_origin(request, desk.settings):
         raise Refusal(403, "foreign_origin", "This request came from another page.")
+    if any("\x00" in value for value in request.query.values()):
+        raise BadQuery("it holds a NUL character")
     token = request.cookies.get(cookie_name(request, desk.settings), "")
     refreshing = POLL_HEADER in request.headers
     who = await desk.operators.signed_in(token, present=not refreshing) if token else None

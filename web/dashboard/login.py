@@ -74,6 +74,7 @@ async def set_password(visit: Visit) -> web.StreamResponse:
     """JSON `{password}`; every other login of this operator ends."""
     try:
         password = (await visit.request.json())["password"]
+        str(password).encode()
     except (ValueError, KeyError, TypeError):
         raise Refusal(400, "bad_input", "Send a password.") from None
     if not isinstance(password, str):
@@ -97,7 +98,13 @@ async def _end(visit: Visit) -> None:
 async def _form(request: web.Request) -> dict[str, str]:
     if (request.content_length or 0) > MAX_FORM_BYTES:
         raise Refusal(413, "too_large", "That form is too large.")
-    return {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
+    try:
+        form = await request.post()
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        "".join(fields.values()).encode()
+    except ValueError:
+        raise Refusal(400, "bad_input", "That form cannot be read.") from None
+    return {name: value.replace("\x00", "") for name, value in fields.items()}
 
 
 def _next(path: str) -> str:

@@ -4,7 +4,7 @@ import { number, percent, tokens, when } from "../shared/fmt.js";
 import { DASH, NAMES, SOURCES, split, table } from "./parts.js";
 
 const HEIGHT = 280;
-const TOP = 12;
+const TOP = 20;
 const BOTTOM = 34;
 const LEFT = 52;
 const RIGHT = 12;
@@ -178,7 +178,7 @@ function overall(rows, timeline, limit) {
 /** The same numbers as a table, made when it is opened. @param {any[]} rows @param {any} timeline @param {number | null} limit */
 function twin(rows, timeline, limit) {
   const columns = ["Turn", ...SOURCES.map((name) => NAMES[/** @type {keyof typeof NAMES} */ (name)]), "Context", "Of the limit"].map((label) => ({ label, num: true }));
-  const place = h("div", { class: "scroll", role: "region", "aria-label": "Context per turn", tabindex: 0 });
+  const place = h("div", { class: "scroll", role: "region", "aria-label": "Context per turn as a table", tabindex: 0 });
   return h("details", { ontoggle: (/** @type {any} */ event) => {
     if (!event.target.open || place.firstChild) return;
     show(place, table({ caption: "Context per turn", className: "plain", columns: [...columns, { label: "What happened" }], rows: rows.map((row, index) => [

@@ -51,7 +51,7 @@ function jobsCard(page, params, change) {
   const chosen = params.get("state") ?? "";
   const filter = h("div", { class: "segments", role: "group", "aria-label": "State" }, [["", "All"], ...STATES.map((state) => [state, WORDS[/** @type {keyof typeof WORDS} */ (state)]])].map(([state, words]) =>
     h("button", { type: "button", "aria-pressed": String(chosen === state), onclick: () => change({ state }) }, words)));
-  const content = page.jobs.length ? table({ caption: "Jobs", columns: COLUMNS, rows: page.jobs.map(cells) }) : empty(chosen ? "No job in this state." : "No job yet: they come with the first long conversation.");
+  const content = page.jobs.length ? table({ caption: "Jobs", className: "wide-grid", columns: COLUMNS, rows: page.jobs.map(cells) }) : empty(chosen ? "No job in this state." : "No job yet: they come with the first long conversation.");
   return card("Queue", [content, h("div", { class: "pager" }, params.get("before") && h("button", { type: "button", class: "line", onclick: () => change({}) }, "Newest"),
     page.before && h("button", { type: "button", class: "line", onclick: () => change({ before: page.before }) }, "Older"))], filter);
 }
@@ -73,5 +73,5 @@ function workersCard(workers) {
   const rows = workers.map((worker) => [`${worker.role} · ${worker.pid}`,
     h("span", { class: `state ${worker.alive ? "answering" : worker.stopped_at ? "idle" : "problem"}` }, worker.alive ? "alive" : worker.stopped_at ? "stopped" : "silent"),
     time(worker.beat), time(worker.started_at)]);
-  return card("Processes", [rows.length ? table({ caption: "Processes of the last hour", columns, rows }) : empty("No process has beaten in the last hour.")]);
+  return card("Processes", [rows.length ? table({ caption: "Processes of the last hour", className: "wide-grid", columns, rows }) : empty("No process has beaten in the last hour.")]);
 }

@@ -17,6 +17,7 @@ const KEYS = [["/", "Search"], ["j  k", "Next and previous row"], ["Enter", "Ope
 let current = null;
 /** @type {any} */
 let me = null;
+let drawn = "";
 const badge = h("span", { class: "count", hidden: true });
 
 /** @param {string} words */
@@ -32,6 +33,7 @@ function pageFor(path) {
 }
 
 function draw() {
+  drawn = location.pathname + location.search;
   current?.abort();
   current = new AbortController();
   const { page, id, nav } = pageFor(location.pathname);
@@ -43,7 +45,7 @@ function draw() {
 function go(address, { quiet = false } = {}) {
   if (address === location.pathname + location.search) return;
   history.pushState(null, "", address);
-  if (quiet) return;
+  if (quiet) { drawn = address; return; }
   draw();
   scrollTo(0, 0);
   main.focus({ preventScroll: true });
@@ -105,7 +107,7 @@ async function start() {
   try { me = await ask("/me"); } catch (error) { return show(main, problem(error, start)); }
   frame();
   document.body.append(help);
-  addEventListener("popstate", draw);
+  addEventListener("popstate", () => { if (drawn !== location.pathname + location.search) draw(); });
   addEventListener("keydown", onKey);
   addEventListener("click", onClick);
   draw();

@@ -20,7 +20,7 @@ export function sessionPage({ root, id, me, say, signal }) {
   const now = h("div");
   const spend = h("div");
   const calls = h("div");
-  const talk = transcript({ path: `${path}/messages`, label: "Transcript", signal, empty: "Nothing was said yet." });
+  const talk = transcript({ path: `${path}/messages`, label: "Messages", signal, empty: "Nothing was said yet." });
   const tools = { me, signal, say, open: new Set(openFromAddress()), reload: () => load(false).catch(() => {}) };
   const seen = new Map();
 
@@ -64,6 +64,7 @@ export function sessionPage({ root, id, me, say, signal }) {
     h("div", { class: "columns" }, h("div", { class: "stack" }, card("Summaries", [folds]), card("Memory saved", [flushes])),
       h("div", { class: "stack" }, card("What fills the window now", [now]), card("Spend", [spend]))),
     card("Transcript", [talk.node]), card("Context audit", [calls]));
+  addEventListener("hashchange", () => { const fold = document.getElementById(location.hash.slice(1)); if (fold instanceof HTMLDetailsElement) fold.open = true; }, { signal });
   load(false).catch(failed);
   keepFresh(() => load(true), mark.tell, signal);
 }
@@ -133,7 +134,7 @@ function spendTable(spend) {
 function auditTable(audit) {
   if (!audit.calls.length) return empty("No model call yet.");
   const columns = ["Turn", "Before", "After summary", "After shortening", "Reported", "Context", "Budget"].map((label) => ({ label, num: true }));
-  const place = h("div", { class: "scroll", role: "region", "aria-label": "Context audit", tabindex: 0 });
+  const place = h("div", { class: "scroll", role: "region", "aria-label": "Model calls", tabindex: 0 });
   show(place, table({ caption: "What each model call was given, newest first", className: "plain", columns: [...columns, { label: "Model" }, { label: "Done to make it fit" }, { label: "When" }], rows: audit.calls.map((/** @type {any} */ call) => [
     number(call.turn), number(call.before), number(call.after_summary), number(call.after_prune), number(call.reported), number(call.context), number(call.budget), call.model,
     [call.summary && "summarised", call.prune && "shortened", call.overflow && "refused"].filter(Boolean).join(", ") || DASH, time(call.at)]) }));
