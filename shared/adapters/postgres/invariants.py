@@ -1,0 +1,480 @@
+"""Checks the stored rows for what Evertalk promises: used by `evertalk doctor` and every fault test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import asyncpg
+
+STATEMENT_SECONDS = 20.0
+SHOWN_AT_MOST = 20
+"""Rows reported per check: one broken session is reason enough, a thousand lines help nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """One place where a promise does not hold."""
+
+    code: str
+    """I1 … I10, the names of the design's invariants."""
+    what: str
+    where: str
+    """Ids only, never what people wrote."""
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.what} ({self.where})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Check:
+    code: str
+    what: str
+    rows: str
+    """Selects one text per broken place, and nothing when all is well."""
+
+
+_ENDED = "state NOT IN ('open', 'claimed')"
+
+_FINALS = """
+SELECT v.session_id, v.turn_no, v.event_seq, v.seq, v.payload
+  FROM events v LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
+ WHERE v.kind = 'msg' AND v.turn_no IS NOT NULL
+   AND (e.author = 'assistant' OR v.seq IS NULL AND v.payload ->> 'waiting' IS DISTINCT FROM 'true')
+"""
+"""What ends a turn on the screen: an answer or a notice, but not the word that the turn has to wait."""
+
+_WRITTEN_EVENTS = """
+(SELECT session_id, min(event_seq) AS first, max(event_seq) AS last, count(*) AS number
+   FROM events GROUP BY session_id)
+"""
+
+_PARTY = "coalesce({0}.merged_into, {0}.id)"
+
+
+def _at(*columns: str) -> str:
+    """`session 3, turn 7` from `session=s.id`, `turn=t.turn_no`."""
+    parts = (column.partition("=") for column in columns)
+    return " || ', ' || ".join(f"'{name} ' || coalesce(({value})::text, '–')" for name, _, value in parts)
+
+
+_LOG = (
+    _Check(
+        code="I1",
+        what="a stored message belongs to no turn",
+        rows=f"""SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
+                  WHERE e.author <> 'operator' AND NOT EXISTS (
+                        SELECT FROM turn_entries t WHERE t.session_id = e.session_id AND t.seq = e.seq)""",
+    ),
+    _Check(
+        code="I1",
+        what="a stored message belongs to two turns",
+        rows=f"""SELECT {_at("session=session_id", "seq=seq")} FROM turn_entries
+                  GROUP BY session_id, seq HAVING count(*) > 1""",
+    ),
+    _Check(
+        code="I1",
+        what="a turn counts as answered but has not ended",
+        rows=f"""SELECT {_at("session=s.id", "turn=t.turn_no")} FROM sessions s JOIN turns t
+                     ON t.session_id = s.id AND t.turn_no <= s.answered_turn AND t.ended_at IS NULL""",
+    ),
+    _Check(
+        code="I1",
+        what="a turn has ended that does not count as answered",
+        rows=f"""SELECT {_at("session=s.id", "turn=t.turn_no")} FROM sessions s JOIN turns t
+                     ON t.session_id = s.id AND t.turn_no > s.answered_turn AND t.{_ENDED}""",
+    ),
+    _Check(
+        code="I1",
+        what="a turn holds no message of a person",
+        rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
+                  WHERE NOT EXISTS (SELECT FROM turn_entries te JOIN entries e USING (session_id, seq)
+                                     WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no
+                                       AND e.author = 'person')""",
+    ),
+    _Check(
+        code="I2",
+        what="a turn ended more than once on the screen",
+        rows=f"""SELECT {_at("session=session_id", "turn=turn_no")} FROM ({_FINALS}) f
+                  GROUP BY session_id, turn_no HAVING count(*) > 1""",
+    ),
+    _Check(
+        code="I2",
+        what="a turn holds more than one answer",
+        rows=f"""SELECT {_at("session=te.session_id", "turn=te.turn_no")}
+                   FROM turn_entries te JOIN entries e USING (session_id, seq)
+                  WHERE e.author = 'assistant' AND NOT e.blocks @> '[{{"type": "tool_use"}}]'
+                  GROUP BY te.session_id, te.turn_no HAVING count(*) > 1""",
+    ),
+    _Check(
+        code="I2",
+        what="an ended turn has no delivery",
+        rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
+                  WHERE t.{_ENDED} AND NOT EXISTS (
+                        SELECT FROM deliveries d
+                         WHERE d.session_id = t.session_id AND d.turn_no = t.turn_no AND d.part = 0)""",
+    ),
+    _Check(
+        code="I2",
+        what="a part of an answer is delivered twice",
+        rows=f"""SELECT {_at("session=session_id", "turn=turn_no", "part=part")} FROM deliveries
+                  GROUP BY session_id, turn_no, part HAVING count(*) > 1""",
+    ),
+    _Check(
+        code="I3",
+        what="the numbers of the log have a gap",
+        rows=f"""SELECT {_at("session=s.id", "next_seq=s.next_seq", "entries=n.number")} FROM sessions s
+                   LEFT JOIN (SELECT session_id, min(seq) AS first, max(seq) AS last, count(*) AS number
+                                FROM entries GROUP BY session_id) n ON n.session_id = s.id
+                  WHERE (coalesce(n.first, 1), coalesce(n.last, 0), coalesce(n.number, 0))
+                        <> (1, s.next_seq - 1, s.next_seq - 1)""",
+    ),
+    _Check(
+        code="I3",
+        what="the numbers of the events have a gap",
+        # The oldest events may have been retired; what is left ends with the newest and has no hole.
+        rows=f"""SELECT {_at("session=s.id", "next_event_seq=s.next_event_seq", "events=n.number")}
+                   FROM sessions s JOIN {_WRITTEN_EVENTS} n ON n.session_id = s.id
+                  WHERE n.last <> s.next_event_seq - 1 OR n.number <> n.last - n.first + 1""",
+    ),
+    _Check(
+        code="I3",
+        what="the numbers of the turns have a gap",
+        rows=f"""SELECT {_at("session=s.id", "next_turn=s.next_turn", "turns=n.number")} FROM sessions s
+                   LEFT JOIN (SELECT session_id, max(turn_no) AS last, count(*) AS number
+                                FROM turns GROUP BY session_id) n ON n.session_id = s.id
+                  WHERE (coalesce(n.last, 0), coalesce(n.number, 0)) <> (s.next_turn - 1, s.next_turn - 1)""",
+    ),
+    _Check(
+        code="I3",
+        what="the context is not in the order in which it was said",
+        rows=f"""SELECT {_at("session=session_id", "turn=turn_no", "seq=seq")} FROM (
+                   SELECT te.session_id, te.turn_no, te.seq,
+                          lag(te.seq) OVER (PARTITION BY te.session_id, e.author = 'person'
+                                            ORDER BY te.turn_no, te.step) AS before
+                     FROM turn_entries te JOIN entries e USING (session_id, seq)) o
+                  WHERE o.before > o.seq""",
+    ),
+    _Check(
+        code="I3",
+        what="a tool was called before anybody had spoken",
+        rows=f"""SELECT {_at("session=te.session_id", "turn=te.turn_no", "seq=te.seq")}
+                   FROM turn_entries te JOIN entries e USING (session_id, seq)
+                  WHERE e.blocks @> '[{{"type": "tool_use"}}]' AND (
+                        SELECT min(f.step) FROM turn_entries f
+                         WHERE f.session_id = te.session_id AND f.turn_no = te.turn_no) >= te.step""",
+    ),
+    _Check(
+        code="I4",
+        what="a tool call of an ended turn has no result",
+        # A turn that failed may have left a call behind: the repair of the request answers it.
+        rows=f"""SELECT {_at("session=e.session_id", "turn=te.turn_no", "seq=e.seq")}
+                   FROM entries e JOIN turn_entries te USING (session_id, seq)
+                   JOIN turns t USING (session_id, turn_no)
+                   CROSS JOIN LATERAL jsonb_array_elements(e.blocks) AS b
+                  WHERE e.blocks @> '[{{"type": "tool_use"}}]' AND b ->> 'type' = 'tool_use'
+                    AND t.{_ENDED} AND t.state <> 'failed'
+                    AND NOT EXISTS (
+                        SELECT FROM turn_entries tr JOIN entries r USING (session_id, seq)
+                         WHERE tr.session_id = te.session_id AND tr.turn_no = te.turn_no AND tr.step > te.step
+                           AND r.author = 'tool'
+                           AND r.blocks @> jsonb_build_array(jsonb_build_object(
+                                 'type', 'tool_result', 'tool_use_id', b ->> 'id')))""",
+    ),
+    _Check(
+        code="I4",
+        what="a tool result answers no call",
+        rows=f"""SELECT {_at("session=e.session_id", "turn=te.turn_no", "seq=e.seq")}
+                   FROM entries e JOIN turn_entries te USING (session_id, seq)
+                   CROSS JOIN LATERAL jsonb_array_elements(e.blocks) AS b
+                  WHERE e.author = 'tool' AND b ->> 'type' = 'tool_result'
+                    AND NOT EXISTS (
+                        SELECT FROM turn_entries tc JOIN entries c USING (session_id, seq)
+                         WHERE tc.session_id = te.session_id AND tc.turn_no = te.turn_no AND tc.step < te.step
+                           AND c.blocks @> jsonb_build_array(jsonb_build_object(
+                                 'type', 'tool_use', 'id', b ->> 'tool_use_id')))""",
+    ),
+    _Check(
+        code="I4",
+        what="a tool round of an ended turn never came to an end",
+        rows=f"""SELECT {_at("session=p.session_id", "turn=p.turn_no", "call=p.call_id")}
+                   FROM turn_steps p JOIN turns t USING (session_id, turn_no)
+                  WHERE p.status = 'intent' AND t.{_ENDED} AND t.state <> 'failed'""",
+    ),
+)
+
+_VIEW = (
+    _Check(
+        code="I5",
+        what="the active links do not cover what is hidden",
+        rows=f"""SELECT {_at("session=s.id", "base_turn=s.base_turn", "covered=coalesce(l.size, 0)")}
+                   FROM sessions s LEFT JOIN (
+                        SELECT session_id, min(from_turn) AS first, max(through_turn) AS last,
+                               sum(through_turn - from_turn + 1) AS size
+                          FROM links WHERE active GROUP BY session_id) l ON l.session_id = s.id
+                  WHERE (coalesce(l.first, 1), coalesce(l.last, 0), coalesce(l.size, 0))
+                        <> (1, s.base_turn, s.base_turn)""",
+    ),
+    _Check(
+        code="I5",
+        what="two active links overlap, or leave a gap between them",
+        rows=f"""SELECT {_at("session=session_id", "link=id")} FROM (
+                   SELECT session_id, id, from_turn,
+                          lag(through_turn) OVER (PARTITION BY session_id ORDER BY from_turn) AS before
+                     FROM links WHERE active) o
+                  WHERE o.before IS NOT NULL AND o.from_turn <> o.before + 1""",
+    ),
+    _Check(
+        code="I5",
+        what="the head is not the newest active link",
+        rows=f"""SELECT {_at("session=s.id", "head=s.head")} FROM sessions s
+                  WHERE s.head IS NOT NULL AND NOT EXISTS (
+                        SELECT FROM links l WHERE l.id = s.head AND l.session_id = s.id AND l.active
+                           AND l.through_turn = s.base_turn)""",
+    ),
+    _Check(
+        code="I5",
+        what="turns are hidden, but no head stands for them and nobody began anew",
+        rows=f"""SELECT {_at("session=s.id", "base_turn=s.base_turn")}
+                   FROM sessions s JOIN {_WRITTEN_EVENTS} n ON n.session_id = s.id
+                  WHERE s.head IS NULL AND s.base_turn > 0 AND n.first = 1 AND NOT EXISTS (
+                        SELECT FROM events v WHERE v.session_id = s.id AND v.kind = 'compaction'
+                           AND v.payload ->> 'state' = 'new')""",
+    ),
+    _Check(
+        code="I5",
+        what="a link hides turns that have not ended",
+        rows=f"""SELECT {_at("session=s.id", "link=l.id")} FROM links l JOIN sessions s ON s.id = l.session_id
+                  WHERE l.active AND l.through_turn > s.answered_turn""",
+    ),
+    _Check(
+        code="I5",
+        what="a link ends inside a turn",
+        rows=f"""SELECT {_at("session=l.session_id", "link=l.id")} FROM links l
+                  WHERE l.active AND (l.from_seq > l.through_seq OR l.through_seq < (
+                        SELECT max(te.seq) FROM turn_entries te
+                         WHERE te.session_id = l.session_id
+                           AND te.turn_no BETWEEN l.from_turn AND l.through_turn))""",
+    ),
+    _Check(
+        code="I6",
+        what="messages were summarised, and nobody asked what to remember of them",
+        rows=f"""SELECT {_at("session=l.session_id", "link=l.id")} FROM links l
+                   JOIN sessions s ON s.id = l.session_id
+                  WHERE l.active AND l.kind IN ('summary', 'digest') AND s.flushed_turn < l.through_turn
+                    AND NOT EXISTS (SELECT FROM flushes f
+                                     WHERE f.session_id = l.session_id AND f.through_turn >= l.through_turn
+                                       AND f.outcome <> 'running')""",
+    ),
+    _Check(
+        code="I6",
+        what="a flush counts as running, but nobody works on it or will",
+        rows=f"""SELECT {_at("session=f.session_id", "flush=f.id", "job=f.job_id")} FROM flushes f
+                  WHERE f.outcome = 'running' AND NOT EXISTS (
+                        SELECT FROM jobs j WHERE j.id = f.job_id AND j.state IN ('due', 'running'))""",
+    ),
+    _Check(
+        code="I6",
+        what="more turns count as flushed than any flush has read",
+        rows=f"""SELECT {_at("session=s.id", "flushed_turn=s.flushed_turn")} FROM sessions s
+                  WHERE s.flushed_turn > 0 AND NOT EXISTS (
+                        SELECT FROM flushes f WHERE f.session_id = s.id AND f.through_turn >= s.flushed_turn
+                           AND f.outcome IN ('saved', 'nothing'))""",
+    ),
+)
+
+_PARTIES = (
+    _Check(
+        code="I7",
+        what="an address leads to a session of somebody else",
+        rows=f"""SELECT {_at("address=a.id", "session=s.id")} FROM addresses a
+                   JOIN sessions s ON s.id = a.session_id JOIN parties p ON p.id = a.party_id
+                   JOIN parties o ON o.id = s.party_id
+                  WHERE {_PARTY.format("p")} <> {_PARTY.format("o")}""",
+    ),
+    _Check(
+        code="I7",
+        what="a turn came from an address of somebody else",
+        rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
+                   JOIN addresses a ON a.id = t.address_id JOIN sessions s ON s.id = t.session_id
+                   JOIN parties p ON p.id = a.party_id JOIN parties o ON o.id = s.party_id
+                  WHERE {_PARTY.format("p")} <> {_PARTY.format("o")}""",
+    ),
+    _Check(
+        code="I7",
+        what="an answer goes to an address of somebody else",
+        rows=f"""SELECT {_at("session=d.session_id", "turn=d.turn_no", "part=d.part")} FROM deliveries d
+                   JOIN addresses a ON a.id = d.address_id JOIN sessions s ON s.id = d.session_id
+                   JOIN parties p ON p.id = a.party_id JOIN parties o ON o.id = s.party_id
+                  WHERE {_PARTY.format("p")} <> {_PARTY.format("o")}""",
+    ),
+    _Check(
+        code="I7",
+        what="a note was taken in a session of somebody else",
+        rows=f"""SELECT {_at("note=n.id", "session=n.session_id")} FROM notes n
+                   JOIN sessions s ON s.id = n.session_id JOIN parties p ON p.id = n.party_id
+                   JOIN parties o ON o.id = s.party_id
+                  WHERE {_PARTY.format("p")} <> {_PARTY.format("o")}""",
+    ),
+    _Check(
+        code="I7",
+        what="a link, its parent and its flush are not of one session",
+        rows=f"""SELECT {_at("session=l.session_id", "link=l.id")} FROM links l
+                   LEFT JOIN links p ON p.id = l.parent LEFT JOIN flushes f ON f.id = l.flush_id
+                  WHERE p.session_id <> l.session_id OR f.session_id <> l.session_id""",
+    ),
+    _Check(
+        code="I7",
+        what="money of one session is charged to somebody else",
+        rows=f"""SELECT DISTINCT {_at("session=u.session_id", "party=u.party_id")} FROM usage u
+                   JOIN sessions s ON s.id = u.session_id JOIN parties p ON p.id = u.party_id
+                   JOIN parties o ON o.id = s.party_id
+                  WHERE {_PARTY.format("p")} <> {_PARTY.format("o")}""",
+    ),
+)
+
+_SUMS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_micro")
+
+_MONEY = (
+    _Check(
+        code="I9",
+        what="the ledger and the totals of a session differ",
+        rows=f"""SELECT {_at("session=t.session_id")} FROM session_totals t LEFT JOIN (
+                   SELECT session_id, {", ".join(f"sum({name}) AS {name}" for name in _SUMS)},
+                          count(*) FILTER (WHERE cost_micro IS NULL) AS cost_unknown_calls
+                     FROM usage GROUP BY session_id) u ON u.session_id = t.session_id
+                  WHERE ({", ".join(f"t.{name}" for name in (*_SUMS, "cost_unknown_calls"))})
+                     <> ({", ".join(f"coalesce(u.{name}, 0)" for name in (*_SUMS, "cost_unknown_calls"))})""",
+    ),
+    _Check(
+        code="I9",
+        what="a session has no totals, or they do not add up",
+        rows=f"""SELECT {_at("session=s.id")} FROM sessions s
+                   LEFT JOIN session_totals t ON t.session_id = s.id
+                  WHERE t.session_id IS NULL OR t.total_tokens <> t.input_tokens + t.output_tokens""",
+    ),
+    _Check(
+        code="I9",
+        what="the number of compactions is wrong",
+        rows=f"""SELECT {_at("session=t.session_id", "counted=t.compaction_count")} FROM session_totals t
+                   LEFT JOIN (SELECT session_id, count(*) AS number FROM links
+                               WHERE kind IN ('summary', 'digest') GROUP BY session_id) l
+                     ON l.session_id = t.session_id
+                  WHERE t.compaction_count <> coalesce(l.number, 0)""",
+    ),
+    _Check(
+        code="I9",
+        what="money is held for work that nobody will do",
+        # What a dead process held is freed by the sweep after 20 minutes; until then it may be its.
+        rows=f"""SELECT {_at("reservation=r.id", "session=r.session_id")} FROM reservations r
+                  WHERE r.state = 'held' AND r.created_at < now() - interval '30 minutes'
+                    AND NOT EXISTS (SELECT FROM turns t WHERE t.session_id = r.session_id
+                                       AND t.turn_no = r.turn_no AND t.ended_at IS NULL)
+                    AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = r.job_id
+                                       AND j.state IN ('due', 'running'))""",
+    ),
+    _Check(
+        code="I9",
+        what="a reservation is held and ended, or neither",
+        rows=f"""SELECT {_at("reservation=id")} FROM reservations
+                  WHERE (state = 'held') <> (ended_at IS NULL)
+                     OR (state = 'held') <> (settled_micro IS NULL)""",
+    ),
+    _Check(
+        code="I9",
+        what="a day's spending is not the sum of its reservations",
+        # Settled reservations are retired after a while: only days whose rows are surely there are summed.
+        rows=f"""SELECT {_at("scope=coalesce(d.scope, r.scope)", "day=coalesce(d.day, r.day)")}
+                   FROM (SELECT * FROM spend_days WHERE day >= current_date - 1) d
+                   FULL JOIN (
+                     SELECT scope, day, sum(amount_micro) FILTER (WHERE state = 'held') AS held,
+                            sum(settled_micro) FILTER (WHERE state <> 'held') AS spent
+                       FROM reservations, unnest(scopes) AS scope
+                      WHERE day >= current_date - 1 GROUP BY scope, day) r USING (scope, day)
+                  WHERE (coalesce(d.reserved_micro, 0), coalesce(d.spent_micro, 0))
+                     <> (coalesce(r.held, 0), coalesce(r.spent, 0))""",
+    ),
+    _Check(
+        code="I9",
+        what="a day's spending is negative",
+        rows=f"""SELECT {_at("scope=scope", "day=day")} FROM spend_days
+                  WHERE reserved_micro < 0 OR spent_micro < 0""",
+    ),
+)
+
+_ENDS = (
+    _Check(
+        code="I10",
+        what="an ended turn showed nothing",
+        rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
+                   JOIN {_WRITTEN_EVENTS} n ON n.session_id = t.session_id AND n.first = 1
+                  WHERE t.{_ENDED} AND NOT EXISTS (
+                        SELECT FROM events v LEFT JOIN entries e
+                            ON e.session_id = v.session_id AND e.seq = v.seq
+                         WHERE v.session_id = t.session_id AND v.turn_no = t.turn_no AND v.kind = 'msg'
+                           AND (e.author = 'assistant' OR v.seq IS NULL
+                                AND v.payload ->> 'waiting' IS DISTINCT FROM 'true'
+                                AND coalesce(v.payload ->> 'text', '') <> ''))""",
+    ),
+    _Check(
+        code="I10",
+        what="a turn is being answered by nobody, and is not waiting",
+        rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
+                   JOIN sessions s ON s.id = t.session_id
+                  WHERE t.state = 'claimed' AND s.leased_by IS NULL AND s.retry_at IS NULL""",
+    ),
+    _Check(
+        code="I10",
+        what="a turn is being answered out of its order",
+        rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
+                   JOIN sessions s ON s.id = t.session_id
+                  WHERE t.state = 'claimed' AND t.turn_no <> s.answered_turn + 1""",
+    ),
+    _Check(
+        code="I10",
+        what="a session is leased without a turn to answer, or by nobody that we know",
+        rows=f"""SELECT {_at("session=s.id", "leased_by=s.leased_by")} FROM sessions s
+                  WHERE s.leased_by IS NOT NULL AND (
+                        NOT EXISTS (SELECT FROM workers w WHERE w.id = s.leased_by)
+                        OR NOT EXISTS (SELECT FROM turns t WHERE t.session_id = s.id
+                                          AND t.turn_no = s.answered_turn + 1 AND t.state = 'claimed'))""",
+    ),
+    _Check(
+        code="I10",
+        what="a job runs without a lease, or has ended without an end",
+        rows=f"""SELECT {_at("job=j.id", "state=j.state")} FROM jobs j
+                  WHERE (j.state = 'running') <> (j.leased_by IS NOT NULL)
+                     OR (j.state IN ('done', 'dead')) <> (j.ended_at IS NOT NULL)
+                     OR j.state = 'running'
+                        AND NOT EXISTS (SELECT FROM workers w WHERE w.id = j.leased_by)""",
+    ),
+)
+
+CHECKS = (*_LOG, *_VIEW, *_PARTIES, *_MONEY, *_ENDS)
+
+_ACTIVITY = """
+SELECT 'process ' || pid || ', ' || state || ' for '
+       || round(extract(epoch FROM clock_timestamp() - xact_start)::numeric, 1) || ' s'
+  FROM pg_stat_activity
+ WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+   AND (xact_start < clock_timestamp() - interval '2 seconds'
+        OR state LIKE 'idle in transaction%' AND state_change < clock_timestamp() - interval '1 second')
+ ORDER BY xact_start
+"""
+
+
+async def check_invariants(connection: asyncpg.Connection[asyncpg.Record]) -> list[Violation]:
+    """Everything that is wrong with the stored conversations, as of one moment; empty when all holds."""
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        found = [await _violations(connection, check) for check in CHECKS]
+    return [violation for violations in found for violation in violations]
+
+
+async def check_activity(connection: asyncpg.Connection[asyncpg.Record]) -> list[Violation]:
+    """Transactions that are open for too long: nobody may hold one while a model thinks (I8)."""
+    rows = await connection.fetch(_ACTIVITY, timeout=STATEMENT_SECONDS)
+    return [Violation(code="I8", what="a transaction is open for too long", where=row[0]) for row in rows]
+
+
+async def _violations(connection: asyncpg.Connection[asyncpg.Record], check: _Check) -> list[Violation]:
+    rows = await connection.fetch(f"{check.rows} LIMIT {SHOWN_AT_MOST}", timeout=STATEMENT_SECONDS)
+    return [Violation(code=check.code, what=check.what, where=row[0] or "–") for row in rows]
