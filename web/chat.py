@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -297,7 +296,7 @@ class _Chat:
         """In the background: a summary takes a while, and messages must get through meanwhile."""
         if name not in {command.name for command in self._parts.commands_for(known.audience)}:
             raise UnknownCommand(name)
-        words = args if isinstance(args, str) else json.dumps(args)
+        words = wire.clean(args if isinstance(args, str) else wire.arguments_text(args))
         self._parts.tasks.start(self._run_command(known, cid, name, words))
 
     async def _run_command(self, known: Known, cid: str, name: str, args: str) -> None:

@@ -15,7 +15,7 @@ from web.chat import COMMAND_SECONDS, UnknownCommand, result_payload
 from web.parts import PARTS, Handler, Parts
 from web.security import Refusal, cross_origin_headers, read_json
 from web.visitors import Known
-from web.wire import BadFrame, RateLimited, clean
+from web.wire import RateLimited, arguments_text, clean
 
 MESSAGES_MOST = 200
 _NO_STORE = {"Cache-Control": "no-store"}
@@ -54,7 +54,7 @@ async def run_command(request: web.Request) -> web.StreamResponse:
     async with asyncio.timeout(COMMAND_SECONDS):
         outcome = await parts.commands.run(
             session_id=known.row.session_id, address_id=known.row.address_id, name=name,
-            args=arguments_text(body), cid=None, progress=None,
+            args=clean(arguments_text(body)), cid=None, progress=None,
         )  # fmt: skip
     payload = result_payload(None, outcome)
     if outcome.event_seq:
@@ -75,22 +75,6 @@ async def originals(request: web.Request) -> web.StreamResponse:
     if known is None:
         raise Refusal(401, "unauthorized", "A visitor's token is needed.")
     raise Refusal(404, "not_found", "There is no such summary in this conversation.")
-
-
-def arguments_text(body: dict[str, Any]) -> str:
-    """Arguments by name as the words a person would type; raises BadFrame."""
-    words: list[str] = []
-    for name, value in body.items():
-        match value:
-            case None | False:
-                continue
-            case True:
-                words.append(f"--{name}")
-            case str() | int() | float():
-                words.append(str(value))
-            case _:
-                raise BadFrame(f"`{name}` is neither text, number nor truth")
-    return clean(" ".join(words))
 
 
 async def _originals(parts: Parts, known: Known, compaction: str) -> tuple[Any, ...] | None:

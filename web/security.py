@@ -100,7 +100,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         return _known_error(request, error)
     except web.HTTPException as error:
         if error.status < 400:
-            return error
+            return web.Response(status=error.status, headers={"Location": error.headers.get("Location", "/")})
         return _http_error(request, error)
     except TimeoutError:
         return error_response(request, 408, "timeout", "That took too long. Please try again.")

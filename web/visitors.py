@@ -66,6 +66,10 @@ class Visitors:
             self._sites_read = now
         return self._sites
 
+    def forget_sites(self) -> None:
+        """The list changed: read it at the next question."""
+        self._sites_read = float("-inf")
+
     async def admits(self, request: web.Request, *, site: str | None = None) -> bool:
         """Whether the page that asks may use us; without a site, whether it may use any."""
         origin = parse_origin(request.headers.get("Origin", ""))

@@ -163,6 +163,22 @@ def clean(text: str) -> str:
     return text
 
 
+def arguments_text(arguments: Mapping[str, Any]) -> str:
+    """Arguments by name as the words a person would type; raises BadFrame."""
+    words: list[str] = []
+    for name, value in arguments.items():
+        match value:
+            case None | False:
+                continue
+            case True:
+                words.append(f"--{name}")
+            case str() | int() | float():
+                words.append(str(value))
+            case _:
+                raise BadFrame(f"`{name}` is neither text, number nor truth")
+    return " ".join(words)
+
+
 def is_site(name: str) -> bool:
     return _SITE.fullmatch(name) is not None
 
@@ -198,8 +214,6 @@ def _command(frame: Mapping[str, Any]) -> CommandAsked:
         raise BadFrame("`args` is text or an object", cid=cid)
     if isinstance(args, str):
         args = _clean_text(frame, cid, field="args") if args else ""
-    else:
-        clean(json.dumps(args, ensure_ascii=False))
     return CommandAsked(cid=cid, command=_pattern(frame, "command", _COMMAND), args=args)
 
 

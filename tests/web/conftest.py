@@ -19,6 +19,7 @@ from shared.core.exchange import Accepted, ContextMeasured, Delta, Emit, Inbound
 from shared.services.conversation import check_text
 from shared.settings import Settings, load_settings
 from web.app import make_parts, make_web_app, start_parts, stop_parts
+from web.draft import utf16_units
 from web.limits import Limits
 from web.listener import Listener
 from web.parts import ModelShown, Parts
@@ -56,7 +57,7 @@ class ScriptedConversation:
             offset = 0
             for piece in self.script:
                 await emit(Delta(turn=turn, attempt=1, offset=offset, text=piece))
-                offset += len(piece)
+                offset += utf16_units(piece)
             await self.hold.wait()
             text = "".join(self.script)
             await emit(await self.store_answer(session_id, turn, text))
@@ -67,8 +68,12 @@ class ScriptedConversation:
 
     async def _due(self, session_id: int) -> int | None:
         turn: int | None = await self.pool.fetchval(
-            """UPDATE sessions SET open_turn = NULL
-                WHERE id = $1 AND answered_turn < next_turn - 1 RETURNING answered_turn + 1""",
+            """WITH s AS (UPDATE sessions SET open_turn = NULL
+                           WHERE id = $1 AND answered_turn < next_turn - 1
+                          RETURNING answered_turn + 1 AS turn)
+               UPDATE turns SET state = 'claimed' FROM s
+                WHERE session_id = $1 AND turn_no = s.turn AND state = 'open'
+               RETURNING turn_no""",
             session_id,
         )
         return turn
@@ -121,7 +126,10 @@ class ScriptedConversation:
         return running
 
     async def unanswered(self, channel: str) -> list[int]:
-        rows = await self.pool.fetch("SELECT id FROM sessions WHERE answered_turn < next_turn - 1")
+        rows = await self.pool.fetch(
+            """SELECT s.id FROM sessions s JOIN turns t ON t.session_id = s.id
+                WHERE t.turn_no = s.answered_turn + 1 AND t.state = 'open'"""
+        )
         return [row["id"] for row in rows]
 
     async def heartbeat(self) -> None:
@@ -241,6 +249,8 @@ class Server:
     client: ClientSession
     runner: web.AppRunner
     listener: Listener
+    screens: list[Screen] = field(default_factory=list)
+    """Kept, or a socket that no test holds would be closed by the garbage collector."""
 
     @property
     def conversation(self) -> ScriptedConversation:
@@ -248,7 +258,11 @@ class Server:
 
     async def connect(self, *, origin: str | None = None, cookie: str | None = None) -> Screen:
         headers = {"Origin": origin or self.url} | ({"Cookie": cookie} if cookie else {})
-        return Screen(socket=await self.client.ws_connect(f"{self.url}/ws", headers=headers, max_msg_size=0))
+        screen = Screen(
+            socket=await self.client.ws_connect(f"{self.url}/ws", headers=headers, max_msg_size=0)
+        )
+        self.screens.append(screen)
+        return screen
 
     async def greet(
         self, *, token: str | None = None, last_seq: int = 0, **values: Any

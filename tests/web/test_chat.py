@@ -38,3 +38,217 @@ async def test_a_new_visitor_gets_a_token_and_an_answer(server: Server) -> None:
         "Hello there.",
         "Hello ",
     )
+
+
+async def test_the_ack_comes_before_the_answer_begins(server: Server) -> None:
+    screen, _ = await server.greet()
+    await screen.say("Hi")
+    await screen.until("ctx")
+    kinds = [frame["t"] for frame in screen.frames]
+    assert kinds.index("ack") < kinds.index("msg") < kinds.index("run")
+
+
+async def test_a_repeated_cid_gets_the_same_mid(server: Server) -> None:
+    screen, welcome = await server.greet()
+    await screen.say("Hi")
+    first = await screen.until("ack")
+    await screen.until("ctx")
+    await screen.say("Hi")
+    second = await screen.until("ack")
+    assert (second["mid"], second["event_seq"], second["dup"]) == (first["mid"], first["event_seq"], True)
+    again, back = await server.greet(token=welcome["token"])
+    assert [event["event_seq"] for event in back["events"]] == [1, 2]
+    await again.say("Hi")
+    assert (await again.until("ack"))["dup"] is True
+
+
+async def test_a_token_opens_the_same_session_again(server: Server) -> None:
+    screen, welcome = await server.greet()
+    await screen.say("Hi")
+    await screen.until("ctx")
+    await screen.socket.close()
+    _, back = await server.greet(token=welcome["token"])
+    assert back["session"] == welcome["session"]
+    assert "token" not in back
+    assert [(event["role"], event["text"]) for event in back["events"]] == [
+        ("person", "Hi"),
+        ("assistant", "Hello there."),
+    ]
+    assert back["events"][0]["cid"] == "c1"
+
+
+async def test_coming_back_brings_only_what_was_missed(server: Server) -> None:
+    screen, welcome = await server.greet()
+    await screen.say("Hi")
+    await screen.until("ctx")
+    _, back = await server.greet(token=welcome["token"], last_seq=1)
+    assert back["resumed"] is True
+    assert back["head"] == 2
+    assert [event["event_seq"] for event in back["events"]] == [2]
+    _, nothing = await server.greet(token=welcome["token"], last_seq=2)
+    assert (nothing["resumed"], nothing["events"]) == (True, [])
+
+
+async def test_a_number_that_was_never_given_begins_again(server: Server) -> None:
+    screen, welcome = await server.greet()
+    await screen.say("Hi")
+    await screen.until("ctx")
+    _, back = await server.greet(token=welcome["token"], last_seq=99)
+    assert back["resumed"] is False
+    assert [event["event_seq"] for event in back["events"]] == [1, 2]
+
+
+async def test_a_backlog_beyond_500_is_replaced_by_the_last_50_messages(server: Server) -> None:
+    _, welcome = await server.greet()
+    session_id = await server.session_id(welcome["session"])
+    await server.services.pool.execute(
+        """WITH s AS (UPDATE sessions SET next_event_seq = 603 WHERE id = $1)
+           INSERT INTO events (session_id, event_seq, kind, payload)
+           SELECT $1, n, 'msg', jsonb_build_object('text', 'notice ' || n) FROM generate_series(1, 602) n""",
+        session_id,
+    )
+    _, back = await server.greet(token=welcome["token"], last_seq=101)
+    assert back["resumed"] is False
+    assert [event["event_seq"] for event in back["events"]] == list(range(553, 603))
+    assert back["events"][0]["mid"] == "n553"
+    _, near = await server.greet(token=welcome["token"], last_seq=102)
+    assert near["resumed"] is True
+    assert [event["event_seq"] for event in near["events"]] == list(range(103, 603))
+
+
+async def test_both_screens_of_a_session_see_everything_in_order(server: Server) -> None:
+    one, welcome = await server.greet()
+    two, _ = await server.greet(token=welcome["token"])
+    for number in range(5):
+        await one.say(f"Message {number}", cid=f"c{number}")
+        await one.until("ctx")
+    await two.until("msg", event_seq=10)
+    assert one.numbers == two.numbers == list(range(1, 11))
+
+
+async def test_messages_during_an_answer_are_answered_next(server: Server) -> None:
+    server.conversation.hold.clear()
+    screen, welcome = await server.greet()
+    await screen.say("One", cid="c1")
+    await screen.until("delta")
+    await screen.say("Two", cid="c2")
+    await screen.until("ack", cid="c2")
+    _, other = await server.greet(token=welcome["token"])
+    assert other["state"]["queued"] == ["m2"]
+    server.conversation.hold.set()
+    await screen.until("msg", event_seq=4)
+    assert server.conversation.answered[0] == 1
+
+
+async def test_a_screen_that_comes_during_an_answer_gets_its_text_so_far(server: Server) -> None:
+    server.conversation.hold.clear()
+    server.conversation.script = ["Grüße 😀 ", "an alle."]
+    screen, welcome = await server.greet()
+    await screen.say("Hi")
+    await screen.until("delta")
+    await asyncio.sleep(0.1)
+    _, late = await server.greet(token=welcome["token"])
+    run = late["state"]["run"]
+    assert (run["turn"], run["state"], run["text"]) == (1, "started", "Grüße 😀 an alle.")
+    server.conversation.hold.set()
+    await screen.until("ctx")
+    _, after = await server.greet(token=welcome["token"])
+    assert "run" not in after["state"]
+
+
+async def test_deltas_are_put_together_and_lose_nothing(server: Server) -> None:
+    server.conversation.script = [f"{number} " for number in range(400)]
+    server.conversation.hold.clear()
+    screen, _ = await server.greet()
+    await screen.say("Count")
+    text = ""
+    while text != "".join(server.conversation.script):
+        delta = await screen.until("delta")
+        assert (delta["mid"], delta["attempt"], delta["off"]) == ("t1", 1, len(text))
+        text += delta["text"]
+    assert sum(frame["t"] == "delta" for frame in screen.frames) < 20
+    server.conversation.hold.set()
+
+
+async def test_stop_reaches_the_conversation(server: Server) -> None:
+    server.conversation.hold.clear()
+    screen, welcome = await server.greet()
+    await screen.say("Hi")
+    await screen.until("delta")
+    await screen.send({"t": "stop", "mid": "t1"})
+    await screen.until("msg", event_seq=2)
+    assert server.conversation.stopped == [await server.session_id(welcome["session"])]
+
+
+async def test_stop_without_an_answer_ends_a_screens_waiting(server: Server) -> None:
+    screen, _ = await server.greet()
+    await screen.send({"t": "stop", "mid": "t7"})
+    assert await screen.until("run") == {"t": "run", "turn": 7, "state": "done"}
+
+
+async def test_a_command_shows_progress_and_one_durable_result(server: Server) -> None:
+    screen, welcome = await server.greet()
+    other, _ = await server.greet(token=welcome["token"])
+    await screen.send({"t": "command", "cid": "k1", "command": "compact", "args": "--force"})
+    progress = await screen.until("command.progress")
+    assert (progress["cid"], progress["message"], progress["percent"]) == ("k1", "Working", 50)
+    result = await screen.until("command.result")
+    assert (result["command"], result["success"], result["cid"], result["event_seq"]) == (
+        "compact",
+        True,
+        "k1",
+        1,
+    )
+    assert (await other.until("command.result"))["event_seq"] == 1
+    assert server.services.commands.asked == [("compact", "--force")]
+
+
+async def test_ping_is_answered(server: Server) -> None:
+    screen, _ = await server.greet()
+    await screen.send({"t": "ping", "n": 7})
+    assert await screen.until("pong") == {"t": "pong", "n": 7}
+
+
+async def test_an_orphaned_turn_is_picked_up(server: Server) -> None:
+    screen, welcome = await server.greet()
+    session_id = await server.session_id(welcome["session"])
+    address_id = await server.services.pool.fetchval(
+        "SELECT id FROM addresses WHERE session_id = $1", session_id
+    )
+    from shared.core.exchange import Inbound
+
+    await server.conversation.accept(
+        Inbound(session_id=session_id, address_id=address_id, text="Lost", dedupe_key="web:x", cid="x")
+    )
+    assert (await screen.until("msg", role="assistant"))["event_seq"] == 2
+    assert screen.numbers == [1, 2]
+    assert server.conversation.beats > 0
+
+
+async def test_a_compaction_is_followed_by_the_new_gauge(server: Server) -> None:
+    screen, welcome = await server.greet()
+    session_id = await server.session_id(welcome["session"])
+    number = await server.conversation.store_event(session_id, "compaction", {"id": "x", "state": "done"})
+    server.parts.hub.reach(session_id, number)
+    assert (await screen.until("compaction"))["state"] == "done"
+    await screen.until("ctx")
+
+
+async def test_a_public_site_shows_a_plain_chat(starter: Starter) -> None:
+    server = await starter.start(profile="public")
+    screen, welcome = await server.greet()
+    assert welcome["audience"] == "public"
+    assert welcome["ctx"] is None
+    assert welcome["model"] == {"name": "", "offline": True}
+    assert {command["name"] for command in welcome["commands"]} == {"help", "new", "stop"}
+    session_id = await server.session_id(welcome["session"])
+    number = await server.conversation.store_event(session_id, "compaction", {"id": "x", "summary": "secret"})
+    server.parts.hub.reach(session_id, number)
+    assert await screen.until("hidden") == {"t": "hidden", "event_seq": number}
+    await screen.say("Hi")
+    await screen.until("run", state="done")
+    await screen.send({"t": "ping", "n": 1})
+    await screen.until("pong")
+    assert not {"ctx", "compaction"} & {frame["t"] for frame in screen.frames}
+    await screen.send({"t": "command", "cid": "k", "command": "compact", "args": ""})
+    assert (await screen.until("error"))["code"] == "unknown_command"
