@@ -19,7 +19,7 @@ from shared.adapters.postgres.upkeep import PostgresUpkeep
 from shared.adapters.postgres.workers import PostgresWorkers
 from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.adapters.token_counter import VocabularyCounter
-from shared.core.policy import ContextPolicy, preset, with_overrides
+from shared.core.policy import ContextPolicy, fitted, preset, with_overrides
 from shared.core.turns import Caps
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
@@ -160,8 +160,7 @@ def server_urls(settings: Settings) -> tuple[str, str]:
 def policy_of(settings: Settings) -> ContextPolicy:
     """The preset with the operator's numbers; raises ContradictoryPolicy."""
     return with_overrides(
-        preset(settings.preset),
-        context_window=settings.context_window,
+        fitted(preset(settings.preset), settings.context_window),
         max_output=settings.max_output,
         soft_budget=settings.soft_budget,
         reserve=settings.reserve,

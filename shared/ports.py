@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from shared.core.messages import Block, Message
@@ -73,6 +74,12 @@ class ChatModel(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The time, aware, for things that no promise hangs on; promises use Postgres' clock."""
+        ...
 
 
 class TokenCounter(Protocol):

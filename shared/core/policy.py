@@ -122,6 +122,15 @@ def with_overrides(policy: ContextPolicy, **not_none: Any) -> ContextPolicy:
     return changed
 
 
+def fitted(policy: ContextPolicy, context_window: int) -> ContextPolicy:
+    """The policy for an operator's own window, its margins shrunk by the formula where they would not fit."""
+    least_left = min(policy.reserve_leaves, int(policy.reserve_leaves_share * context_window))
+    reserve = min(policy.reserve, context_window - least_left)
+    left = context_window - reserve
+    margin = policy.flush_threshold if policy.flush_threshold < left else int(policy.flush_share * left)
+    return with_overrides(policy, context_window=context_window, reserve=reserve, flush_threshold=margin)
+
+
 def check_policy(policy: ContextPolicy) -> None:
     for wrong, reason in _contradictions(policy):
         if wrong:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.policy import PRESETS, ContradictoryPolicy, check_policy, preset, with_overrides
+from shared.core.policy import PRESETS, ContradictoryPolicy, check_policy, fitted, preset, with_overrides
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
@@ -25,6 +25,13 @@ def test_spec008_is_what_its_seed_says() -> None:
     assert (policy.context_window, policy.reserve, policy.flush_threshold) == (200_000, 20_000, 4_000)
     assert (policy.keep_turns, policy.soft_budget, policy.compact_before_call) == (5, None, True)
     assert (policy.summariser, policy.summary_falls_back) == ("cheap", False)
+
+
+@pytest.mark.parametrize("window", [4_000, 9_000, 16_000, 28_000, 200_000])
+def test_a_small_window_shrinks_the_margins_by_the_formula(window: int) -> None:
+    policy = fitted(preset("steady"), window)
+    assert policy.reserve == min(20_000, window - min(8_000, window // 2))
+    assert 0 < policy.flush_threshold < window - policy.reserve
 
 
 def test_overrides_that_are_none_change_nothing() -> None:

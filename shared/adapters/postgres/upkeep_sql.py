@@ -102,7 +102,10 @@ INSERT_LINK = """
 INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, parent, trigger, summary_text,
                    ledger, contract, audit, tokens, tokens_before, model, cost_micro, duration_ms, flush_id, job_id,
                    focus)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+        coalesce($18, (SELECT f.id FROM flushes f WHERE f.session_id = $1 AND f.through_turn >= $4
+                          AND f.outcome <> 'running' ORDER BY f.through_turn, f.id LIMIT 1)),
+        $19, $20)
 RETURNING id, public_id, created_at
 """
 
