@@ -16,9 +16,7 @@ from shared.services.conversation import Conversation
 
 COMPACT_SECONDS = 180.0
 _LOOK_SECONDS = 0.1
-_HELLO = (
-    "Hello! Write to me about anything; I remember what we talk about. `/help` shows what else I can do."
-)
+_HELLO = "Hello! Write to me about anything; I remember what we talk about. `/help` shows what else I can do."
 _NOTHING = {
     "busy": "The conversation kept changing; please try again in a moment.",
 }
