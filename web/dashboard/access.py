@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
-import asyncpg
 from aiohttp import web
 
 from shared.adapters.postgres.insights import BadQuery, Insights
 from shared.adapters.postgres.operators import Operators, Role, SignedIn
+from shared.core.errors import StorageUnavailable
 from shared.settings import Settings
 from web.dashboard.commands import CommandsLike
 
@@ -100,7 +100,7 @@ def guarded(route: Route, desk: Desk) -> Callable[[web.Request], Awaitable[web.S
             response = refusal_response(request, refusal)
         except BadQuery as error:
             response = refusal_response(request, Refusal(400, "bad_query", f"That cannot be shown: {error}."))
-        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except (StorageUnavailable, TimeoutError):
             away = Refusal(503, "storage_unavailable", "The database does not answer just now. Try again.")
             response = refusal_response(request, away)
         except web.HTTPException as error:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncpg
 from aiohttp import web
 
-from shared.adapters.postgres.insights import Insights
+from shared.adapters.postgres.insights import Insights, Pool
 from shared.adapters.postgres.operators import Operators
 from shared.ports import Announcer
 from shared.settings import Settings
@@ -56,7 +55,7 @@ def route_table() -> tuple[Route, ...]:
 def add_dashboard(
     app: web.Application,
     *,
-    pool: asyncpg.Pool[asyncpg.Record],
+    pool: Pool,
     settings: Settings,
     commands: CommandsLike | None,
     announcer: Announcer | None,

@@ -8,13 +8,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import asyncpg
 
 from shared.adapters.postgres import insights_sql as sql
+from shared.adapters.postgres.pool import store_method
 
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 SECONDS = 9.0
 MAX_LIMIT = 200
 
@@ -41,7 +43,7 @@ class SessionQuery:
 class Insights:
     """Reads only; numbers that nobody knows are null."""
 
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, timezone: str = "UTC") -> None:
+    def __init__(self, pool: Pool, *, timezone: str = "UTC") -> None:
         self._pool = pool
         self._timezone = timezone
 
@@ -62,12 +64,6 @@ class Insights:
     async def session(self, public_id: UUID) -> dict[str, Any] | None:
         """Facts, what fills the window now, flushes with their notes, spend by purpose."""
         found: dict[str, Any] | None = await self._read(sql.SESSION, public_id)
-        return found
-
-    async def internal_id(self, public_id: UUID) -> int | None:
-        found: int | None = await self._pool.fetchval(
-            "SELECT id FROM sessions WHERE public_id = $1", public_id, timeout=SECONDS
-        )
         return found
 
     async def messages(
@@ -115,6 +111,7 @@ class Insights:
             link |= judge(link, **standing)
         return dict(found)
 
+    @store_method
     async def compaction_owner(self, link: UUID) -> tuple[int, UUID] | None:
         """The session that a summary belongs to: its internal and its public id."""
         row = await self._pool.fetchrow(
@@ -136,6 +133,7 @@ class Insights:
         """Everything `/metrics` tells, in one read."""
         return dict(await self._read(sql.COUNTERS))
 
+    @store_method
     async def _read(self, statement: str, *arguments: object) -> Any:
         text = await self._pool.fetchval(statement, *arguments, timeout=SECONDS)
         return None if text is None else json.loads(text)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import asyncpg
 
+from shared.adapters.postgres.pool import store_method
 from shared.adapters.postgres.urls import asyncpg_url
 
 if TYPE_CHECKING:
@@ -170,11 +171,7 @@ class Operators:
         wait = max(self._per_account.wait_seconds(account), self._per_source.wait_seconds(source))
         if wait or self._passwords.busy:
             return TooManyTries(retry_after_seconds=wait or 5)
-        found = await self._pool.fetchrow(
-            "SELECT id, password_hash FROM operators WHERE name = $1 AND disabled_at IS NULL",
-            name[:200],
-            timeout=_STATEMENT_SECONDS,
-        )
+        found = await self._known(name[:200])
         stored = found["password_hash"] if found else None
         matched = await self._passwords.matches(stored, password[:MAX_PASSWORD_CHARS])
         if found is None or not matched:
@@ -185,6 +182,7 @@ class Operators:
         self._per_account.forget(account)
         return await self._begin(found["id"], how="password", source=source)
 
+    @store_method
     async def use_link(self, *, token: str, source: str) -> str | TooManyTries | None:
         """A new session token; None when the link is unknown, used or older than 15 minutes."""
         wait = self._per_source.wait_seconds(source)
@@ -203,6 +201,7 @@ class Operators:
             return None
         return await self._begin(operator_id, how="link", source=source)
 
+    @store_method
     async def signed_in(self, token: str, *, present: bool = True) -> SignedIn | None:
         """Whose token this is. `present=False` (a screen refreshing itself) does not keep it alive."""
         row = await self._pool.fetchrow(
@@ -227,6 +226,7 @@ class Operators:
             operator_id=row["id"], name=row["name"], role=row["role"], has_password=row["has_password"]
         )
 
+    @store_method
     async def log_out(self, token: str) -> None:
         await self._pool.execute(
             "DELETE FROM operator_sessions WHERE token_hash = $1",
@@ -239,15 +239,28 @@ class Operators:
         if not MIN_PASSWORD_CHARS <= len(password) <= MAX_PASSWORD_CHARS:
             raise WeakPassword(f"A password has at least {MIN_PASSWORD_CHARS} characters.")
         hashed = await self._passwords.hash(password)
+        await self._store_password(operator_id, hashed, digest_of(keep))
+
+    @store_method
+    async def _known(self, name: str) -> asyncpg.Record | None:
+        return await self._pool.fetchrow(
+            "SELECT id, password_hash FROM operators WHERE name = $1 AND disabled_at IS NULL",
+            name,
+            timeout=_STATEMENT_SECONDS,
+        )
+
+    @store_method
+    async def _store_password(self, operator_id: int, hashed: str, keep: bytes) -> None:
         await self._pool.execute(
             """WITH changed AS (UPDATE operators SET password_hash = $2 WHERE id = $1)
                DELETE FROM operator_sessions WHERE operator_id = $1 AND token_hash <> $3""",
             operator_id,
             hashed,
-            digest_of(keep),
+            keep,
             timeout=_STATEMENT_SECONDS,
         )
 
+    @store_method
     async def record(
         self, *, actor: str, action: str, about: str = "", detail: Mapping[str, Any] | None = None
     ) -> None:
@@ -269,6 +282,7 @@ class Operators:
     async def close(self) -> None:
         await asyncio.to_thread(self._passwords.close)
 
+    @store_method
     async def _begin(self, operator_id: int, *, how: str, source: str) -> str:
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():

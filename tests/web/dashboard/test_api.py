@@ -160,3 +160,12 @@ async def test_metrics_are_read_by_prometheus(dashboard: Dashboard) -> None:
 async def test_what_is_unknown_has_no_series(dashboard: Dashboard) -> None:
     async with dashboard.http.get(f"{dashboard.url}/metrics") as response:
         assert "avg_prompt_tokens_per_turn" not in await response.text()
+
+
+async def test_a_database_that_is_away_is_told_in_words(dashboard: Dashboard) -> None:
+    dashboard.pool.terminate()
+    async with dashboard.http.get(f"{dashboard.url}/api/v1/sessions") as response:
+        assert response.status == 503
+        told = await response.json()
+    assert told["code"] == "storage_unavailable"
+    assert "database" in told["message"]
