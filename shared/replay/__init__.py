@@ -1,0 +1,7 @@
+"""`evertalk replay`: recorded conversations, played through the running system by somebody who counts."""
+
+from __future__ import annotations
+
+from shared.replay.command import main
+
+__all__ = ["main"]

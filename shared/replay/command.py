@@ -1,0 +1,208 @@
+"""What `./evertalk replay` does with its arguments."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+
+from shared.adapters.embedded import EmbeddedServerFailed
+from shared.core.policy import ContradictoryPolicy, preset, with_overrides
+from shared.replay.evidence import Evidence, Witness
+from shared.replay.play import Played, Speed, play
+from shared.replay.progress import Bar
+from shared.replay.report import as_json, as_table
+from shared.replay.scripts import BadScript, Script, read_scripts
+from shared.replay.system import NoSystem, OwnSystem, System, at_url, running_here, window_settings
+from shared.replay.verdict import Verdict, judge
+from shared.settings import Settings, load_settings
+
+EXIT_BROKEN = 1
+EXIT_BAD_INPUT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    path: Path
+    only: str | None
+    channel: str
+    window: int | None
+    speed: Speed
+    limit: int | None
+    together: int
+    json: bool
+    url: str | None
+
+
+class _Refused(Exception):
+    def __init__(self, message: str, *, advice: str = "") -> None:
+        super().__init__(message)
+        self.advice = advice
+
+
+def main(arguments: Sequence[str], settings: Settings | None = None) -> int:
+    """0 when every promise held, 1 when one was broken, 2 when there was nothing to play."""
+    wish = _parse(arguments)
+    try:
+        if wish.channel != "web":
+            raise _Refused(
+                "the Telegram channel comes with the next release", advice="Play with --channel web for now."
+            )
+        scripts = read_scripts(wish.path, only=wish.only, limit=wish.limit)
+        settings = settings or load_settings()
+        _check_window(wish, settings)
+        return asyncio.run(_replay(scripts, wish, settings))
+    except (BadScript, NoSystem, EmbeddedServerFailed, _Refused) as error:
+        sys.stderr.write(f"evertalk replay: {error}\n")
+        if error.advice:
+            sys.stderr.write(f"  {error.advice}\n")
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        sys.stderr.write("evertalk replay: stopped\n")
+        return EXIT_BAD_INPUT
+
+
+async def _replay(scripts: Sequence[Script], wish: Wish, settings: Settings) -> int:
+    async with AsyncExitStack() as stack:
+        system = await _system(wish, settings, stack)
+        began = time.monotonic()
+        played = await _play_all(scripts, wish, system)
+        verdicts, jobs_left = await _judge_all(played, system)
+    facts = {
+        "system": system.note,
+        "url": system.url,
+        "model": next((each.visitor.model for each in played if each.visitor.model), ""),
+        "window": wish.window,
+        "checked_by": "screen and database" if verdicts[0].turns is not None else "screen",
+        "jobs_left": jobs_left,
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    sys.stdout.write((as_json if wish.json else as_table)(verdicts, facts) + "\n")
+    failed = any(verdict.broken or verdict.given_up for verdict in verdicts)
+    return EXIT_BROKEN if failed else 0
+
+
+async def _system(wish: Wish, settings: Settings, stack: AsyncExitStack) -> System:
+    if wish.url:
+        return await at_url(settings, wish.url)
+    if wish.window is None and (running := await running_here(settings)) is not None:
+        return running
+    sys.stderr.write("Starting a system of its own …\n")
+    return await stack.enter_async_context(OwnSystem(settings, window=wish.window))
+
+
+async def _play_all(scripts: Sequence[Script], wish: Wish, system: System) -> list[Played]:
+    places = asyncio.Semaphore(wish.together)
+    bar = Bar(sum(len(script.messages) for script in scripts))
+
+    async def one(script: Script) -> Played:
+        async with places:
+            return await play(
+                script,
+                http=http,
+                url=system.url,
+                speed=wish.speed,
+                on_progress=lambda count, label: bar.advance(count, label=label),
+            )
+
+    timeout = ClientTimeout(total=None, connect=15)
+    # Without cookies: every conversation is a visitor of its own.
+    async with ClientSession(
+        timeout=timeout, cookie_jar=DummyCookieJar(), connector=TCPConnector(limit=0)
+    ) as http:
+        try:
+            return await _all([one(script) for script in scripts])
+        finally:
+            bar.close()
+
+
+async def _all(talks: Sequence[Coroutine[Any, Any, Played]]) -> list[Played]:
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(talk) for talk in talks]
+    return [task.result() for task in running]
+
+
+async def _judge_all(played: Sequence[Played], system: System) -> tuple[list[Verdict], int]:
+    """The database is asked once nothing silent runs any more."""
+    if system.database_url is None:
+        return [_judged(each, None) for each in played], 0
+    witness = await Witness.call(system.database_url)
+    try:
+        left = await witness.wait_for_jobs([each.visitor.session for each in played if each.visitor.session])
+        return [_judged(each, await _testimony(witness, each)) for each in played], left
+    finally:
+        await witness.dismiss()
+
+
+async def _testimony(witness: Witness, played: Played) -> Evidence | None:
+    return await witness.testify(played.visitor.session) if played.visitor.session else None
+
+
+def _judged(played: Played, evidence: Evidence | None) -> Verdict:
+    visitor = played.visitor
+    return judge(played.script.id, visitor.session, visitor.seen, evidence, given_up=played.given_up)
+
+
+def _check_window(wish: Wish, settings: Settings) -> None:
+    """Said before anything starts, with the numbers."""
+    if wish.window is None:
+        return
+    if wish.url:
+        raise _Refused(
+            "--window needs a system that is started for it",
+            advice="Leave --url out, or set EVERTALK_CONTEXT_WINDOW where that system is started.",
+        )
+    try:
+        numbers = window_settings(settings, wish.window)
+        with_overrides(preset(settings.preset), keep_turns=settings.keep_turns, **numbers)
+    except ContradictoryPolicy as error:
+        raise _Refused(
+            f"--window {wish.window} cannot be: {error}", advice="Try 16000, or what your model really has."
+        ) from None
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line and a hint instead of the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write(f"evertalk replay: {message}\n  ./evertalk replay --help shows what can be said.\n")
+        sys.exit(EXIT_BAD_INPUT)
+
+
+def _parse(arguments: Sequence[str]) -> Wish:
+    parser = _Parser(
+        prog="evertalk replay", description="Play recorded conversations through the running system."
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="JSON in the format of LoCoMo")
+    parser.add_argument("--only", metavar="ID", help="one conversation, by its sample_id")
+    parser.add_argument("--channel", choices=("web", "telegram"), default="web")
+    parser.add_argument("--window", type=_count, metavar="N", help="context window; starts a system for it")
+    parser.add_argument("--speed", choices=("max", "real"), default="max", help="real: a person's typing")
+    parser.add_argument("--limit", type=_count, metavar="TURNS", help="messages per conversation at most")
+    parser.add_argument("--together", type=_count, default=5, metavar="N", help="conversations at a time")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--url", type=_address, help="a system that runs already")
+    return Wish(**vars(parser.parse_args(arguments)))
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _address(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an address such as http://127.0.0.1:8080")
+    return f"{parts.scheme}://{parts.netloc}"

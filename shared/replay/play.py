@@ -1,0 +1,85 @@
+"""One conversation, played: a message, its answer, the next; now and then a few at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from aiohttp import ClientSession
+
+from shared.replay.scripts import Script
+from shared.replay.visitor import NoAnswer, TurnedAway, Visitor
+
+Speed = Literal["max", "real"]
+
+ANSWER_SECONDS = 300.0
+"""A provider that is away makes turns wait for up to 30 s at a time."""
+CHARS_PER_SECOND = 15.0
+LONGEST_TYPING_SECONDS = 12.0
+_BURST_EVERY = 8
+_BURSTS = (2, 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    script: Script
+    visitor: Visitor
+    given_up: str
+
+
+async def play(
+    script: Script,
+    *,
+    http: ClientSession,
+    url: str,
+    speed: Speed,
+    on_progress: Callable[[int, str], None],
+) -> Played:
+    visitor = Visitor(http, url)
+    connected = asyncio.ensure_future(visitor.run())
+    talking = asyncio.ensure_future(_talk(visitor, script, speed, on_progress))
+    try:
+        await asyncio.wait([connected, talking], return_when=asyncio.FIRST_COMPLETED)
+        return Played(script=script, visitor=visitor, given_up=_reason(connected, talking))
+    finally:
+        for task in (connected, talking):
+            task.cancel()
+        await asyncio.wait([connected, talking], timeout=5)
+
+
+async def _talk(
+    visitor: Visitor, script: Script, speed: Speed, on_progress: Callable[[int, str], None]
+) -> None:
+    for step in steps(script.messages):
+        for text in step:
+            if speed == "real":
+                await asyncio.sleep(min(LONGEST_TYPING_SECONDS, len(text) / CHARS_PER_SECOND))
+            await visitor.say(text)
+        await visitor.settled(timeout_seconds=ANSWER_SECONDS)
+        on_progress(len(step), script.id)
+
+
+def steps(messages: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Mostly one message at a time; every so often two or three without waiting in between."""
+    at, number = 0, 0
+    while at < len(messages):
+        number += 1
+        together = _BURSTS[number // _BURST_EVERY % len(_BURSTS)] if number % _BURST_EVERY == 0 else 1
+        yield messages[at : at + together]
+        at += together
+
+
+def _reason(connected: asyncio.Task[None], talking: asyncio.Task[None]) -> str:
+    for task in (connected, talking):
+        if not task.done():
+            continue
+        match task.exception():
+            case None:
+                return ""
+            case NoAnswer() | TurnedAway() as error:
+                return str(error)
+            case error:
+                raise error
+    return ""
