@@ -172,6 +172,7 @@ _HELP: dict[str, tuple[str, bool]] = {
     "test": ("run all checks and tests; arguments go to pytest", True),
     "version": ("print versions", False),
 }
+VERB_NAMES = tuple(_HELP)
 
 if __name__ == "__main__":
     # Everyone who writes to a closed pipe (`| head`) ends quietly.

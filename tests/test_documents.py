@@ -1,0 +1,47 @@
+"""The documents cannot rot: settings, verbs, commands and presets stand in the README as they are in the code."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from pathlib import Path
+
+from shared.__main__ import VERB_NAMES
+from shared.core.commands import COMMANDS
+from shared.core.policy import PRESETS
+from shared.settings import Settings, setting_names
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def rows() -> dict[str, list[str]]:
+    """First cell without its back-ticks → the other cells."""
+    found = re.findall(r"^\| `([^`]+)` \|(.*)\|$", README, flags=re.MULTILINE)
+    return {name: [cell.strip() for cell in cells.split("|")] for name, cells in found}
+
+
+def test_every_setting_and_no_other_is_in_the_table() -> None:
+    documented = {name for name in rows() if re.fullmatch(r"[A-Z][A-Z_]+", name)}
+    assert documented == set(setting_names().values())
+
+
+def test_the_defaults_in_the_table_are_the_defaults() -> None:
+    table = rows()
+    for field, name in setting_names().items():
+        default = Settings.model_fields[field].default
+        if isinstance(default, int | str | Decimal) and default:
+            assert table[name][0] == str(default), name
+
+
+def test_every_command_is_described_in_its_own_words() -> None:
+    documented = {name[1:]: cells[0] for name, cells in rows().items() if name.startswith("/")}
+    assert documented == {command.name: command.description for command in COMMANDS}
+
+
+def test_every_verb_is_in_the_table() -> None:
+    documented = {name.split()[1] for name in rows() if name.startswith("./evertalk ")}
+    assert documented == set(VERB_NAMES)
+
+
+def test_every_preset_is_named() -> None:
+    assert all(f"`{name}`" in README for name in PRESETS)
