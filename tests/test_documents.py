@@ -1,4 +1,4 @@
-"""The documents cannot rot: settings, verbs, commands and presets stand in the README as they are in the code."""
+"""The documents cannot rot: settings, verbs, commands and presets are in the README as in the code."""
 
 from __future__ import annotations
 
