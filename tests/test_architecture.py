@@ -72,7 +72,11 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     ("dotenv", ("shared.settings", "shared.doctor", "shared.setup_wizard"), "reading and writing .env"),
     ("prometheus_client", ("shared", "web", "worker", "bot"), "metrics"),
-    ("pydantic", ("shared.settings", "shared.logs", "shared.adapters", "web"), "checks at the doors only"),
+    (
+        "pydantic",
+        ("shared.settings", "shared.logs", "shared.replay", "shared.adapters", "web"),
+        "checks at the doors only; the replay writes settings for a system of its own",
+    ),
     ("pydantic_settings", ("shared.settings",), "settings are read in one place"),
     ("redis", ("shared.adapters", "shared.doctor"), "the doorbell, behind ports"),
     (
