@@ -92,6 +92,9 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         model=models,
         prompting=prompting,
         toolbox=toolbox,
+        spend=turns,
+        caps=caps,
+        doorbell=doorbell,
         clock=SystemClock(),
         crash_point=crash_point,
     )

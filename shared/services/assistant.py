@@ -9,19 +9,19 @@ from datetime import UTC, timedelta
 from typing import Any, Protocol
 
 from shared.core.budget import gauge, pressure
-from shared.core.errors import ContextBudgetExceeded, PromptTooLong
+from shared.core.errors import CapReached, ContextBudgetExceeded, EvertalkError, ModelError, PromptTooLong
 from shared.core.exchange import ContextMeasured, Delta, Emit, ToolRunning
 from shared.core.jobs import next_job
 from shared.core.messages import Author, Block, Text, ToolResult, ToolUse, text_of, tool_uses
 from shared.core.pruning import plan_pruning
 from shared.core.session import Entry, View
 from shared.core.tokens import estimate_blocks, learned_ratio
-from shared.core.turns import Claim, JobOrder, Outcome, Spending, StepOutcome
+from shared.core.turns import Caps, Claim, JobOrder, Outcome, Spending, StepOutcome
 from shared.core.upkeep import SessionState
-from shared.ports import ChatModel, Clock, ModelCard, ModelReply, ToolContext, Usage
+from shared.ports import ChatModel, Clock, Doorbell, ModelCard, ModelReply, ToolContext, Usage
 from shared.services.crash import CrashPoint
 from shared.services.prompting import Prepared, Prompting, audit_of, prompt_parts
-from shared.services.spending import spending, spending_of
+from shared.services.spending import Purse, SpendStore, spending, spending_of
 from shared.services.tools import Toolbox
 
 TOOL_ROUNDS = 8
@@ -64,9 +64,12 @@ class ContextStore(Protocol):
         self, claim: Claim, *, blocks: Sequence[Block], tokens: int, outcomes: dict[str, StepOutcome]
     ) -> int: ...
 
+    async def record_waste(self, claim: Claim, spent: Sequence[Spending]) -> None: ...
+
 
 class StateStore(Protocol):
     async def state(self, session_id: int) -> SessionState: ...
+    async def ask(self, session_id: int, order: JobOrder) -> int | None: ...
 
 
 class Stopped(Exception):
@@ -94,6 +97,7 @@ class _Attempt:
     model_attempt: int = 0
     draft: str = ""
     """The words of the running call."""
+    calls: int = 0
     shown_attempt: int = -1
     """The attempt that screens draw at the moment."""
 
@@ -114,9 +118,15 @@ class Assistant:
         model: ChatModel,
         prompting: Prompting,
         toolbox: Toolbox,
+        spend: SpendStore,
+        caps: Caps,
+        doorbell: Doorbell,
         clock: Clock,
         crash_point: CrashPoint,
     ) -> None:
+        self._spend = spend
+        self._caps = caps
+        self._doorbell = doorbell
         self._store = store
         self._states = states
         self._model = model
@@ -158,7 +168,11 @@ class Assistant:
         try:
             prepared, reply = await self._rounds(state, card)
         except Stopped as stopped:
-            return self._stopped(state, stopped, card)
+            return self._stopped(state, stopped)
+        except (CapReached, ContextBudgetExceeded) as error:
+            return refusal(
+                error, spent=state.spent, settled_micro=_micro([*state.spent_before, *state.spent])
+            )
         return self._answered(state, prepared, reply, tuple((prune.seq, prune.form) for prune in prunes))
 
     async def gauge(self, session_id: int) -> ContextMeasured | None:
@@ -202,8 +216,9 @@ class Assistant:
             hard = min(prepared.budget.hard, ceiling or prepared.budget.hard)
             if prepared.estimate > hard:
                 prepared = self._prompting.shrink(prepared, state.view, state.claim.agent_config, hard=hard)
+            await self._ask_for_compaction(state, prepared)
             try:
-                reply = await self._stoppable(state, prepared)
+                reply = await self._paid(state, prepared)
             except PromptTooLong as error:
                 if tried == OVERFLOW_TRIES:
                     raise ContextBudgetExceeded(hard=hard, largest=_largest(prepared)) from error
@@ -220,12 +235,41 @@ class Assistant:
                 )
                 ceiling = round(OVERFLOW_AIM * hard)
                 continue
-            self._pay(state, reply, prepared)
+            state.spent.extend(spending_of(reply, prepared.card))
             return prepared, reply
         raise AssertionError("unreachable")
 
+    async def _paid(self, state: _Attempt, prepared: Prepared) -> ModelReply:
+        """The claim has set money aside for one call; every further one is reserved by itself."""
+        state.calls += 1
+        try:
+            if state.calls == 1:
+                return await self._stoppable(state, prepared)
+            purse = Purse(self._spend, session_id=state.claim.session_id, job_id=None, caps=self._caps)
+            async with purse.holding(prepared.estimate, prepared.budget.out, prepared.card):
+                return await self._stoppable(state, prepared)
+        except ModelError as error:
+            wasted = vars(error).get("aborted", ())
+            state.spent.extend(
+                spending(usage, prepared.card.name, prepared.card, aborted=True) for usage in wasted
+            )
+            if not isinstance(error, PromptTooLong) and state.spent:
+                await self._store.record_waste(state.claim, tuple(state.spent))
+                state.spent.clear()
+            raise
+
+    async def _ask_for_compaction(self, state: _Attempt, prepared: Prepared) -> None:
+        """A request above the limit means that a compaction is due: it may begin while the model answers."""
+        if state.calls or pressure(prepared.budget, prepared.estimate) not in ("compact", "overflow"):
+            return
+        job = self._due_job(state.view, prepared, prepared.estimate)
+        if job is not None and job.kind == "compact":
+            job_id = await self._states.ask(state.claim.session_id, job)
+            if job_id is not None:
+                await self._doorbell.ring(job_id, 0)
+
     def _prepare(self, state: _Attempt, card: ModelCard, ratio: float, *, tools: bool) -> Prepared:
-        return self._prompting.prepare(
+        prepared = self._prompting.prepare(
             state.view,
             card=card,
             agent_config=state.claim.agent_config,
@@ -233,6 +277,11 @@ class Assistant:
             token_ratio=ratio,
             runtime_facts=runtime_facts(state.view),
         )
+        if state.restarts or not state.claim.context_tokens:
+            return prepared
+        # What the provider counted last, and only what came after it by estimate.
+        fresh = sum(entry.tokens for entry in _this_turn(state.view))
+        return replace(prepared, estimate=state.claim.context_tokens + round(prepared.ratio * fresh))
 
     async def _stoppable(self, state: _Attempt, prepared: Prepared) -> ModelReply:
         """The model's reply, or Stopped as soon as the person asks."""
@@ -335,9 +384,6 @@ class Assistant:
         )
         state.view = replace(state.view, entries=(*state.view.entries, entry))
 
-    def _pay(self, state: _Attempt, reply: ModelReply, prepared: Prepared) -> None:
-        state.spent.extend(spending_of(reply, prepared.card))
-
     def _charge_stopped(self, state: _Attempt, prepared: Prepared) -> None:
         """A stopped answer is paid for, too, but nobody says how much: our estimate stands in."""
         usage = Usage(
@@ -356,7 +402,7 @@ class Assistant:
         usage = reply.usage
         used = usage.context_tokens if usage.known else prepared.estimate + round(prepared.ratio * tokens)
         ratio = prepared.ratio
-        if usage.known and not prepared.card.offline:
+        if usage.known:
             reported = usage.context_tokens - usage.output_tokens
             ratio = learned_ratio(prepared.ratio, reported, max(1, prepared.built.estimate))
         parts = prompt_parts(prepared)
@@ -401,7 +447,7 @@ class Assistant:
             return None
         return JobOrder(kind=wish.kind, key=wish.key, trigger=wish.trigger, payload=wish.payload)
 
-    def _stopped(self, state: _Attempt, stopped: Stopped, card: ModelCard) -> Answered:
+    def _stopped(self, state: _Attempt, stopped: Stopped) -> Answered:
         words = "\n\n".join([*state.texts, stopped.text] if stopped.text else state.texts)
         screen: dict[str, Any] = {"partial": True} if words else {"text": "Stopped.", "partial": True}
         blocks = (Text(text=stopped.text or words),) if words else None
@@ -440,6 +486,20 @@ def cache_is_cold(view: View) -> bool:
     before = [entry.at for entry in view.entries if entry.turn != view.open_turn]
     now = [entry.at for entry in _this_turn(view)]
     return not before or not now or max(now) - max(before) > CACHE_LIVES
+
+
+def refusal(error: EvertalkError, *, spent: Sequence[Spending] = (), settled_micro: int = 0) -> Answered:
+    """The turn ends with the error's advice, in the program's own voice."""
+    outcome = Outcome(
+        state="refused",
+        blocks=None,
+        tokens=0,
+        screen={"text": error.advice, "error": error.code},
+        error_code=error.code,
+        spent=tuple(spent),
+        settled_micro=settled_micro,
+    )
+    return Answered(outcome=outcome, measured=None)
 
 
 def utf16_length(text: str) -> int:

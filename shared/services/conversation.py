@@ -11,7 +11,6 @@ import structlog
 
 from shared.core.errors import (
     CapReached,
-    ContextBudgetExceeded,
     EmptyMessage,
     EvertalkError,
     Fenced,
@@ -35,7 +34,7 @@ from shared.core.exchange import (
 from shared.core.turns import AnswerStored, Caps, Claim, Outcome
 from shared.core.upkeep import SessionState
 from shared.ports import Doorbell, TokenCounter
-from shared.services.assistant import Answered, Assistant
+from shared.services.assistant import Answered, Assistant, refusal
 from shared.services.crash import CrashPoint
 
 log = structlog.get_logger(__name__)
@@ -197,11 +196,8 @@ class Conversation:
 
     async def _attempt(self, claim: Claim, emit: Emit, stop: asyncio.Event) -> Answered:
         if claim.refused_scope is not None:
-            return _refusal(CapReached(scope=claim.refused_scope.partition(":")[0]))
-        try:
-            return await self._assistant.answer(claim, emit=emit, stop=stop)
-        except ContextBudgetExceeded as error:
-            return _refusal(error)
+            return refusal(CapReached(scope=claim.refused_scope.partition(":")[0]))
+        return await self._assistant.answer(claim, emit=emit, stop=stop)
 
     async def _commit(self, claim: Claim, answered: Answered, emit: Emit) -> None:
         stored = await self._turns.record_answer(claim, answered.outcome)
@@ -296,10 +292,6 @@ def check_text(text: str) -> None:
         raise MessageTooLong(chars=len(text), limit=MESSAGE_CHARS)
     if "\x00" in text or any("\ud800" <= char <= "\udfff" for char in text):
         raise UnreadableMessage("control bytes or broken characters")
-
-
-def _refusal(error: EvertalkError) -> Answered:
-    return _notice(state="refused", code=error.code, text=error.advice)
 
 
 def _notice(*, state: Any, code: str, text: str) -> Answered:

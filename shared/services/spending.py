@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Protocol
 
@@ -78,6 +79,7 @@ def spending_of(reply: ModelReply, card: ModelCard) -> list[Spending]:
 def spending(
     usage: Usage, model: str, card: ModelCard, *, request_id: str = "", aborted: bool = False
 ) -> Spending:
+    """One row of the ledger; where the provider did not say, our estimate is charged, `known=False`."""
     return Spending(
         model=model,
         input_tokens=usage.input_tokens,
@@ -85,7 +87,7 @@ def spending(
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
         known=usage.known,
-        cost_micro=None if card.prices is None else cost_micro(usage, card.prices),
+        cost_micro=cost_micro(replace(usage, known=True), card.prices),
         request_id=request_id,
         aborted=aborted,
     )

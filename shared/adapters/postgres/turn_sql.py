@@ -287,6 +287,25 @@ UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro, spen
   FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
 """
 
+WASTE = """
+WITH u AS (
+  INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
+                     cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
+  SELECT $1, $2, $3, 'chat', x.status, x.model, x.input_tokens, x.output_tokens,
+         x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
+    FROM jsonb_to_recordset($4::jsonb) AS x(status text, model text, input_tokens bigint,
+         output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
+         cost_micro bigint, request_id text)
+)
+UPDATE session_totals SET input_tokens = input_tokens + ($5::bigint[])[1],
+       output_tokens = output_tokens + ($5::bigint[])[2],
+       total_tokens = total_tokens + ($5::bigint[])[1] + ($5::bigint[])[2],
+       cache_read_tokens = cache_read_tokens + ($5::bigint[])[3],
+       cache_write_tokens = cache_write_tokens + ($5::bigint[])[4],
+       cost_micro = cost_micro + ($5::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($5::bigint[])[6]
+ WHERE session_id = $1
+"""
+
 UNANSWERED = f"""
 SELECT s.id FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
  WHERE s.answered_turn < s.next_turn - 1 AND t.channel = $1
