@@ -1,0 +1,70 @@
+"""One plant for the whole folder, a fresh database for each case; recovery times are printed at the end."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from shared.adapters.embedded import EmbeddedServers
+from shared.adapters.postgres.migrate import migrate
+from tests.fakes.messages_api.harness import RunningFake
+from tests.faults.plant import Case, Plant, Recovery
+
+HERE = Path(__file__).parent
+TEMPLATE = "faults_template"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.faults)
+
+
+@pytest.fixture(scope="session")
+def recovery(pytestconfig: pytest.Config) -> Iterator[Recovery]:
+    measured = Recovery()
+    yield measured
+    terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and measured.report():
+        terminal.write_line("")
+        terminal.write_line("recovered after")
+        for line in measured.report():
+            terminal.write_line(line)
+
+
+@pytest.fixture(scope="session")
+async def plant() -> AsyncIterator[Plant]:
+    folder = Path(tempfile.mkdtemp(prefix="evf-", dir="/tmp"))
+    folder.chmod(0o755)
+    running = EmbeddedServers(folder / "servers")
+    await running.start()
+    made = Plant(servers=running, folder=folder)
+    await made.admin(f'create database "{TEMPLATE}"')
+    await migrate(made.database_url(TEMPLATE))
+    yield made
+    await running.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+async def case(plant: Plant) -> AsyncIterator[Case]:
+    made = await plant.case(TEMPLATE)
+    yield made
+    await plant.drop(made.database)
+
+
+@pytest.fixture(scope="session")
+async def provider() -> AsyncIterator[RunningFake]:
+    async with RunningFake() as running:
+        yield running
+
+
+@pytest.fixture
+async def fake(provider: RunningFake) -> RunningFake:
+    """The provider, well again whatever the test before did to it."""
+    await provider.reset()
+    return provider

@@ -1,0 +1,154 @@
+"""Runs `python -m web` and `python -m worker` as the supervisor would: who falls is started again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from shared.adapters.embedded.process import die_with_parent
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 30.0
+STOP_SECONDS = 15.0
+CRASHED = 9
+"""The exit code of a process that met its crash point."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """Ours without anybody's own settings, and with these."""
+    return {**os.environ, "PYTHONUNBUFFERED": "1", "EVERTALK_LOG_FORMAT": "json", **settings}
+
+
+class Process:
+    """`async with Process("web", …)`, ready when entered; when it ends it is started without its crash point."""
+
+    def __init__(self, module: str, settings: Mapping[str, str], *, crash_point: str | None = None) -> None:
+        self.module = module
+        self.exits: list[int] = []
+        self.fell_at: float | None = None
+        """On the monotonic clock, the last time that it ended unasked."""
+        self.lines: deque[str] = deque(maxlen=400)
+        self._settings = dict(settings)
+        self._crash_point = crash_point
+        self._process: asyncio.subprocess.Process | None = None
+        self._ready = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Process:
+        self._keeping = asyncio.create_task(self._keep())
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await self._ready.wait()
+        except TimeoutError:
+            await self.stop()
+            raise AssertionError(f"{self.module} was not ready in time:\n{self.words()}") from None
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+
+    async def crashed(self, *, within_seconds: float = 30.0) -> None:
+        """Wait until it has met its crash point."""
+        try:
+            async with asyncio.timeout(within_seconds):
+                while not self.exits:
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise AssertionError(f"{self.module} never crashed:\n{self.words()}") from None
+
+    def words(self) -> str:
+        return "\n".join(self.lines)
+
+    async def stop(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        reading = asyncio.create_task(self._read(process))
+        try:
+            await asyncio.wait_for(process.wait(), STOP_SECONDS)
+        except TimeoutError:
+            process.kill()
+            await asyncio.wait_for(process.wait(), 5)
+            raise AssertionError(f"{self.module} did not stop:\n{self.words()}") from None
+        finally:
+            await asyncio.wait([reading], timeout=5)
+
+    async def _keep(self) -> None:
+        while True:
+            self._process = process = await self._start()
+            await self._read(process)
+            self.exits.append(await process.wait())
+            self.fell_at = time.monotonic()
+            self._crash_point = None
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        settings = dict(self._settings)
+        if self._crash_point:
+            settings["EVERTALK_CRASH_POINT"] = self._crash_point
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", self.module,
+            cwd=ROOT, env=environment(**settings), stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, limit=1024 * 1024,
+            preexec_fn=die_with_parent(signal.SIGKILL),
+        )  # fmt: skip
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            self.lines.append(line.decode(errors="replace").rstrip())
+            if b'_ready"' in line:
+                self._ready.set()
+
+
+async def ended(module: str, settings: Mapping[str, str]) -> tuple[int, str]:
+    """A process that is expected to refuse to start: its exit code and its words."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module,
+        cwd=ROOT, env=environment(**settings), stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        preexec_fn=die_with_parent(signal.SIGKILL),
+    )  # fmt: skip
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), START_SECONDS)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise AssertionError(f"{module} started although it should not") from None
+    assert process.returncode is not None
+    return process.returncode, output.decode(errors="replace")
+
+
+def logged(processes: Sequence[Process], event: str) -> int:
+    """How often one of these wrote such a line."""
+    return sum(f'"event": "{event}"' in line for process in processes for line in process.lines)

@@ -1,0 +1,123 @@
+"""A process ends as if cut off from power at each named place; nobody waits in vain or hears it twice."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from shared.services.crash import POINTS
+from tests.faults.conftest import TEMPLATE
+from tests.faults.person import Person
+from tests.faults.plant import Case, Plant, Recovery
+from tests.faults.processes import CRASHED, Process
+
+REMEMBER = "Please remember that my cat is called Miso."
+WEB = (
+    "before_accept",
+    "after_accept",
+    "after_claim",
+    "mid_stream:3",
+    "after_model",
+    "after_model:2",
+    "after_tool_calls",
+    "after_tool_run",
+    "after_tool_results",
+    "after_answer",
+    "after_delivered",
+)
+WORKER = ("after_job_claim", "after_flush_model", "after_flush", "after_summary_model", "after_compaction")
+BY_SIGNAL = {"after_ack"}
+"""Whoever hears the acknowledgement ends the process: that is the place."""
+
+
+def test_every_crash_point_is_tried() -> None:
+    tried = {point.partition(":")[0] for point in (*WEB, *WORKER)} | BY_SIGNAL
+    assert tried == set(POINTS)
+
+
+@pytest.mark.parametrize("point", WEB)
+async def test_a_web_process_that_dies_leaves_nobody_without_an_answer(
+    case: Case, recovery: Recovery, point: str
+) -> None:
+    async with case.web(crash_point=point) as web, Person(case.port) as person:
+        await person.say(REMEMBER)
+        await person.say("And what is my cat called?")
+        await web.crashed()
+        await person.answered()
+        recovery.note(f"web died at {point}", web.fell_at)
+        assert web.exits == [CRASHED], web.words()
+        await person.ask("What is my cat called now?")
+        await case.promises_hold(person)
+        assert person.connections >= 2
+        assert await case.value("SELECT count(*) FROM notes") == 1
+
+
+async def test_a_web_process_killed_at_its_acknowledgement_leaves_nobody_without_an_answer(
+    case: Case, recovery: Recovery
+) -> None:
+    async with case.web() as web, Person(case.port) as person:
+        await person.say(REMEMBER)
+        await person.acknowledged()
+        web.kill()
+        await web.crashed()
+        await person.answered()
+        recovery.note("web killed after its ack", web.fell_at)
+        await case.promises_hold(person)
+
+
+@dataclass(slots=True, kw_only=True)
+class Talked:
+    """People with a conversation behind them, and the web process that serves them."""
+
+    case: Case
+    web: Process
+    tokens: list[str]
+
+
+@pytest.fixture(scope="module")
+async def talked(plant: Plant) -> AsyncIterator[Talked]:
+    case = await plant.case(TEMPLATE)
+    async with case.web() as web:
+        people = await asyncio.gather(*(_talk(case.port) for _ in WORKER))
+        tokens = [person.token for person in people]
+        yield Talked(case=case, web=web, tokens=[token for token in tokens if token])
+    await plant.drop(case.database)
+
+
+async def _talk(port: int) -> Person:
+    async with Person(port, name="seed") as person:
+        for number in range(8):
+            await person.ask(f"Number {number}: we meet on 2026-05-{number + 10} in Lisbon.")
+    return person
+
+
+@pytest.mark.parametrize("point", WORKER)
+async def test_a_worker_that_dies_delays_a_summary_and_nothing_else(
+    talked: Talked, recovery: Recovery, point: str
+) -> None:
+    case = talked.case
+    token = talked.tokens[WORKER.index(point)]
+    async with case.worker(crash_point=point) as worker, Person(case.port, token=token, name=point) as person:
+        asked = await person.command("compact", "--force")
+        await worker.crashed()
+        await person.ask("Does anybody hear me while it is down?")
+        await person.until(lambda: asked in person.commands, "the summary")
+        recovery.note(f"worker died at {point}", worker.fell_at)
+        assert worker.exits == [CRASHED], worker.words()
+        assert person.commands[asked]["success"], person.commands[asked]
+        await _worker_rests(case)
+        await case.promises_hold(person)
+        links = """SELECT count(*) FROM links WHERE active AND kind = 'summary' AND session_id = (
+                     SELECT session_id FROM entries WHERE cid = $1)"""
+        assert await case.value(links, next(iter(person.said))) == 1
+
+
+async def _worker_rests(case: Case) -> None:
+    end = time.monotonic() + 20
+    while await case.value("SELECT count(*) FROM jobs WHERE state IN ('due', 'running')"):
+        assert time.monotonic() < end, "a job never ended"
+        await asyncio.sleep(0.1)
