@@ -345,7 +345,7 @@ class _Chat:
         """The outbox closes the socket; until then it belongs to this handler."""
         try:
             async with asyncio.timeout(STEP_SECONDS):
-                await self._outbox.closed.wait()
+                await self._outbox.closed()
         except TimeoutError:
             self._abort()
 

@@ -104,7 +104,9 @@ class Seat:
 class Room:
     """The screens of one session, and the answer that is being written."""
 
-    __slots__ = ("delivered", "draft", "filling", "others", "pending", "seats", "session_id", "shown")
+    __slots__ = (
+        "delivered", "draft", "filling", "later", "others", "pending", "seats", "session_id", "shown",
+    )  # fmt: skip
 
     def __init__(self, session_id: int) -> None:
         self.session_id = session_id
@@ -116,6 +118,8 @@ class Room:
         self.shown = Pieces(SCREEN_SECONDS)
         self.others = Pieces(ANNOUNCE_SECONDS)
         self.filling = False
+        self.later: list[Mapping[str, Any]] = []
+        """What another process said of its run while the message before it is still being read."""
 
     @property
     def idle(self) -> bool:
@@ -320,6 +324,8 @@ class Hub:
                 self._advance_held(room)
         finally:
             room.filling = False
+            while room.later:
+                room.show(room.later.pop(0))
 
     def _advance_held(self, room: Room) -> None:
         """As `_advance`, by the task that fills: it must not start another."""
@@ -377,7 +383,10 @@ class Hub:
                 return
             if kind == "run" and frame.get("state") in ("done", "aborted", "failed", "queued"):
                 room.draft = None
-            room.show(frame)
+            if kind == "run" and room.filling and len(room.later) < HELD_BACK:
+                room.later.append(frame)
+            else:
+                room.show(frame)
 
     def _far_delta(self, room: Room, frame: Mapping[str, Any]) -> bool:
         try:

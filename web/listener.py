@@ -19,6 +19,7 @@ CSP = (
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 HEADERS: Mapping[str, str] = {
+    "Server": "Evertalk",
     "Content-Security-Policy": CSP,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",

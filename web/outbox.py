@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
@@ -28,17 +27,28 @@ class Line(Protocol):
 class Outbox:
     """Sends in order. When full, deltas are dropped first; full without them, the socket is closed (1013)."""
 
-    __slots__ = ("_abort", "_bytes", "_closing", "_frames", "_line", "_sending", "_spawn", "closed")
+    __slots__ = (
+        "_abort",
+        "_bytes",
+        "_closed",
+        "_closing",
+        "_frames",
+        "_line",
+        "_sending",
+        "_spawn",
+        "is_closed",
+    )
 
     def __init__(self, line: Line, *, spawn: Spawn, abort: Callable[[], None]) -> None:
         self._line = line
         self._spawn = spawn
         self._abort = abort
-        self._frames: deque[tuple[str, bool, int]] = deque()
+        self._frames: list[tuple[str, bool, int]] = []  # a deque is 760 bytes even when empty
         self._bytes = 0
         self._sending = False
         self._closing: tuple[int, str] | None = None
-        self.closed = asyncio.Event()
+        self._closed: asyncio.Event | None = None
+        self.is_closed = False
 
     def put(self, text: str, *, passing: bool = False, free: bool = False) -> None:
         """`passing` frames may be lost; a `free` one (the welcome) does not count."""
@@ -61,15 +71,26 @@ class Outbox:
             self._closing = (code, reason)
             self._go()
 
+    async def closed(self) -> None:
+        """Returns when the socket was closed or cut off."""
+        if not self.is_closed:
+            self._closed = self._closed or asyncio.Event()
+            await self._closed.wait()
+
     @property
     def closing(self) -> bool:
         return self._closing is not None
+
+    def _is_over(self) -> None:
+        self.is_closed = True
+        if self._closed is not None:
+            self._closed.set()
 
     def _full(self, size: int) -> bool:
         return len(self._frames) >= MAX_FRAMES or (bool(self._frames) and self._bytes + size > MAX_BYTES)
 
     def _drop_passing(self) -> None:
-        self._frames = deque(frame for frame in self._frames if not frame[1])
+        self._frames = [frame for frame in self._frames if not frame[1]]
         self._bytes = sum(size for _, _, size in self._frames)
 
     def _give_up(self) -> None:
@@ -86,7 +107,7 @@ class Outbox:
     async def _drain(self) -> None:
         try:
             while self._frames:
-                text, _, size = self._frames.popleft()
+                text, _, size = self._frames.pop(0)
                 self._bytes -= size
                 async with asyncio.timeout(SEND_SECONDS):
                     await self._line.send_str(text)
@@ -94,13 +115,13 @@ class Outbox:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     code, reason = self._closing
                     await self._line.close(code=code, message=reason.encode()[:120])
-                self.closed.set()
+                self._is_over()
         except (OSError, TimeoutError, RuntimeError):
             # Gone, or asleep for too long: what is not confirmed is asked for again after the resume.
             self._closing = self._closing or (wire.CLOSE_SLOW, "")
             self._frames.clear()
             self._abort()
-            self.closed.set()
+            self._is_over()
         finally:
             self._sending = False
         if self._frames:

@@ -49,7 +49,7 @@ async def test_frames_leave_in_order_and_the_close_comes_last() -> None:
     kept.outbox.close(1012, "restart")
     kept.outbox.put("too late")
     kept.line.awake.set()
-    await asyncio.wait_for(kept.outbox.closed.wait(), 10)
+    await asyncio.wait_for(kept.outbox.closed(), 10)
     assert kept.line.sent == [str(number) for number in range(100)]
     assert kept.line.code == 1012
 
@@ -75,7 +75,7 @@ async def test_a_queue_full_of_what_matters_is_closed_with_1013() -> None:
         kept.outbox.put(f"durable {number}")
     assert kept.outbox.closing
     kept.line.awake.set()
-    await asyncio.wait_for(kept.outbox.closed.wait(), 10)
+    await asyncio.wait_for(kept.outbox.closed(), 10)
     assert kept.line.code == wire.CLOSE_SLOW
     assert len(kept.line.sent) <= 1
 
@@ -94,7 +94,7 @@ async def test_a_reader_who_never_wakes_is_cut_off(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "SEND_SECONDS", 0.02)
     kept = Kept()
     kept.outbox.put("hello")
-    await asyncio.wait_for(kept.outbox.closed.wait(), 10)
+    await asyncio.wait_for(kept.outbox.closed(), 10)
     assert kept.aborted
 
 
