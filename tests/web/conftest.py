@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, web
+from redis.asyncio import Redis
 
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.turns import PostgresTurns
@@ -299,6 +300,16 @@ class Starter:
     servers: list[Server] = field(default_factory=list)
     pools: list[asyncpg.Pool[asyncpg.Record]] = field(default_factory=list)
     announcers: list[RedisAnnouncer] = field(default_factory=list)
+
+    async def until_followed(self, session_id: int, *, by: int) -> None:
+        """Until that many processes hear of the session: before, pieces of an answer may pass them by."""
+        client = Redis.from_url(self.redis_url)
+        try:
+            async with asyncio.timeout(10):
+                while dict(await client.pubsub_numsub(f"evertalk:s:{session_id}")).popitem()[1] < by:
+                    await asyncio.sleep(0.01)
+        finally:
+            await client.aclose()
 
     async def start(self, *, limits: Limits | None = None, redis: bool = True, **settings: Any) -> Server:
         pool = await open_pool(self.database_url, size=4)

@@ -12,6 +12,7 @@ async def test_a_screen_at_another_process_sees_the_answer_being_written(starter
     here.conversation.hold.clear()
     one, welcome = await here.greet()
     two, _ = await there.greet(token=welcome["token"])
+    await starter.until_followed(await here.session_id(welcome["session"]), by=2)
     await one.say("Hi")
     assert (await two.until("msg"))["text"] == "Hi"
     while _shown(two) != "Hello there.":
