@@ -34,7 +34,7 @@ def environment(**settings: str) -> dict[str, str]:
 
 
 class Process:
-    """`async with Process("web", …)`, ready when entered; when it ends it is started without its crash point."""
+    """`async with Process("web", …)`, ready when entered; when it ends it is started, without crash point."""
 
     def __init__(self, module: str, settings: Mapping[str, str], *, crash_point: str | None = None) -> None:
         self.module = module

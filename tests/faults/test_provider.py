@@ -1,0 +1,214 @@
+"""The model's provider cuts, refuses, is busy or wants money: each message is still answered once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.fakes.messages_api.harness import RunningFake
+from tests.faults.conftest import TEMPLATE
+from tests.faults.person import Person
+from tests.faults.plant import Case, Plant, Recovery
+from tests.faults.processes import Process, free_port, logged
+
+LONG = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen."
+ANY_CHAT = {"kind": "chat"}
+
+
+class Provided:
+    """A web process whose answers come from the fake provider."""
+
+    def __init__(self, case: Case, web: Process, provider: RunningFake) -> None:
+        self.case = case
+        self.web = web
+        self.provider = provider
+
+    def person(self, name: str) -> Person:
+        return Person(self.case.port, name=name)
+
+    async def misbehaves(self, action: dict[str, Any], *, times: int = 1) -> None:
+        await self.provider.script([{"match": ANY_CHAT, "times": times, "action": action}])
+
+    async def hurry(self) -> None:
+        """Nobody wants to sit out half a minute in a test: turns that were put back are due now."""
+        await self.case.value("UPDATE sessions SET retry_at = now() WHERE retry_at > now()")
+
+
+def provided_by(fake: RunningFake) -> dict[str, str]:
+    return {"ANTHROPIC_BASE_URL": fake.base_url, "ANTHROPIC_API_KEY": "a-key-for-the-fake"}
+
+
+@pytest.fixture(scope="module")
+async def served(plant: Plant, provider: RunningFake) -> AsyncIterator[Provided]:
+    case = await plant.case(TEMPLATE)
+    async with case.web(**provided_by(provider)) as web:
+        yield Provided(case, web, provider)
+        assert web.exits == [], web.words()
+    await plant.drop(case.database)
+
+
+@pytest.fixture
+async def house(served: Provided, fake: RunningFake) -> Provided:
+    assert fake is served.provider
+    return served
+
+
+async def greeted(person: Person) -> None:
+    """A few good answers: the breaker counts failures by their share."""
+    for number in range(2):
+        await person.ask(f"Good day, number {number}.")
+
+
+@pytest.mark.parametrize(
+    ("fault", "action"),
+    [
+        ("cut in mid-stream", {"cut": 3, "text": LONG}),
+        ("overloaded in mid-stream", {"stream_error": 3, "text": LONG}),
+        ("without an end", {"no_message_stop": True, "text": LONG}),
+        ("unreadable", {"malformed": 2, "text": LONG}),
+        ("busy for a second", {"status": 429, "retry_after": 1}),
+    ],
+)
+async def test_a_failing_provider_is_asked_again(
+    house: Provided, recovery: Recovery, fault: str, action: dict[str, Any]
+) -> None:
+    async with house.person(fault.replace(" ", "-")) as person:
+        await greeted(person)
+        await house.misbehaves(action)
+        since = time.monotonic()
+        answer = await person.ask("Hello, are you well?")
+        recovery.note(f"provider {fault}", since)
+        assert answer["role"] == "assistant"
+        assert answer["text"] != LONG
+        await house.case.promises_hold(person)
+    outcomes = [request["outcome"] for request in await house.provider.requests()]
+    assert len(outcomes) == 4, "two good answers, the failing one, and one more"
+
+
+async def test_a_busy_provider_makes_the_turn_wait_and_says_so_once(house: Provided) -> None:
+    async with house.person("busy") as person:
+        await greeted(person)
+        await house.misbehaves({"status": 429, "retry_after": 600}, times=2)
+        await person.say("Hello?")
+        await _told_to_wait(person)
+        await house.hurry()
+        await asyncio.sleep(2)
+        await house.hurry()
+        await person.answered()
+        assert len(_waits(person)) == 1
+        await house.case.promises_hold(person)
+
+
+async def test_a_stopped_process_that_wakes_up_does_not_answer_again(
+    house: Provided, recovery: Recovery
+) -> None:
+    port = free_port()
+    more = {**provided_by(house.provider), "EVERTALK_HTTP_PORT": str(port)}
+    async with house.case.web(**more) as second, house.person("stopped") as person:
+        await greeted(person)
+        await house.misbehaves({"text": LONG, "pace_ms": 200})
+        cid = await person.say("Please tell me something long.")
+        await person.until(lambda: bool(person.deltas) and person.deltas[-1]["turn"] == 3, "its first words")
+        since = time.monotonic()
+        house.web.send(signal.SIGSTOP)
+        try:
+            async with Person(port, token=person.token, name="elsewhere") as elsewhere:
+                await elsewhere.until(lambda: len(elsewhere.finals) == 3, "the answer of the other process")
+                recovery.note("web stopped, another one took over", since)
+                await asyncio.sleep(max(0.0, 5.5 - (time.monotonic() - since)))
+                house.web.send(signal.SIGCONT)
+                await person.answered()
+                await _fenced(house.web)
+                await person.ask("Are you awake again?")
+                await elsewhere.until(lambda: len(elsewhere.finals) == 4, "what was said since")
+                assert [f["mid"] for f in elsewhere.finals] == [f["mid"] for f in person.finals]
+        finally:
+            house.web.send(signal.SIGCONT)
+        answer = person.answer_to(cid)
+        assert answer is not None
+        assert answer["text"] != LONG
+        assert second.exits == []
+        await house.case.promises_hold(person)
+
+
+async def _fenced(web: Process) -> None:
+    """The late answer is thrown away by whoever wrote it."""
+    end = time.monotonic() + 20
+    while not logged([web], "turn_fenced"):
+        assert time.monotonic() < end, web.words()
+        await asyncio.sleep(0.05)
+
+
+async def test_what_the_provider_counted_is_in_the_ledger(house: Provided) -> None:
+    before = await _ledger(house.case)
+    async with house.person("ledger") as person:
+        await person.ask("Please remember that my cat is called Miso.")
+        await person.ask("What is my cat called?")
+        await house.case.promises_hold(person)
+    counted = await house.provider.usage()
+    after = await _ledger(house.case)
+    assert [new - old for new, old in zip(after, before, strict=True)] == [
+        counted[name]
+        for name in (
+            "requests", "input_tokens", "output_tokens", "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+        )
+    ]  # fmt: skip
+
+
+async def _ledger(case: Case) -> list[int]:
+    connection = await case.connect()
+    try:
+        row = await connection.fetchrow(
+            """SELECT count(*), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),
+                      coalesce(sum(cache_read_tokens), 0), coalesce(sum(cache_write_tokens), 0) FROM usage""",
+            timeout=10,
+        )
+    finally:
+        await connection.close(timeout=5)
+    assert row is not None
+    return [int(value) for value in row.values()]
+
+
+async def test_an_empty_account_makes_turns_wait_and_says_so_once(
+    house: Provided, recovery: Recovery
+) -> None:
+    async with house.person("credit") as person:
+        await greeted(person)
+        await house.misbehaves({"status": 400, "reason": "credit"}, times=-1)
+        first = await person.say("Hello?")
+        await _told_to_wait(person)
+        await person.say("Is anybody there?")
+        await person.acknowledged()
+        await house.hurry()
+        asked = await person.command("help")
+        await person.until(lambda: asked in person.commands, "a command's result")
+        assert person.answer_to(first) is None
+        await house.provider.script([])
+        since = time.monotonic()
+        hurrying = asyncio.create_task(_hurry_again_and_again(house))
+        await person.answered()
+        hurrying.cancel()
+        await asyncio.wait([hurrying])
+        recovery.note("account filled again", since)
+        assert len(_waits(person)) == 1, "told once, however often it is tried"
+        await house.case.promises_hold(person)
+
+
+async def _hurry_again_and_again(house: Provided) -> None:
+    while True:
+        await house.hurry()
+        await asyncio.sleep(1)
+
+
+async def _told_to_wait(person: Person) -> None:
+    await person.until(lambda: bool(_waits(person)), "a word that it will take a while")
+
+
+def _waits(person: Person) -> list[dict[str, Any]]:
+    return [frame for frame in person.messages if frame.get("waiting")]

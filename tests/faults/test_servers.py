@@ -1,0 +1,132 @@
+"""Redis is emptied, killed or away, Postgres falls in mid-conversation: nothing accepted is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.faults.conftest import TEMPLATE
+from tests.faults.person import Person
+from tests.faults.plant import Case, Plant, Recovery
+from tests.faults.processes import Process
+
+PEOPLE = 3
+
+
+class House:
+    """One web process and one worker for the whole module: they must survive what is done to the servers."""
+
+    def __init__(self, case: Case, web: Process, worker: Process) -> None:
+        self.case = case
+        self.web = web
+        self.worker = worker
+
+    def person(self, name: str) -> Person:
+        return Person(self.case.port, name=name)
+
+
+@pytest.fixture(scope="module")
+async def house(plant: Plant) -> AsyncIterator[House]:
+    case = await plant.case(TEMPLATE)
+    async with case.web() as web, case.worker() as worker:
+        yield House(case, web, worker)
+        # Restarted by us or not: these two were never to fall.
+        assert (web.exits, worker.exits) == ([], []), web.words() + worker.words()
+    await plant.drop(case.database)
+
+
+async def with_history(person: Person) -> None:
+    for number in range(7):
+        await person.ask(f"Number {number}: we meet on 2026-05-{number + 10} in Lisbon.")
+
+
+async def summarised(people: list[Person], asked: list[str]) -> None:
+    for person, cid in zip(people, asked, strict=True):
+        await person.until(lambda p=person, c=cid: c in p.commands, "the summary")  # type: ignore[misc]
+        assert person.commands[cid]["success"], person.commands[cid]
+        assert "Summarised" in person.commands[cid]["result"], person.commands[cid]
+
+
+@pytest.mark.parametrize("how", ["emptied", "killed and empty"])
+async def test_jobs_outlive_redis(house: House, plant: Plant, recovery: Recovery, how: str) -> None:
+    async with house.person("a") as one, house.person("b") as two, house.person("c") as three:
+        people = [one, two, three]
+        await asyncio.gather(*map(with_history, people))
+        house.worker.send(signal.SIGSTOP)
+        asked = [await person.command("compact", "--force") for person in people]
+        await _jobs_are_due(house.case, PEOPLE)
+        if how == "emptied":
+            await plant.flush_redis()
+        else:
+            await plant.kill_redis(emptied=True)
+            await plant.start_redis()
+        house.worker.send(signal.SIGCONT)
+        since = time.monotonic()
+        await summarised(people, asked)
+        recovery.note(f"jobs done after Redis was {how}", since)
+        await asyncio.gather(*(person.ask("And now?") for person in people))
+        await house.case.promises_hold(*people)
+
+
+async def _jobs_are_due(case: Case, number: int) -> None:
+    end = time.monotonic() + 20
+    while await case.value("SELECT count(*) FROM jobs WHERE state IN ('due', 'running')") != number:
+        assert time.monotonic() < end, "the jobs were never asked for"
+        await asyncio.sleep(0.05)
+
+
+async def test_people_talk_on_while_redis_is_away(house: House, plant: Plant, recovery: Recovery) -> None:
+    async with house.person("d") as one, house.person("e") as two:
+        await plant.kill_redis(emptied=True)
+        try:
+            await asyncio.gather(with_history(one), two.ask("Please remember that my cat is called Miso."))
+            asked = await one.command("compact", "--force")
+            await _jobs_are_due(house.case, 1)
+        finally:
+            await plant.start_redis()
+        since = time.monotonic()
+        await summarised([one], [asked])
+        recovery.note("job done after Redis was away", since)
+        await house.case.promises_hold(one, two)
+
+
+async def test_postgres_falls_in_the_middle_and_comes_back(
+    house: House, plant: Plant, recovery: Recovery
+) -> None:
+    async with house.person("f") as one, house.person("g") as two, house.person("h") as three:
+        people = [one, two, three]
+        talking = [asyncio.create_task(_keeps_talking(person)) for person in people]
+        await asyncio.sleep(0.6)
+        await plant.crash_postgres()
+        await asyncio.sleep(1.0)
+        await plant.start_postgres()
+        since = time.monotonic()
+        await asyncio.gather(*talking)
+        await asyncio.gather(*(person.answered() for person in people))
+        recovery.note("all answered after Postgres fell", since)
+        await house.case.promises_hold(*people)
+
+
+async def _keeps_talking(person: Person) -> None:
+    for number in range(8):
+        await person.say(f"Message {number} of {person.name}: please remember the number {number}.")
+        await asyncio.sleep(0.25)
+
+
+async def test_an_outage_of_postgres_acknowledges_nothing(house: House, plant: Plant) -> None:
+    async with house.person("i") as person:
+        await person.ask("Are you there?")
+        await plant.crash_postgres()
+        try:
+            await person.say("Said into the void.")
+            await person.until(lambda: bool(person.errors), "a word about the outage")
+            assert len(person.acks) == 1
+        finally:
+            await plant.start_postgres()
+        assert person.errors[-1]["advice"]
+        await person.answered()
+        await house.case.promises_hold(person)
