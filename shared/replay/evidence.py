@@ -48,18 +48,18 @@ SELECT (SELECT coalesce(max(event_seq), 0) - count(*) FROM events WHERE session_
 
 _CONTEXT = """
 WITH a AS (
-  SELECT c.*, greatest(coalesce(c.reported_input_tokens, 0), c.estimated_input_tokens_after_prune) AS tokens,
-         t.claimed_at
+  SELECT c.*, coalesce(c.reported_input_tokens, c.estimated_input_tokens_after_prune) AS tokens,
+         greatest(c.reported_input_tokens, c.estimated_input_tokens_after_prune) AS most_tokens, t.claimed_at
     FROM turn_context_audit c JOIN turns t ON t.session_id = c.session_id AND t.turn_no = c.turn_id
    WHERE c.session_id = $1
 ), top AS (SELECT max(input_budget) AS most, max(hard_limit) AS hard FROM a)
 SELECT coalesce(max(tokens), 0) AS max_context, coalesce(max(input_budget), 0) AS most,
        coalesce(max(hard_limit), 0) AS hard,
-       count(*) FILTER (WHERE tokens > hard_limit) + (
+       count(*) FILTER (WHERE most_tokens > hard_limit) + (
          SELECT count(*) FROM usage u, top
           WHERE u.session_id = $1 AND u.purpose IN ('chat', 'flush')
             AND u.input_tokens + u.cache_read_tokens + u.cache_write_tokens > top.hard
-            AND NOT EXISTS (SELECT FROM a x WHERE x.turn_id = u.turn_no AND x.tokens > x.hard_limit)
+            AND NOT EXISTS (SELECT FROM a x WHERE x.turn_id = u.turn_no AND x.most_tokens > x.hard_limit)
        ) AS over_hard,
        count(*) FILTER (WHERE tokens > input_budget) AS over_limit,
        count(*) FILTER (WHERE tokens > input_budget AND NOT EXISTS (

@@ -109,12 +109,6 @@ class Visitor:
         except TimeoutError:
             raise NoAnswer(f"{len(self.seen.open)} messages without an answer") from None
 
-    def drop(self) -> None:
-        """Cut the line without a word, as a train in a tunnel does."""
-        if self._socket is not None and (transport := self._socket.get_extra_info("socket")) is not None:
-            with contextlib.suppress(OSError):
-                transport.shutdown(2)
-
     # One socket.
 
     async def _visit(self) -> bool:

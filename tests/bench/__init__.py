@@ -1,0 +1,1 @@
+"""Measurements: ratios, counts and memory, printed for people and programs; nothing here is a timed test."""

@@ -1,0 +1,212 @@
+"""What a turn costs without the model: `python -m tests.bench.turn [--json] [--turns N] [--blocks N]`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import io
+import json
+import pstats
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import asyncpg
+from redis.asyncio import Redis
+
+from shared.adapters.embedded import EmbeddedServers
+from shared.adapters.postgres.migrate import migrate
+from shared.adapters.postgres.pool import open_pool
+from shared.app import App
+from shared.settings import Settings, load_settings
+from tests.bench import rest
+from tests.bench.floor import BareTurns
+from tests.bench.whole import WholeTurns, app_with_instant_model
+from web.app import make_parts
+from web.parts import ModelShown
+
+QUESTION = "What was the name of the restaurant near the river that we liked so much last summer?"
+ANSWER = "You liked the Blue Heron, because of the grilled sardines and the view over the bridge at night."
+AIMS = {"overhead_ratio": 2.0, "statements": 6, "commits": 4, "redis_commands": 2, "rss_web_mib": 90,
+        "rss_worker_mib": 90, "rss_web_after_model_mib": 180, "rss_worker_after_model_mib": 180,
+        "up_ready_second_start_seconds": 8}  # fmt: skip
+_HOUSEKEEPING = ("info", "config", "ping", "hello", "client", "select", "subscribe", "unsubscribe")
+
+
+class Turns(Protocol):
+    async def begin(self) -> None: ...
+    async def turn(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    wall_ms: float
+    cpu_ms: float
+    """Of this process alone; the servers' share is not in it."""
+
+
+async def run_block(turns: Turns, count: int) -> Block:
+    await turns.begin()
+    wall, cpu = time.perf_counter(), time.process_time()
+    for _ in range(count):
+        await turns.turn(QUESTION)
+    return Block(
+        wall_ms=(time.perf_counter() - wall) * 1000 / count,
+        cpu_ms=(time.process_time() - cpu) * 1000 / count,
+    )
+
+
+async def measure(*, turns: int, blocks: int, with_processes: bool, profile: bool) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="evertalk-bench-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o711)
+        async with EmbeddedServers(Path(name) / "servers", durable=True) as servers:
+            settings = load_settings(
+                database_url=servers.database_url, redis_url=servers.redis_url, data_dir=Path(name)
+            )
+            await migrate(servers.database_url)
+            found = await _turns(settings, servers, turns, blocks, profile=profile)
+    if with_processes:
+        found |= await rest.measure(load_settings())
+    return found
+
+
+async def _turns(
+    settings: Settings, servers: EmbeddedServers, turns: int, blocks: int, *, profile: bool
+) -> dict[str, Any]:
+    app = await app_with_instant_model(settings, answer=ANSWER)
+    redis = Redis.from_url(servers.redis_url)
+    bare_pool = await open_pool(servers.database_url, size=1)
+    parts = make_parts(app, model=ModelShown(name="bench", offline=False))
+    parts.hub.start()
+    try:
+        async with bare_pool.acquire() as connection:
+            floor = BareTurns(connection, redis, answer=ANSWER)  # type: ignore[arg-type]
+            whole = WholeTurns(app, parts.hub)
+            await floor.prepare()
+            for warm in (floor, whole):
+                await run_block(warm, max(10, turns // 5))
+            found = await _interleaved(floor, whole, turns, blocks)
+        found |= await _counts(app, redis, whole, turns)
+        if profile:
+            found["profile"] = await _profile(whole, turns)
+        return found
+    finally:
+        await parts.tasks.drain(2.0)
+        await bare_pool.close()
+        await redis.aclose()
+        await app.close()
+
+
+async def _interleaved(floor: Turns, whole: Turns, turns: int, blocks: int) -> dict[str, Any]:
+    pairs = [(await run_block(floor, turns), await run_block(whole, turns)) for _ in range(blocks)]
+    ratios = [ours.wall_ms / bare.wall_ms for bare, ours in pairs]
+    return {
+        "overhead_ratio": round(statistics.median(ratios), 2),
+        "overhead_ratios": [round(ratio, 2) for ratio in ratios],
+        "cpu_ratio": round(statistics.median(ours.cpu_ms / bare.cpu_ms for bare, ours in pairs), 2),
+        "cpu_ms_per_turn": round(statistics.median(ours.cpu_ms for _, ours in pairs), 2),
+        "floor_cpu_ms_per_turn": round(statistics.median(bare.cpu_ms for bare, _ in pairs), 2),
+        "wall_ms_per_turn": round(statistics.median(ours.wall_ms for _, ours in pairs), 2),
+        "floor_wall_ms_per_turn": round(statistics.median(bare.wall_ms for bare, _ in pairs), 2),
+        "turns_per_block": turns,
+        "blocks": blocks,
+    }
+
+
+async def _counts(app: App, redis: Redis, whole: WholeTurns, turns: int) -> dict[str, Any]:
+    """Statements as the driver sends them, commits as transaction numbers that Postgres gave away."""
+    statements: Counter[str] = Counter()
+
+    def log(query: asyncpg.connection.LoggedQuery) -> None:
+        statements[_kind(query.query)] += 1
+
+    await whole.begin()
+    connections = [await app.pool.acquire() for _ in range(app.pool.get_size())]
+    for connection in connections:
+        connection.add_query_logger(log)
+    for connection in connections:
+        await app.pool.release(connection)
+    await asyncio.sleep(0.3)
+    statements.clear()
+    xids, commands = await _xid(app), await _commands(redis)
+    statements.clear()
+    for _ in range(turns):
+        await whole.turn(QUESTION)
+    resets = statements.pop("reset", 0)
+    sent = sum(statements.values())
+    await asyncio.sleep(0.3)
+    return {
+        "statements": round(sent / turns, 2),
+        "pool_resets": round(resets / turns, 2),
+        "commits": round((await _xid(app) - xids) / turns, 2),
+        "redis_commands": round((await _commands(redis) - commands).total() / turns, 2),
+        "redis_commands_by_name": {
+            name: round(count / turns, 2) for name, count in (await _commands(redis) - commands).items()
+        },
+    }
+
+
+def _kind(query: str) -> str:
+    return "reset" if "UNLISTEN" in query or "RESET ALL" in query else "statement"
+
+
+async def _xid(app: App) -> int:
+    return int(await app.pool.fetchval("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"))
+
+
+async def _commands(redis: Redis) -> Counter[str]:
+    stats = await redis.info("commandstats")
+    named = {name.removeprefix("cmdstat_"): value["calls"] for name, value in stats.items()}
+    return Counter({name: calls for name, calls in named.items() if name.split("|")[0] not in _HOUSEKEEPING})
+
+
+async def _profile(whole: WholeTurns, turns: int) -> list[str]:
+    await whole.begin()
+    profiler = cProfile.Profile()
+    profiler.enable()
+    for _ in range(turns):
+        await whole.turn(QUESTION)
+    profiler.disable()
+    text = io.StringIO()
+    pstats.Stats(profiler, stream=text).sort_stats("cumulative").print_stats(45)
+    return text.getvalue().splitlines()
+
+
+def as_table(found: dict[str, Any]) -> str:
+    lines = []
+    for name, value in found.items():
+        if name == "profile":
+            continue
+        aim = AIMS.get(name)
+        lines.append(f"{name:<34} {value!s:<28} {'' if aim is None else f'aim ≤ {aim}'}".rstrip())
+    return "\n".join([*lines, *found.get("profile", [])])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.turn", description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--turns", type=int, default=20, help="per block")
+    parser.add_argument("--blocks", type=int, default=21, help="of each kind")
+    parser.add_argument("--no-processes", action="store_true", help="leave memory and the start of `up` out")
+    parser.add_argument("--profile", action="store_true", help="show where the time goes")
+    given = parser.parse_args(arguments)
+    found = asyncio.run(
+        measure(
+            turns=given.turns,
+            blocks=given.blocks,
+            with_processes=not given.no_processes,
+            profile=given.profile,
+        )
+    )
+    print(json.dumps(found) if given.json else as_table(found))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

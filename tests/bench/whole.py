@@ -1,0 +1,84 @@
+"""The same turn through the house: real services, the web's own way out, a model that answers at once."""
+
+from __future__ import annotations
+
+from itertools import count
+from unittest import mock
+
+from shared.adapters.postgres.visitors import PostgresVisitors, new_token
+from shared.app import App, open_app
+from shared.core.exchange import Inbound
+from shared.core.messages import Text
+from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, Usage
+from shared.settings import Settings
+from web.hub import Hub
+
+_cids = count(1)
+
+
+class InstantModel:
+    """Stands where the app's models stand: one delta, no waiting."""
+
+    chat = summary = "bench"
+    offline = False
+
+    def __init__(self, answer: str) -> None:
+        self._answer = answer
+
+    async def card(self, model: str) -> ModelCard:
+        return ModelCard(
+            name=model,
+            window=200_000,
+            max_output=8_192,
+            window_known=True,
+            prices=Prices(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75, dated="bench"),
+            capabilities=frozenset({"tools", "cache"}),
+        )
+
+    async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        if on_text is not None:
+            await on_text(1, self._answer)
+        usage = Usage(input_tokens=1_000 + 20 * len(request.messages), output_tokens=20)
+        return ModelReply(
+            blocks=(Text(text=self._answer),), usage=usage, stop_reason="end_turn", model=request.model
+        )
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
+async def app_with_instant_model(settings: Settings, *, answer: str) -> App:
+    """The whole app as a web process builds it, but for its model."""
+    with mock.patch("shared.app.models_of", return_value=InstantModel(answer)):
+        return await open_app(settings, role="web")
+
+
+class WholeTurns:
+    def __init__(self, app: App, hub: Hub) -> None:
+        self._hub = hub
+        self.conversation = app.conversation
+        self._visitors = PostgresVisitors(app.pool)
+        self._session = self._address = 0
+
+    async def begin(self) -> None:
+        row = await self._visitors.create(new_token(), site="default")
+        assert row is not None
+        self._session, self._address = row.session_id, row.address_id
+        await self.conversation.heartbeat()
+
+    async def turn(self, text: str) -> None:
+        """What `web.chat` does for a message, and `web.replies` after it."""
+        cid = f"bench-{next(_cids)}"
+        inbound = Inbound(
+            session_id=self._session,
+            address_id=self._address,
+            text=text,
+            dedupe_key=f"web:{cid}",
+            cid=cid,
+        )
+        accepted = await self.conversation.accept(inbound)
+        self._hub.durable(self._session, accepted.event_seq, "msg", {"mid": accepted.mid, "text": text})
+        await self.conversation.answer(self._session, self._hub.emitter(self._session))
