@@ -161,6 +161,22 @@ async def test_what_the_provider_counted_is_in_the_ledger(house: Provided) -> No
     ]  # fmt: skip
 
 
+async def test_what_a_failing_provider_counted_is_in_the_ledger_too(house: Provided) -> None:
+    """Both tries of the first attempt break off and the turn is put back: they were paid for all the same."""
+    async with house.person("aborted") as person:
+        await greeted(person)
+        await greeted(person)
+        before = await _ledger(house.case)
+        await house.misbehaves({"cut": 3, "text": LONG}, times=2)
+        await person.say("Hello, are you well?")
+        await _told_to_wait(person)
+        await house.hurry()
+        await person.answered()
+        await house.case.promises_hold(person)
+    after = await _ledger(house.case)
+    assert after[0] - before[0] == 3
+
+
 async def _ledger(case: Case) -> list[int]:
     connection = await case.connect()
     try:
