@@ -23,6 +23,7 @@ from shared.adapters.models.offline_words import (
 )
 from shared.core.errors import PromptTooLong
 from shared.core.messages import Block, Message, Text, ToolResult, ToolUse, block_to_json, text_of
+from shared.core.tokens import estimate_messages, estimate_system, estimate_tools
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, TokenCounter, ToolSpec, Usage
 
 OFFLINE_MODEL = "offline-demo"
@@ -111,10 +112,13 @@ class OfflineModel:
             await on_text(1, piece)
 
     def _input_tokens(self, request: ModelRequest) -> int:
-        parts = [part.text for part in request.system]
-        parts += [_json([tool.name, tool.description, dict(tool.input_schema)]) for tool in request.tools]
-        parts += [_said(message.blocks) for message in request.messages]
-        return sum(self._tokens(part) for part in parts) + 4 * len(request.messages)
+        """The demo's provider counts as the meter does, so that its gauge is exact."""
+        count = self._tokens
+        return (
+            estimate_system(request.system, count)
+            + estimate_tools(request.tools, count)
+            + estimate_messages(request.messages, count)
+        )
 
     def _tokens(self, text: str) -> int:
         return self._counter.count(text) if text else 0
