@@ -68,6 +68,7 @@ class UpkeepStore(Protocol):
     async def record_compaction(
         self, job: JobClaim, link: NewLink, *, seen: SessionState, spent: Sequence[Spending]
     ) -> LinkStored: ...
+    async def compaction_of(self, job: JobClaim) -> Mapping[str, Any] | None: ...
 
 
 class Maintenance:
@@ -234,6 +235,9 @@ class Maintenance:
         force = bool(job.payload.get("force"))
         focus = job.payload.get("focus") or None
         purse = self._purse(job)
+        if job.attempt > 1 and (done := await self._store.compaction_of(job)) is not None:
+            # An earlier attempt died after its commit: what was asked for is there.
+            return dict(done)
         for _ in range(PLANS_AT_MOST):
             state = await self._store.state(job.session_id)
             prepared = await self._prepared(state)

@@ -209,6 +209,12 @@ class PostgresUpkeep:
             )  # fmt: skip
 
     @store_method
+    async def compaction_of(self, job: JobClaim) -> Mapping[str, Any] | None:
+        """What an earlier attempt at this job committed, as its outcome tells it; None when nothing."""
+        row = await self._pool.fetchrow(sql.COMPACTION_OF, job.session_id, job.id)
+        return None if row is None else dict(row)
+
+    @store_method
     async def undo(self, session_id: int, *, limit_tokens: int, fixed_tokens: int) -> LinkStored | Refused:
         """Bring the newest compaction's messages back, byte for byte; holds automatic compaction."""
         async with self._pool.acquire() as connection, connection.transaction():

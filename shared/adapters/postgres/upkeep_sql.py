@@ -43,10 +43,17 @@ SELECT id, attempt FROM jobs j
 RUNNING = "id = $1 AND epoch = $2 AND state = 'running'"
 
 END_JOB = f"""
-UPDATE jobs SET state = $3, leased_by = NULL, last_error = $4, outcome = $5, faults = faults + $6,
-       due_at = now() + make_interval(secs => $7), ended_at = CASE WHEN $3 = 'due' THEN NULL ELSE now() END
- WHERE {RUNNING} RETURNING id
+WITH j AS (
+  UPDATE jobs SET state = $3, leased_by = NULL, last_error = $4, outcome = $5, faults = faults + $6,
+         due_at = now() + make_interval(secs => $7), ended_at = CASE WHEN $3 = 'due' THEN NULL ELSE now() END
+   WHERE {RUNNING} RETURNING id
+), f AS (
+  UPDATE flushes SET outcome = 'failed', error = 'the worker ended while it ran', ended_at = now() FROM j
+   WHERE flushes.job_id = j.id AND flushes.outcome = 'running'
+)
+SELECT id FROM j
 """
+"""A flush that a dead or failed attempt left running ends with its job; its turns are read by the next."""
 
 ASK_JOB = """
 INSERT INTO jobs (kind, session_id, key, trigger, payload) VALUES ($1, $2, $3, $4, $5)
@@ -128,4 +135,9 @@ UPDATE sessions SET base_turn = $2, head = $3, redo = $4, view_epoch = view_epoc
 
 ADD_EVENT = """
 INSERT INTO events (session_id, event_seq, kind, payload) VALUES ($1, $2, $3, $4) RETURNING at
+"""
+
+COMPACTION_OF = """
+SELECT id AS link, kind, tokens_before AS before, tokens_after AS after, through_turn - from_turn + 1 AS turns
+  FROM links WHERE session_id = $1 AND job_id = $2 ORDER BY id DESC LIMIT 1
 """
