@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import asyncpg
 
-from shared.adapters.postgres.urls import asyncpg_url
+from shared.adapters.postgres.urls import asyncpg_url, place_of
 from shared.core.errors import StorageUnavailable
 
 P = ParamSpec("P")
@@ -32,21 +32,30 @@ _AWAY = (
     OSError,
     TimeoutError,
 )
+_NOT_FOR_US = (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError)
 _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _TRIES = 4
 
 
 async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncpg.Record]:
-    """At most `size` connections, opened when they are needed; a statement has 10 seconds."""
-    return await asyncpg.create_pool(
-        asyncpg_url(database_url),
-        min_size=1,
-        max_size=size,
-        timeout=5,
-        command_timeout=STATEMENT_SECONDS,
-        init=_read_json,
-        server_settings={"application_name": "evertalk", "statement_timeout": "9000", "jit": "off"},
-    )
+    """At most `size` connections, opened when they are needed; a statement has 10 seconds.
+
+    Raises StorageUnavailable when nobody answers at that address, or not to us.
+    """
+    try:
+        return await asyncpg.create_pool(
+            asyncpg_url(database_url),
+            min_size=1,
+            max_size=size,
+            timeout=5,
+            command_timeout=STATEMENT_SECONDS,
+            init=_read_json,
+            server_settings={"application_name": "evertalk", "statement_timeout": "9000", "jit": "off"},
+        )
+    except (*_AWAY, *_NOT_FOR_US) as error:
+        raise StorageUnavailable(
+            f"PostgreSQL at {place_of(database_url)} cannot be used: {str(error) or type(error).__name__}"
+        ) from error
 
 
 async def _read_json(connection: asyncpg.Connection) -> None:
