@@ -5,11 +5,13 @@ EvertalkError                     has a code and advice; the advice is the only 
 │   ├── EmptyMessage
 │   ├── MessageTooLong
 │   ├── UnreadableMessage         binary, NUL bytes, broken JSON
+│   ├── BadArguments              a command was given words that it cannot use (core/commands.py)
 │   └── UnknownSession
 ├── Fenced                        another process owns this turn now; our write changed nothing
 ├── StaleView                     the log's view moved while we worked; plan again
 ├── CapReached                    a spending cap says no; nothing was spent
 ├── ContextBudgetExceeded         what may never be dropped does not fit; names the three largest parts
+├── ContradictoryPolicy           settings that cannot hold together, with their numbers (core/policy.py)
 ├── StorageUnavailable            Postgres is away or full; nothing was acknowledged
 └── ModelError                    the provider's side
     ├── ModelUnavailable          try again later: 5xx, overload, cut stream, silence
@@ -17,11 +19,15 @@ EvertalkError                     has a code and advice; the advice is the only 
     ├── ModelRefusedAccount       key, billing or quota: nobody's bug, turns wait
     ├── PromptTooLong             the window is smaller than the request; may carry both numbers
     └── ModelRejectedRequest      any other 400: our bug
+
+Processes, adapters and channels add what only they can meet (a frame that is too large, a port in use).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+from shared.core.model import Usage
 
 
 class EvertalkError(Exception):
@@ -124,6 +130,8 @@ class ModelError(EvertalkError):
 
     code = "model_error"
     transient = True
+    aborted: tuple[Usage, ...] = ()
+    """What the attempts that failed have cost, so that the ledger can hold it."""
 
 
 class ModelUnavailable(ModelError):

@@ -64,7 +64,7 @@ class ContextStore(Protocol):
         self, claim: Claim, *, blocks: Sequence[Block], tokens: int, outcomes: dict[str, StepOutcome]
     ) -> int: ...
 
-    async def record_waste(self, claim: Claim, spent: Sequence[Spending]) -> None: ...
+    async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None: ...
 
 
 class StateStore(Protocol):
@@ -249,12 +249,12 @@ class Assistant:
             async with purse.holding(prepared.estimate, prepared.budget.out, prepared.card):
                 return await self._stoppable(state, prepared)
         except ModelError as error:
-            wasted = vars(error).get("aborted", ())
             state.spent.extend(
-                spending(usage, prepared.card.name, prepared.card, aborted=True) for usage in wasted
+                spending(usage, prepared.card.name, prepared.card, aborted=True) for usage in error.aborted
             )
             if not isinstance(error, PromptTooLong) and state.spent:
-                await self._store.record_waste(state.claim, tuple(state.spent))
+                settled = _micro([*state.spent_before, *state.spent])
+                await self._store.record_waste(state.claim, tuple(state.spent), settled_micro=settled)
                 state.spent.clear()
             raise
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
@@ -19,7 +20,7 @@ from shared.core.upkeep import FlushOutcome, FlushTicket, JobClaim, LinkStored, 
 from shared.ports import Announcer, ChatModel, Doorbell, ToolContext
 from shared.services.crash import CrashPoint
 from shared.services.prompting import Prepared, Prompting
-from shared.services.spending import Purse, SpendStore, spending_of
+from shared.services.spending import Purse, SpendStore
 from shared.services.summariser import Summariser, Written
 from shared.services.tools import Toolbox
 
@@ -195,9 +196,12 @@ class Maintenance:
             )
         request, saved = prepared.request, 0
         for _ in range(FLUSH_ROUNDS):
-            async with purse.holding(prepared.estimate, prepared.budget.out, prepared.card) as pay:
-                reply = await self._model.reply(request)
-                pay(spending_of(reply, prepared.card))
+            reply = await purse.pay_for(
+                partial(self._model.reply, request),
+                input_tokens=prepared.estimate,
+                output_tokens=prepared.budget.out,
+                card=prepared.card,
+            )
             calls = tool_uses(reply.blocks)
             if not calls:
                 text = text_of(reply.blocks).strip()

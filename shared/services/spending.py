@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Protocol
 
+from shared.core.errors import ModelError
 from shared.core.money import cost_micro, worst_case_micro
 from shared.core.turns import Caps, Spending
 from shared.ports import ModelCard, ModelReply, Usage
@@ -35,6 +36,24 @@ class Purse:
         """Around one call; entering raises CapReached."""
         micro = 0 if card.prices is None else worst_case_micro(input_tokens, output_tokens, card.prices)
         return Holding(self, micro)
+
+    async def pay_for(
+        self,
+        ask: Callable[[], Awaitable[ModelReply]],
+        *,
+        input_tokens: int,
+        output_tokens: int,
+        card: ModelCard,
+    ) -> ModelReply:
+        """One call and what it cost, also when it failed after the provider had begun to count."""
+        async with self.holding(input_tokens, output_tokens, card) as pay:
+            try:
+                reply = await ask()
+            except ModelError as error:
+                pay([spending(usage, card.name, card, aborted=True) for usage in error.aborted])
+                raise
+            pay(spending_of(reply, card))
+        return reply
 
     async def reserve(self, micro: int) -> int | None:
         if micro == 0:

@@ -21,7 +21,7 @@ from shared.core.source import render_source, source_words
 from shared.core.summary import Unreadable, apply_patch, fit_ledger, parse_ledger_patch
 from shared.ports import ChatModel, ModelReply, ModelRequest, SystemPart, TokenCounter
 from shared.services.crash import CrashPoint
-from shared.services.spending import Purse, spending_of
+from shared.services.spending import Purse
 
 log = structlog.get_logger(__name__)
 
@@ -161,10 +161,12 @@ class Summariser:
         )
         card = await self._model.card(model)
         estimate = sum(self._counter.count(text_of(message.blocks)) for message in messages)
-        async with writing.purse.holding(round(card.token_factor * estimate), SUMMARY_TOKENS, card) as pay:
-            reply = await self._model.reply(request)
-            pay(spending_of(reply, card))
-        return reply
+        return await writing.purse.pay_for(
+            lambda: self._model.reply(request),
+            input_tokens=round(card.token_factor * estimate),
+            output_tokens=SUMMARY_TOKENS,
+            card=card,
+        )
 
 
 def _milliseconds(started: float) -> int:

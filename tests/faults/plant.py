@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 from redis.asyncio import Redis
@@ -125,7 +126,7 @@ class Case:
     async def connect(self) -> asyncpg.Connection[asyncpg.Record]:
         return await asyncpg.connect(self.database_url, timeout=10)
 
-    async def value(self, sql: str, *arguments: object) -> object:
+    async def value(self, sql: str, *arguments: object) -> Any:
         connection = await self.connect()
         try:
             return await connection.fetchval(sql, *arguments, timeout=10)

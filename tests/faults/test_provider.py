@@ -175,6 +175,36 @@ async def test_what_a_failing_provider_counted_is_in_the_ledger_too(house: Provi
         await house.case.promises_hold(person)
     after = await _ledger(house.case)
     assert after[0] - before[0] == 3
+    assert await _cents_disagree(house.case) == 0
+
+
+async def test_what_failed_in_the_background_is_in_the_ledger_too(house: Provided) -> None:
+    """A flush whose call breaks off twice fails and costs; the summary after it is made all the same."""
+    async with house.case.worker(**provided_by(house.provider)), house.person("background") as person:
+        for number in range(7):
+            await person.ask(f"Number {number}: I have walked along the river and met a heron there.")
+        counted, written = await house.provider.usage(), await _ledger(house.case)
+        await house.provider.script(
+            [{"match": {"kind": "flush"}, "times": 2, "action": {"cut": 2, "text": LONG}}]
+        )
+        asked = await person.command("compact", "--force")
+        await person.until(lambda: asked in person.commands, "the summary")
+        assert person.commands[asked]["success"], person.commands[asked]
+        await house.case.promises_hold(person)
+    after = await house.provider.usage()
+    assert after["aborted"] - counted["aborted"] == 2
+    assert (await _ledger(house.case))[0] - written[0] == after["requests"] - counted["requests"] >= 3
+    assert await _cents_disagree(house.case) == 0
+
+
+async def _cents_disagree(case: Case) -> int:
+    """Between the day's spending, by which the caps are kept, and the ledger of calls; micro-dollars."""
+    return int(
+        await case.value(
+            """SELECT (SELECT coalesce(sum(spent_micro), 0) FROM spend_days WHERE scope = 'total')
+                    - (SELECT coalesce(sum(cost_micro), 0) FROM usage)"""
+        )
+    )
 
 
 async def _ledger(case: Case) -> list[int]:

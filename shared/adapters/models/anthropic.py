@@ -167,7 +167,7 @@ class AnthropicModel:
         seconds = self._pause(call, error)
         loop = asyncio.get_running_loop()
         if seconds is None or loop.time() + seconds >= call.until:
-            carry_spent(error, tuple(call.aborted))
+            error.aborted = (*error.aborted, *call.aborted)
             raise error
         _log.info(
             "%s: attempt %d failed, again in %.1f s: %s", self._entry.name, call.attempt, seconds, error
@@ -204,14 +204,3 @@ async def _within(deadline: float, otherwise: str, wait: Awaitable[_T]) -> _T:
             return await wait
     except TimeoutError as error:
         raise ModelUnavailable(otherwise) from error
-
-
-def carry_spent(error: ModelError, aborted: tuple[Usage, ...]) -> None:
-    """What failed attempts cost travels with the error as `aborted`, so that the ledger can hold it."""
-    if aborted:
-        vars(error)["aborted"] = (*spent_on(error), *aborted)
-
-
-def spent_on(error: ModelError) -> tuple[Usage, ...]:
-    found: tuple[Usage, ...] = vars(error).get("aborted", ())
-    return found

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from shared.adapters.models.anthropic import AnthropicModel, carry_spent, spent_on
+from shared.adapters.models.anthropic import AnthropicModel
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.models.catalog import UNKNOWN_MAX_OUTPUT, UNKNOWN_WINDOW, ModelEntry, known_card
 from shared.adapters.models.offline import OFFLINE_MODEL, PIECE_SECONDS, WINDOW, OfflineModel
@@ -95,9 +95,9 @@ class Models:
             on_text = counted.tell if counted.listened_to else None
             reply = await route.model.reply(replace(request, model=name), on_text=on_text)
         except ModelError as second:
-            carry_spent(second, spent_on(error))
+            second.aborted = (*error.aborted, *second.aborted)
             raise
-        return replace(reply, aborted=(*spent_on(error), *reply.aborted))
+        return replace(reply, aborted=(*error.aborted, *reply.aborted))
 
     def _route(self, model: str) -> _Route | None:
         found = self._routes.get(model)

@@ -296,6 +296,12 @@ WITH u AS (
     FROM jsonb_to_recordset($4::jsonb) AS x(status text, model text, input_tokens bigint,
          output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
          cost_micro bigint, request_id text)
+), r AS (
+  UPDATE reservations SET state = 'settled', settled_micro = $7, ended_at = now()
+   WHERE id = $6 AND state = 'held' RETURNING amount_micro, scopes, day
+), sp AS (
+  UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro, spent_micro = d.spent_micro + $7
+    FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
 )
 UPDATE session_totals SET input_tokens = input_tokens + ($5::bigint[])[1],
        output_tokens = output_tokens + ($5::bigint[])[2],

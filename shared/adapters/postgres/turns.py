@@ -154,17 +154,12 @@ class PostgresTurns:
         return row["event_seq"], payload
 
     @store_method
-    async def record_waste(self, claim: Claim, spent: Sequence[Spending]) -> None:
-        """Calls that led to nothing and are paid for all the same; the ledger is only added to."""
-        async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(
-                turn_sql.WASTE,
-                claim.session_id,
-                claim.party_id,
-                claim.turn,
-                usage_rows(spent),
-                sums_of(spent),
-            )
+    async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None:
+        """Calls that led to nothing and are paid for all the same; the claim's reservation ends with them."""
+        await self._pool.execute(
+            turn_sql.WASTE, claim.session_id, claim.party_id, claim.turn, usage_rows(spent), sums_of(spent),
+            claim.reservation_id, settled_micro,
+        )  # fmt: skip
 
     @store_method
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None:

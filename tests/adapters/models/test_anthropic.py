@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shared.adapters.models import ModelEntry, Patience
-from shared.adapters.models.anthropic import AnthropicModel, spent_on
+from shared.adapters.models.anthropic import AnthropicModel
 from shared.adapters.models.provider import Provider
 from shared.adapters.models.refusals import ModelOverloaded, ModelUnknown
 from shared.core.errors import (
@@ -244,7 +244,7 @@ async def test_a_stream_that_breaks_twice_is_given_up_with_its_cost_on_the_error
     with pytest.raises(ModelUnavailable) as caught:
         await opened().reply(asking("Hello"))
     assert caught.value.__cause__ is not None
-    assert len(spent_on(caught.value)) == 2
+    assert len(caught.value.aborted) == 2
     assert len(await fake.requests()) == 2
 
 

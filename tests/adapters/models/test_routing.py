@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from shared.adapters.models import ModelEntry, Models, open_models
-from shared.adapters.models.anthropic import spent_on
 from shared.adapters.models.offline import OFFLINE_MODEL
 from shared.core.errors import ModelRefusedAccount, ModelUnavailable
 from tests.adapters.models.making import Listener, WordCounter, asking, impatient
@@ -158,7 +157,7 @@ async def test_when_the_fallback_fails_too_all_that_was_spent_is_told(fake: Runn
     await fake.script([{"times": -1, "action": {"stream_error": 2, "text": "x " * 99}}])
     with pytest.raises(ModelUnavailable) as caught:
         await made.reply(asking("Hi", model="claude-sonnet-5-5"))
-    assert len(spent_on(caught.value)) == len(await fake.requests()) == 4
+    assert len(caught.value.aborted) == len(await fake.requests()) == 4
     await made.close()
 
 
