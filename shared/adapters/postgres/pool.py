@@ -37,6 +37,13 @@ _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _TRIES = 4
 
 
+class _Connection(asyncpg.Connection):
+    """Given back as it is: nothing of ours outlives a transaction, so there is nothing to reset."""
+
+    def get_reset_query(self) -> str:
+        return ""
+
+
 async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncpg.Record]:
     """At most `size` connections, opened when they are needed; a statement has 10 seconds.
 
@@ -50,6 +57,7 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
             timeout=5,
             command_timeout=STATEMENT_SECONDS,
             init=_read_json,
+            connection_class=_Connection,
             server_settings={"application_name": "evertalk", "statement_timeout": "9000", "jit": "off"},
         )
     except (*_AWAY, *_NOT_FOR_US) as error:
