@@ -71,6 +71,11 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
         "SQL belongs to the adapters; app opens the pool, start-up and doctor tell what a server says",
     ),
     ("dotenv", ("shared.settings", "shared.doctor", "shared.setup_wizard"), "reading and writing .env"),
+    (
+        "markdown_it",
+        ("bot.telegram.markup",),
+        "models write Markdown; only Telegram wants it as entities, browsers build their own nodes",
+    ),
     ("prometheus_client", ("shared", "web", "worker", "bot"), "metrics"),
     (
         "pydantic",

@@ -1,0 +1,209 @@
+"""The tree as text and entities, which every Telegram client shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import itemgetter
+from typing import cast
+
+from bot.telegram.markup.graphemes import is_visible
+from bot.telegram.markup.tables import table_links, table_text
+from bot.telegram.markup.tree import (
+    Block,
+    Code,
+    Formula,
+    Heading,
+    Item,
+    Listing,
+    Paragraph,
+    Quote,
+    Rule,
+    Span,
+    Spans,
+    Table,
+    read,
+)
+from bot.telegram.markup.values import Entity, EntityType, Rendered, units
+
+BULLETS = "•◦▪"
+RULE = "———"
+_INDENT = "   "
+_BOXES = {True: "☑", False: "☐"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What an entity says. Equal marks side by side become one; `serial` keeps blocks apart."""
+
+    type: EntityType
+    url: str | None = None
+    language: str | None = None
+    serial: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    text: str
+    marks: frozenset[Mark] = frozenset()
+
+
+def render(markdown: str, *, live: bool = False) -> Rendered:
+    """With `live` the text is still being written: pending markers are held back or closed."""
+    return _assemble(_Writer().blocks(read(markdown, live=live), indent="", depth=0))
+
+
+def plain(markdown: str) -> Rendered:
+    """No entity at all, addresses of links spelled out: for an answer whose entities were refused."""
+    return Rendered(text=_assemble(_Writer(spell_links=True).blocks(read(markdown), indent="", depth=0)).text)
+
+
+class _Writer:
+    """Walks the tree once; counts code blocks and quotes, so that two in a row stay two."""
+
+    def __init__(self, *, spell_links: bool = False) -> None:
+        self._spell_links = spell_links
+        self._serial = 0
+
+    def blocks(self, blocks: Sequence[Block], *, indent: str, depth: int) -> Iterator[Run]:
+        first = True
+        for block in blocks:
+            if not first:
+                yield Run(text=("\n\n" if block.spaced else "\n"))
+            written = self._block(block, indent="" if first else indent, rest=indent, depth=depth)
+            yield from written
+            first = False
+
+    def _block(self, block: Block, *, indent: str, rest: str, depth: int) -> Iterator[Run]:
+        """`indent` stands before the first line, `rest` before the others."""
+        match block:
+            case Code(text=text, language=language):
+                yield self._fixed(text, language)
+            case Table():
+                yield from self._table(block)
+            case Quote(blocks=blocks):
+                yield from self._quote(blocks)
+            case Listing():
+                yield from self._listing(block, indent=indent, rest=rest, depth=depth)
+            case Heading(spans=spans):
+                yield from self._lines(_bold(spans), indent, rest)
+            case Paragraph(spans=spans):
+                yield from self._lines(spans, indent, rest)
+            case Formula(text=text):
+                yield from self._lines((Span(text=text),), indent, rest)
+            case Rule():
+                yield Run(text=indent + RULE)
+
+    def _fixed(self, text: str, language: str | None = None) -> Run:
+        self._serial += 1
+        mark = Mark(type="pre", language=language, serial=self._serial)
+        return Run(text=text, marks=frozenset((mark,)) if text.strip() else frozenset())
+
+    def _table(self, table: Table) -> Iterator[Run]:
+        yield self._fixed(table_text(table))
+        for number, link in enumerate(table_links(table)):
+            yield Run(text=" · " if number else "\n")
+            yield from self._lines((link,), "", "")
+
+    def _quote(self, blocks: Sequence[Block]) -> Iterator[Run]:
+        """Telegram knows no quote in a quote; code within one stands by itself, and so do its line ends."""
+        self._serial += 1
+        mark = Mark(type="blockquote", serial=self._serial)
+        runs = list(self.blocks(blocks, indent="", depth=0))
+        fixed = [any(each.type == "pre" for each in run.marks) for run in runs]
+        for number, run in enumerate(runs):
+            beside = any(fixed[max(0, number - 1) : number + 2])
+            if fixed[number] or (beside and not run.text.strip()):
+                yield run
+            else:
+                kept = frozenset(each for each in run.marks if each.type != "blockquote")
+                yield Run(text=run.text, marks=kept | {mark})
+
+    def _listing(self, listing: Listing, *, indent: str, rest: str, depth: int) -> Iterator[Run]:
+        for number, item in enumerate(listing.items):
+            if number:
+                yield Run(text="\n\n" if item.spaced else "\n")
+            yield Run(text=(rest if number else indent) + _label(listing, number, item, depth))
+            yield from self._item(item, indent=rest + _INDENT, depth=depth + 1)
+
+    def _item(self, item: Item, *, indent: str, depth: int) -> Iterator[Run]:
+        """A list, code or quote does not begin on the item's own line."""
+        if item.blocks and not isinstance(item.blocks[0], Paragraph | Heading | Formula):
+            yield Run(text="\n" if isinstance(item.blocks[0], Code | Table | Quote) else "\n" + indent)
+        yield from self.blocks(item.blocks, indent=indent, depth=depth)
+
+    def _lines(self, spans: Spans, indent: str, rest: str) -> Iterator[Run]:
+        if indent:
+            yield Run(text=indent)
+        for span in spans:
+            yield Run(text=span.text.replace("\n", "\n" + rest), marks=_marks(span))
+            if span.url and self._spell_links and span.url != span.text:
+                yield Run(text=f" ({span.url})")
+
+
+def _bold(spans: Spans) -> Spans:
+    return tuple(
+        span
+        if "code" in span.styles
+        else Span(text=span.text, styles=span.styles | {"bold"}, url=span.url, tex=span.tex)
+        for span in spans
+    )
+
+
+def _label(listing: Listing, number: int, item: Item, depth: int) -> str:
+    if item.checked is not None:
+        return _BOXES[item.checked] + " "
+    if listing.start is None:
+        return BULLETS[min(depth, len(BULLETS) - 1)] + " "
+    return f"{listing.start + number}. "
+
+
+def _marks(span: Span) -> frozenset[Mark]:
+    marks = frozenset(Mark(type=cast("EntityType", style)) for style in span.styles - {"math"})
+    return marks | {Mark(type="text_link", url=span.url)} if span.url else marks
+
+
+def _assemble(runs: Iterable[Run]) -> Rendered:
+    """Joins the runs, without whitespace around the whole; only code keeps its first indentation."""
+    pieces = [run for run in runs if run.text]
+    if not any(is_visible(run.text) for run in pieces):
+        return Rendered()
+    while pieces and (shorter := pieces[-1].text.rstrip()) != pieces[-1].text:
+        pieces[-1:] = [Run(text=shorter, marks=pieces[-1].marks)] if shorter else []
+    while pieces and not pieces[0].marks and (shorter := pieces[0].text.lstrip()) != pieces[0].text:
+        pieces[:1] = [Run(text=shorter)] if shorter else []
+    return Rendered(text="".join(run.text for run in pieces), entities=_entities(pieces))
+
+
+def _entities(runs: Sequence[Run]) -> tuple[Entity, ...]:
+    """Marks over neighbouring runs become one entity; those that would cross are cut, so that all nest."""
+    starts = [0, *accumulate(units(run.text) for run in runs)]
+    reach = _reach(runs)
+    spans: list[tuple[Mark, int, int]] = []
+    open_marks: list[tuple[Mark, int]] = []
+    for number, marks in enumerate([*(run.marks for run in runs), frozenset[Mark]()]):
+        keep = next((n for n, (mark, _) in enumerate(open_marks) if mark not in marks), len(open_marks))
+        spans += [(mark, first, number) for mark, first in open_marks[keep:]]
+        del open_marks[keep:]
+        new = [(-reach[number, mark], mark.type, mark) for mark in marks - {mark for mark, _ in open_marks}]
+        open_marks += [(mark, number) for *_, mark in sorted(new, key=itemgetter(0, 1))]
+    entities = (
+        _entity(mark, starts[first], starts[last])
+        for mark, first, last in spans
+        if any(run.text.strip() for run in runs[first:last])
+    )
+    return tuple(sorted(entities, key=lambda entity: (entity.offset, -entity.length)))
+
+
+def _reach(runs: Sequence[Run]) -> dict[tuple[int, Mark], int]:
+    """For each run and mark of it, the number of the first run behind that lacks the mark."""
+    reach: dict[tuple[int, Mark], int] = {}
+    for number in range(len(runs) - 1, -1, -1):
+        for mark in runs[number].marks:
+            reach[number, mark] = reach.get((number + 1, mark), number + 1)
+    return reach
+
+
+def _entity(mark: Mark, start: int, end: int) -> Entity:
+    return Entity(type=mark.type, offset=start, length=end - start, url=mark.url, language=mark.language)

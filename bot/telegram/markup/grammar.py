@@ -1,0 +1,148 @@
+"""The Markdown that models write: CommonMark with tables and strikethrough, that loses no text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
+from markdown_it.rules_inline.state_inline import Delimiter
+
+DEEPEST_NESTING = 60
+"""Levels of lists (two each) and quotes; the parser drops what lies deeper, so such text is never parsed."""
+
+# Python's names with two underscores around them, used as in `__init__.py`, `__call__(` or `x.__dict__`.
+_DUNDER = re.compile(r"__[A-Za-z0-9_]+?__(?=\.\w|\()|(?<=\.)__[A-Za-z0-9_]+?__(?!\w)")
+_MATH = (
+    re.compile(r"\\\((?P<tex>[^\n]+?)\\\)"),
+    re.compile(r"\\\[(?P<tex>.+?)\\\]", re.DOTALL),
+    re.compile(r"\$\$(?P<tex>[^$]+?)\$\$"),
+    # A price is no formula: nothing blank inside the signs, no digit behind them, and TeX between them.
+    re.compile(r"\$(?P<tex>(?=[^$\n]*[\\^_={}]|[A-Za-z]\$)[^$\s](?:[^$\n]*[^$\s])?)\$(?!\d)"),
+)
+_MATH_FENCES = {"$$": "$$", "\\[": "\\]"}
+
+
+@cache
+def parser() -> MarkdownIt:
+    """References are off, because definitions vanish from the text; so are underlined headings, which
+    models do not write, while their rules below a line are common."""
+    made = MarkdownIt("commonmark", {"html": False, "tasklists": True, "maxNesting": DEEPEST_NESTING})
+    made.enable(["table", "strikethrough"]).disable(["reference", "lheading", "html_block", "html_inline"])
+    # Which addresses become links is decided by the tree, which can show the others as text.
+    made.validateLink = lambda url: True  # type: ignore[method-assign]
+    made.normalizeLink = lambda url: url  # type: ignore[method-assign]
+    made.normalizeLinkText = lambda url: url  # type: ignore[assignment, method-assign]
+    made.inline.ruler.at("emphasis", _emphasis)
+    made.inline.ruler.before("escape", "math", _math)
+    made.block.ruler.before("fence", "math_block", _math_block, {"alt": ["paragraph", "blockquote", "list"]})
+    return made
+
+
+def _emphasis(state: StateInline, silent: bool) -> bool:
+    """CommonMark's rule, except that 2*3*4 and __init__.py stay, and that CJK needs no spaces."""
+    marker = state.src[state.pos]
+    if silent or marker not in "*_":
+        return False
+    dunder = _DUNDER.match(state.src, state.pos) if marker == "_" else None
+    if dunder:
+        state.append_pending(dunder.group())
+        state.pos = dunder.end()
+        return True
+    end = state.pos
+    while end < state.posMax and state.src[end] == marker:
+        end += 1
+    opens, closes = _flanks(state, end)
+    length = end - state.pos
+    for _ in range(length):
+        state.push("text", "", 0).content = marker
+        state.delimiters.append(
+            Delimiter(
+                marker=ord(marker),
+                length=length,
+                token=len(state.tokens) - 1,
+                end=-1,
+                open=opens,
+                close=closes,
+            )
+        )
+    state.pos = end
+    return True
+
+
+def _flanks(state: StateInline, end: int) -> tuple[bool, bool]:
+    """Whether the run of markers from the state's position to `end` can open, and can close."""
+    before = state.src[state.pos - 1] if state.pos else " "
+    after = state.src[end] if end < state.posMax else " "
+    if end - state.pos == 1 and _is_word(before) and _is_word(after):
+        return False, False
+    left = not after.isspace() and (not _is_mark(after) or _lets_open(before))
+    right = not before.isspace() and (not _is_mark(before) or _lets_open(after))
+    if state.src[state.pos] == "*":
+        return left, right
+    return left and (not right or _is_mark(before)), right and (not left or _is_mark(after))
+
+
+def _is_word(char: str) -> bool:
+    return char.isascii() and (char.isalnum() or char == "_")
+
+
+def _is_mark(char: str) -> bool:
+    return unicodedata.category(char)[0] in "PS"
+
+
+def _lets_open(char: str) -> bool:
+    """Whether emphasis may meet punctuation on its other side: CJK sets no spaces between words."""
+    return char.isspace() or _is_mark(char) or unicodedata.east_asian_width(char) in "WF"
+
+
+def _math(state: StateInline, silent: bool) -> bool:
+    """Formulas are kept as they were written: neither emphasis nor escapes reach inside."""
+    if state.src[state.pos] not in "\\$":
+        return False
+    for pattern in _MATH:
+        found = pattern.match(state.src, state.pos, state.posMax)
+        if found:
+            if not silent:
+                token = state.push("math", "", 0)
+                token.content, token.info = found.group(), found["tex"].strip()
+            state.pos = found.end()
+            return True
+    return False
+
+
+def _math_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    """`$$` or `\\[` at the beginning of a line, up to a line that ends with its partner."""
+    if state.is_code_block(first):
+        return False
+    line = _line(state, first)
+    closing = _MATH_FENCES.get(line[:2])
+    if closing is None or (line[2:].find(closing) not in (-1, len(line) - 4)):
+        return False
+    end = next((n for n in range(first, last) if _closes(state, n, first, closing)), None)
+    if end is None or any(_leaves(state, n) for n in range(first + 1, end + 1)):
+        return False
+    if not silent:
+        token = state.push("math_block", "", 0)
+        token.content = "\n".join(_line(state, n) for n in range(first, end + 1))
+        token.info = token.content[2:-2].strip()
+        token.map = [first, end + 1]
+        state.line = end + 1
+    return True
+
+
+def _line(state: StateBlock, number: int) -> str:
+    return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]].rstrip()
+
+
+def _leaves(state: StateBlock, number: int) -> bool:
+    """Whether the line is blank, or no longer belongs to the list item or quote that is being read."""
+    return state.isEmpty(number) or state.sCount[number] < state.blkIndent
+
+
+def _closes(state: StateBlock, number: int, first: int, closing: str) -> bool:
+    line = _line(state, number)
+    return line.endswith(closing) and (number > first or len(line) >= 5)

@@ -1,0 +1,125 @@
+"""A rendered answer as messages that Telegram takes whole."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from bot.telegram.markup.graphemes import is_border, is_visible
+from bot.telegram.markup.values import Entity, Part, Rendered
+
+MESSAGE_UNITS = 4_096
+LIVE_UNITS = 3_800
+"""While an answer is being written, so that its next words still fit."""
+MESSAGE_ENTITIES = 100
+ENTITY_BYTES = 8_000
+"""Telegram refuses messages whose entities take about 9,500 bytes; addresses of links take most."""
+
+_ENTITY_OVERHEAD_BYTES = 24
+_EMPTIEST = 2
+"""A part is cut at a better place only if it is then at least one half full."""
+
+
+def split(rendered: Rendered, *, limit: int = MESSAGE_UNITS) -> tuple[Part, ...]:
+    """Parts in order; the texts joined with the gaps behind them are the rendered text."""
+    text = _Measured.of(rendered)
+    parts: list[Part] = []
+    start = 0
+    while start < len(text.text):
+        end = text.furthest(start, limit)
+        cut = len(text.text) if end >= len(text.text) else text.cut(start, end)
+        part, start = text.part(start, cut)
+        if is_visible(part.text):
+            parts.append(part)
+        elif parts:  # nothing to send: thousands of spaces in a line of code
+            parts[-1] = replace(parts[-1], gap=parts[-1].gap + part.text + part.gap)
+    return tuple(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """`offsets` has the UTF-16 offset of every character and of the end; `blocks` the code blocks' ranges."""
+
+    text: str
+    offsets: list[int]
+    entities: tuple[Entity, ...]
+    blocks: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, rendered: Rendered) -> _Measured:
+        offsets = [0, *accumulate(2 if ord(char) > 0xFFFF else 1 for char in rendered.text)]
+        at = {offset: index for index, offset in enumerate(offsets)}
+        blocks = tuple((at[e.offset], at[e.end]) for e in rendered.entities if e.type == "pre")
+        return cls(text=rendered.text, offsets=offsets, entities=rendered.entities, blocks=blocks)
+
+    def furthest(self, start: int, limit: int) -> int:
+        """The last index at which a part from `start` could end by the three limits."""
+        end = bisect_right(self.offsets, self.offsets[start] + limit) - 1
+        first, last = self.offsets[start], self.offsets[end]
+        count = size = 0
+        for entity in self.entities:
+            if entity.end <= first:
+                continue
+            if entity.offset >= last:
+                break
+            count += 1
+            size += _ENTITY_OVERHEAD_BYTES + len((entity.url or entity.language or "").encode())
+            if (count > MESSAGE_ENTITIES or size > ENTITY_BYTES) and entity.offset > first:
+                return bisect_right(self.offsets, entity.offset) - 1
+        return end
+
+    def cut(self, start: int, end: int) -> int:
+        """The best place up to `end`: blank line, line, space, and at last between two characters."""
+        half = start + (end - start) // _EMPTIEST
+        best, best_rank = 0, 0
+        for at in range(end, half, -1):
+            rank = self._rank(at)
+            if rank > best_rank:
+                best, best_rank = at, rank
+                if rank == _BEST:
+                    break
+        if best:
+            return best
+        return next((at for at in range(end, start, -1) if is_border(self.text, at)), end)
+
+    def _rank(self, at: int) -> int:
+        """How good a cut before the character at `at` is; 0 is none."""
+        char, before = self.text[at], self.text[at - 1]
+        if char == "\n":
+            blank = self.text.startswith("\n\n", at) or before == "\n"
+            return (3 if blank else 2) if self.in_block(at) else (_BEST if blank else 4)
+        return 1 if char in " \t" and not before.isspace() else 0
+
+    def in_block(self, at: int) -> bool:
+        """Whether a code block has characters on both sides of `at`."""
+        number = bisect_right(self.blocks, (at, -1)) - 1
+        return number >= 0 and self.blocks[number][0] < at < self.blocks[number][1]
+
+    def part(self, start: int, cut: int) -> tuple[Part, int]:
+        """The part up to `cut`, and where the next begins: behind whitespace, but with code's indentation."""
+        end = cut
+        while end > start + 1 and self.text[end - 1].isspace():
+            end -= 1
+        after = cut
+        while after < len(self.text) and self.text[after].isspace():
+            after += 1
+        if self.in_block(cut) and after < len(self.text):
+            line = self.text.rfind("\n", cut, after)
+            after = line + 1 if line >= 0 else cut
+        gap = self.text[end:after]
+        return Part(text=self.text[start:end], entities=self._within(start, end), gap=gap), after
+
+    def _within(self, start: int, end: int) -> tuple[Entity, ...]:
+        first, last = self.offsets[start], self.offsets[end]
+        found = []
+        for entity in self.entities:
+            offset, until = max(entity.offset, first), min(entity.end, last)
+            if entity.offset >= last:
+                break
+            if offset < until:
+                found.append(replace(entity, offset=offset - first, length=until - offset))
+        return tuple(found)
+
+
+_BEST = 5
