@@ -11,8 +11,8 @@ from typing import Literal
 import asyncpg
 
 from shared.adapters.arq_queue import ArqDoorbell
-from shared.adapters.models.catalog import read_entries
-from shared.adapters.models.routing import Models, open_models
+from shared.adapters.models.chosen import models_of
+from shared.adapters.models.routing import Models
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
@@ -169,18 +169,6 @@ def policy_of(settings: Settings) -> ContextPolicy:
         reserve=settings.reserve,
         flush_threshold=settings.flush_threshold,
         keep_turns=settings.keep_turns,
-    )
-
-
-def models_of(settings: Settings, counter: VocabularyCounter) -> Models:
-    key = settings.anthropic_api_key
-    return open_models(
-        api_key=key.get_secret_value() if key else None,
-        base_url=settings.anthropic_base_url,
-        entries=read_entries(settings.models_file) if settings.models_file else (),
-        counter=counter,
-        chat_model=settings.model,
-        summary_model=settings.summary_model,
     )
 
 

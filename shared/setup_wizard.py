@@ -13,7 +13,8 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
-from shared.offers import OLLAMA_URL, ollama_models
+from shared.adapters.models.ollama import OLLAMA_URL
+from shared.offers import ollama_models
 from shared.settings import BadSettings, default_env_file, load_settings
 
 _LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=")

@@ -75,6 +75,8 @@ async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
         await runner.cleanup()
         return EXIT_CANNOT_START
     start_parts(parts)
+    for remark in services.models.remarks:
+        log.warning("model_choice", remark=remark)
     log.info("web_ready", host=settings.http_host, port=port)
     await stop.wait()
     log.info("web_stopping", screens=parts.hub.screens)

@@ -187,6 +187,8 @@ def _chosen(
             wished[role] = ""
             remarks.append(f"The model {name} has no key ({KEY_NAME}) and is not used.")
     usual = DEFAULT_CHAT_MODEL if key else next(iter(entries), OFFLINE_MODEL)
+    if reachable and not key and not wished["chat"] and not entries:
+        remarks.append("ANTHROPIC_BASE_URL is set; name a model in EVERTALK_MODEL, or set ANTHROPIC_API_KEY.")
     chosen = wished["chat"] or usual
     served_by_key = key is not None and chosen not in known
     return chosen, wished["summary"] or (DEFAULT_SUMMARY_MODEL if served_by_key else chosen), tuple(remarks)

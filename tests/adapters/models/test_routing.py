@@ -65,6 +65,13 @@ def test_a_wish_that_nobody_can_serve_is_said_and_not_followed() -> None:
     assert made.remarks == ("The model claude-sonnet-5-5 has no key (ANTHROPIC_API_KEY) and is not used.",)
 
 
+def test_an_address_without_a_model_to_ask_for_is_said() -> None:
+    made = models(base_url="http://127.0.0.1:11434")
+    assert made.offline
+    assert "EVERTALK_MODEL" in made.remarks[0]
+    assert models(base_url="http://127.0.0.1:11434", chat_model="qwen3:8b").remarks == ()
+
+
 def test_a_fallback_that_is_not_configured_is_said() -> None:
     made = models(ModelEntry(name="a", base_url="http://x", fallback="b"))
     assert made.remarks == ("The model a falls back to b, which is not configured.",)
