@@ -133,6 +133,14 @@ class Case:
         finally:
             await connection.close(timeout=5)
 
+    async def run(self, sql: str) -> None:
+        """Several statements, for their effect."""
+        connection = await self.connect()
+        try:
+            await connection.execute(sql, timeout=10)
+        finally:
+            await connection.close(timeout=5)
+
     async def promises_hold(self, *people: Person) -> None:
         """Nothing lost, nothing doubled, all in order: in Postgres, and on the screens of these people."""
         connection = await self.connect()

@@ -130,3 +130,30 @@ async def test_an_outage_of_postgres_acknowledges_nothing(house: House, plant: P
         assert person.errors[-1]["advice"]
         await person.answered()
         await house.case.promises_hold(person)
+
+
+async def test_a_full_disk_acknowledges_nothing_and_is_survived(house: House) -> None:
+    """The server refuses to grow a table with the code that a full disk has; reading still works."""
+    async with house.person("j") as person:
+        await person.ask("Is there room for me?")
+        await house.case.run(_FULL)
+        try:
+            await person.say("Said onto a full disk.")
+            await person.until(lambda: bool(person.errors), "a word about the disk")
+            assert len(person.acks) == 1
+            assert person.errors[-1]["code"] == "storage_unavailable"
+            assert person.errors[-1]["advice"]
+        finally:
+            await house.case.run("DROP FUNCTION no_room() CASCADE")
+        await person.answered()
+        await house.case.promises_hold(person)
+    assert "No space left on device" in house.web.words()
+
+
+_FULL = """
+CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';
+END $$;
+CREATE TRIGGER no_room BEFORE INSERT ON entries FOR EACH ROW EXECUTE FUNCTION no_room();
+"""
