@@ -25,7 +25,16 @@ _LONGEST_PAUSE_SECONDS = 10.0
 _LONG_ENOUGH_SECONDS = 30.0
 _LONGEST_LINE_BYTES = 1024 * 1024
 _LOUD = ("warning", "error", "critical")
+_SAID_AGAIN_AFTER_SECONDS = 30.0
+"""A warning that repeats itself is on the terminal once in this time; the log has each."""
 _CONFIGURATION_EXIT = 2
+
+
+class _LogFile(RotatingFileHandler):
+    """Raises what goes wrong, instead of printing a stack trace for each line."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        raise
 
 
 class ChildRefused(Exception):
@@ -44,6 +53,8 @@ class Child:
     _process: asyncio.subprocess.Process | None = field(default=None, init=False)
     _last_lines: list[str] = field(default_factory=list, init=False)
     _log: logging.Handler | None = field(default=None, init=False)
+    _unwritten: int = field(default=0, init=False)
+    _said: dict[str, float] = field(default_factory=dict, init=False)
 
     @property
     def pid(self) -> int | None:
@@ -82,7 +93,8 @@ class Child:
                 await asyncio.wait_for(process.wait(), 5)
         self._pid_file.unlink(missing_ok=True)
         if self._log is not None:
-            self._log.close()
+            with contextlib.suppress(OSError):
+                self._log.close()
 
     async def _live_once(self) -> int:
         self._last_lines.clear()
@@ -97,7 +109,9 @@ class Child:
             start_new_session=True,
             preexec_fn=die_with_parent(signal.SIGTERM),
         )
-        self._pid_file.write_text(f"{process.pid}\n")
+        with contextlib.suppress(OSError):
+            # On a full disk the file is missing; the process still ends with us.
+            self._pid_file.write_text(f"{process.pid}\n")
         assert process.stdout is not None
         await self._read(process.stdout)
         return await process.wait()
@@ -117,13 +131,31 @@ class Child:
         self._write(line)
         event = _parsed(line)
         if event.get("level") in _LOUD:
-            self.say(f"{self.name}: {event['level']}: {event.get('event', line)}")
+            self._say_once(f"{self.name}: {event['level']}: {event.get('event', line)}")
+
+    def _say_once(self, words: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._said.get(words, -_SAID_AGAIN_AFTER_SECONDS) >= _SAID_AGAIN_AFTER_SECONDS:
+            self._said = {key: at for key, at in self._said.items() if now - at < _SAID_AGAIN_AFTER_SECONDS}
+            self._said[words] = now
+            self.say(words)
 
     def _write(self, line: str) -> None:
+        """A log that cannot be written must not end the process that it tells of."""
+        try:
+            self._written(line)
+        except OSError as error:
+            self._unwritten += 1
+            if self._unwritten == 1:
+                self.say(f"{self.name}: its log cannot be written ({error.strerror}); free some disk space")
+        else:
+            self._unwritten = 0
+
+    def _written(self, line: str) -> None:
         if self._log is None:
             self._log_file.parent.mkdir(mode=0o700, exist_ok=True)
             self._log_file.touch(mode=0o600)
-            self._log = RotatingFileHandler(
+            self._log = _LogFile(
                 self._log_file, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES, encoding="utf-8", delay=True
             )
         self._log.handle(logging.makeLogRecord({"msg": line, "name": self.name}))

@@ -247,7 +247,8 @@ def spending(settings: Settings) -> str:
         caps.append(f"${settings.cap_person_per_day_usd:.2f} a day per person")
     if settings.cap_session_usd is not None:
         caps.append(f"${settings.cap_session_usd:.2f} per conversation")
-    caps.append(f"${settings.cap_visitor_per_day_usd:.2f} a day per visitor")
+    if settings.profile == "public":
+        caps.append(f"${settings.cap_visitor_per_day_usd:.2f} a day per visitor")
     return ", ".join(caps)
 
 

@@ -81,6 +81,27 @@ async def test_warnings_reach_the_terminal_and_everything_the_log(tmp_path: Path
     assert (tmp_path / "logs" / "sample.log").read_text().splitlines() == lines
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a file without room")
+async def test_a_log_without_room_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "sample.log").symlink_to("/dev/full")
+    lines = ['{"event": "look here", "level": "warning"}'] * 5 + ['{"event": "the end", "level": "warning"}']
+    talking = child(
+        tmp_path, f"import time; print({chr(10).join(lines)!r}, flush=True); time.sleep(60)", said
+    )
+    running = asyncio.create_task(talking.run())
+    await until_said(said, "the end")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await talking.stop(timeout_seconds=5)
+    assert said == [
+        "sample: its log cannot be written (No space left on device); free some disk space",
+        "sample: warning: look here",
+        "sample: warning: the end",
+    ]
+
+
 async def test_a_stubborn_child_is_killed(tmp_path: Path) -> None:
     said: list[str] = []
     code = (
@@ -112,7 +133,9 @@ async def test_a_child_of_an_earlier_life_is_stopped_first(tmp_path: Path) -> No
 
 
 def test_caps_are_told_in_plain_words() -> None:
-    assert spending(load_settings()) == "at most $5.00 a day in all, $0.25 a day per visitor"
+    assert spending(load_settings()) == "at most $5.00 a day in all"
+    public = load_settings(profile="public")
+    assert spending(public) == "at most $5.00 a day in all, $0.25 a day per visitor"
 
 
 @pytest.fixture
