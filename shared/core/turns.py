@@ -135,6 +135,8 @@ class AnswerStored:
     event_seq: int
     payload: Mapping[str, Any]
     job_id: int | None
+    another_waits: bool
+    """Whether a further turn was there at the moment of the commit; what comes later has its own caller."""
 
 
 def link_from_json(raw: Mapping[str, Any] | None) -> Link | None:

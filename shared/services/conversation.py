@@ -116,6 +116,7 @@ class Conversation:
         """Answer whatever is due in this session, one turn after the other, until nothing is.
 
         Returns at once when another living process has it. `emit` hears deltas, then what was stored.
+        A message accepted after the last commit is not looked for: whoever accepted it asks for its answer.
         """
         while (claim := await self._claim(session_id)) is not None:
             self._crash_point("after_claim")
@@ -163,14 +164,14 @@ class Conversation:
         )
 
     async def _run(self, claim: Claim, emit: Emit) -> bool:
-        """One attempt at one turn; True when the next turn may be looked for at once."""
+        """One attempt at one turn; True when it ended and another one waits behind it."""
         stop = self._stops[claim.session_id] = asyncio.Event()
         if claim.stop_requested:
             stop.set()
         try:
             await emit(RunStarted(turn=claim.turn, attempt=claim.attempt))
             answered = await self._attempt(claim, emit, stop)
-            await self._commit(claim, answered, emit)
+            return await self._commit(claim, answered, emit)
         except Fenced:
             log.info("turn_fenced", session_id=claim.session_id, turn=claim.turn)
             await self._release(claim)
@@ -189,8 +190,6 @@ class Conversation:
         except Exception as error:
             log.exception("turn_failed", session_id=claim.session_id, turn=claim.turn, attempt=claim.attempt)
             return await self._faulted(claim, error, emit)
-        else:
-            return True
         finally:
             self._stops.pop(claim.session_id, None)
 
@@ -199,7 +198,8 @@ class Conversation:
             return refusal(CapReached(scope=claim.refused_scope.partition(":")[0]))
         return await self._assistant.answer(claim, emit=emit, stop=stop)
 
-    async def _commit(self, claim: Claim, answered: Answered, emit: Emit) -> None:
+    async def _commit(self, claim: Claim, answered: Answered, emit: Emit) -> bool:
+        """True when another turn waits."""
         stored = await self._turns.record_answer(claim, answered.outcome)
         self._crash_point("after_answer")
         await emit(Stored(event_seq=stored.event_seq, kind="msg", payload=stored.payload))
@@ -210,6 +210,7 @@ class Conversation:
         self._crash_point("after_delivered")
         if stored.job_id is not None:
             await self._doorbell.ring(stored.job_id, 0)
+        return stored.another_waits
 
     async def _model_failed(self, claim: Claim, error: ModelError, emit: Emit) -> bool:
         log.warning(
@@ -231,11 +232,10 @@ class Conversation:
         advice = error.advice if isinstance(error, EvertalkError) else EvertalkError.advice
         code = error.code if isinstance(error, EvertalkError) else "internal_error"
         try:
-            await self._commit(claim, _notice(state="failed", code=code, text=advice), emit)
+            return await self._commit(claim, _notice(state="failed", code=code, text=advice), emit)
         except (Fenced, StorageUnavailable):
             await self._put_back(claim, emit, seconds=1.0, fault=False, error=None)
             return False
-        return True
 
     async def _put_back(
         self,

@@ -173,7 +173,8 @@ WITH s AS (
          context_limit = coalesce($7, context_limit), token_ratio = coalesce($8, token_ratio),
          last_active_at = now(), hold_compaction = hold_compaction AND NOT $21
    WHERE {_FENCE}
-  RETURNING id, party_id, next_seq - ($5::jsonb IS NOT NULL)::int AS seq, next_event_seq - 1 AS event_seq
+  RETURNING id, party_id, next_seq - ($5::jsonb IS NOT NULL)::int AS seq, next_event_seq - 1 AS event_seq,
+            answered_turn < next_turn - 1 AS another_waits
 ), t AS (
   UPDATE turns SET state = $9, error_code = $10, ended_at = now() FROM s
    WHERE session_id = $1 AND turn_no = $4 RETURNING channel, address_id
@@ -242,7 +243,7 @@ WITH s AS (
   ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING
   RETURNING id, attempt
 )
-SELECT s.seq, s.event_seq, now() AS at, (SELECT id FROM j LIMIT 1) AS job_id FROM s
+SELECT s.seq, s.event_seq, s.another_waits, now() AS at, (SELECT id FROM j LIMIT 1) AS job_id FROM s
 """
 
 DELIVERED = """

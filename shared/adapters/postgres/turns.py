@@ -129,7 +129,10 @@ class PostgresTurns:
         if row is None:
             raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
         return AnswerStored(
-            event_seq=row["event_seq"], payload=_payload(claim, outcome, row), job_id=row["job_id"]
+            event_seq=row["event_seq"],
+            payload=_payload(claim, outcome, row),
+            job_id=row["job_id"],
+            another_waits=row["another_waits"],
         )
 
     @store_method
