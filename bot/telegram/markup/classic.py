@@ -67,13 +67,10 @@ class _Writer:
         self._serial = 0
 
     def blocks(self, blocks: Sequence[Block], *, indent: str, depth: int) -> Iterator[Run]:
-        first = True
-        for block in blocks:
-            if not first:
-                yield Run(text=("\n\n" if block.spaced else "\n"))
-            written = self._block(block, indent="" if first else indent, rest=indent, depth=depth)
-            yield from written
-            first = False
+        for number, block in enumerate(block for block in blocks if not _is_nothing(block)):
+            if number:
+                yield Run(text="\n\n" if block.spaced else "\n")
+            yield from self._block(block, indent=indent if number else "", rest=indent, depth=depth)
 
     def _block(self, block: Block, *, indent: str, rest: str, depth: int) -> Iterator[Run]:
         """`indent` stands before the first line, `rest` before the others."""
@@ -98,7 +95,7 @@ class _Writer:
     def _fixed(self, text: str, language: str | None = None) -> Run:
         self._serial += 1
         mark = Mark(type="pre", language=language, serial=self._serial)
-        return Run(text=text, marks=frozenset((mark,)) if text.strip() else frozenset())
+        return Run(text=text, marks=frozenset((mark,)))
 
     def _table(self, table: Table) -> Iterator[Run]:
         yield self._fixed(table_text(table))
@@ -124,14 +121,19 @@ class _Writer:
         for number, item in enumerate(listing.items):
             if number:
                 yield Run(text="\n\n" if item.spaced else "\n")
-            yield Run(text=(rest if number else indent) + _label(listing, number, item, depth))
-            yield from self._item(item, indent=rest + _INDENT, depth=depth + 1)
+            label = (rest if number else indent) + _label(listing, number, item, depth)
+            yield from self._item(item, label, indent=rest + _INDENT, depth=depth + 1)
 
-    def _item(self, item: Item, *, indent: str, depth: int) -> Iterator[Run]:
-        """A list, code or quote does not begin on the item's own line."""
-        if item.blocks and not isinstance(item.blocks[0], Paragraph | Heading | Formula):
-            yield Run(text="\n" if isinstance(item.blocks[0], Code | Table | Quote) else "\n" + indent)
-        yield from self.blocks(item.blocks, indent=indent, depth=depth)
+    def _item(self, item: Item, label: str, *, indent: str, depth: int) -> Iterator[Run]:
+        """Only text begins on the label's own line."""
+        blocks = [block for block in item.blocks if not _is_nothing(block)]
+        if not blocks:
+            yield Run(text=label)
+        elif isinstance(blocks[0], Paragraph | Heading | Formula):
+            yield Run(text=label + " ")
+        else:
+            yield Run(text=label + ("\n" + indent if isinstance(blocks[0], Listing | Rule) else "\n"))
+        yield from self.blocks(blocks, indent=indent, depth=depth)
 
     def _lines(self, spans: Spans, indent: str, rest: str) -> Iterator[Run]:
         if indent:
@@ -151,12 +153,24 @@ def _bold(spans: Spans) -> Spans:
     )
 
 
+def _is_nothing(block: Block) -> bool:
+    match block:
+        case Code(text=text):
+            return not text.strip()
+        case Paragraph(spans=spans) | Heading(spans=spans):
+            return not spans
+        case Quote(blocks=blocks):
+            return all(map(_is_nothing, blocks))
+        case _:
+            return False
+
+
 def _label(listing: Listing, number: int, item: Item, depth: int) -> str:
     if item.checked is not None:
-        return _BOXES[item.checked] + " "
+        return _BOXES[item.checked]
     if listing.start is None:
-        return BULLETS[min(depth, len(BULLETS) - 1)] + " "
-    return f"{listing.start + number}. "
+        return BULLETS[min(depth, len(BULLETS) - 1)]
+    return f"{listing.start + number}."
 
 
 def _marks(span: Span) -> frozenset[Mark]:

@@ -7,7 +7,7 @@ import unicodedata
 from functools import cache
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block import StateBlock, table
 from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.state_inline import Delimiter
 
@@ -16,14 +16,12 @@ DEEPEST_NESTING = 60
 
 # Python's names with two underscores around them, used as in `__init__.py`, `__call__(` or `x.__dict__`.
 _DUNDER = re.compile(r"__[A-Za-z0-9_]+?__(?=\.\w|\()|(?<=\.)__[A-Za-z0-9_]+?__(?!\w)")
-_MATH = (
-    re.compile(r"\\\((?P<tex>[^\n]+?)\\\)"),
-    re.compile(r"\\\[(?P<tex>.+?)\\\]", re.DOTALL),
-    re.compile(r"\$\$(?P<tex>[^$]+?)\$\$"),
-    # A price is no formula: nothing blank inside the signs, no digit behind them, and TeX between them.
-    re.compile(r"\$(?P<tex>(?=[^$\n]*[\\^_={}]|[A-Za-z]\$)[^$\s](?:[^$\n]*[^$\s])?)\$(?!\d)"),
-)
+_MATH_SIGNS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 _MATH_FENCES = {"$$": "$$", "\\[": "\\]"}
+_TEX = re.compile(r"[\\^_={}]|\A\s*\w\s*\Z")
+LONGEST_FORMULA_CHARS = 500
+MOST_COLUMNS = 20
+"""The parser fills short rows up to the header's width, so a wide header makes much of few characters."""
 
 
 @cache
@@ -36,10 +34,16 @@ def parser() -> MarkdownIt:
     made.validateLink = lambda url: True  # type: ignore[method-assign]
     made.normalizeLink = lambda url: url  # type: ignore[method-assign]
     made.normalizeLinkText = lambda url: url  # type: ignore[assignment, method-assign]
+    made.block.ruler.at("table", _narrow_table, {"alt": ["paragraph", "reference"]})
     made.inline.ruler.at("emphasis", _emphasis)
     made.inline.ruler.before("escape", "math", _math)
     made.block.ruler.before("fence", "math_block", _math_block, {"alt": ["paragraph", "blockquote", "list"]})
     return made
+
+
+def _narrow_table(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    columns = state.src.count("|", state.bMarks[first], state.eMarks[first])
+    return columns <= MOST_COLUMNS + 1 and table(state, first, last, silent)
 
 
 def _emphasis(state: StateInline, silent: bool) -> bool:
@@ -103,15 +107,28 @@ def _math(state: StateInline, silent: bool) -> bool:
     """Formulas are kept as they were written: neither emphasis nor escapes reach inside."""
     if state.src[state.pos] not in "\\$":
         return False
-    for pattern in _MATH:
-        found = pattern.match(state.src, state.pos, state.posMax)
-        if found:
+    for opening, closing in _MATH_SIGNS:
+        if not state.src.startswith(opening, state.pos):
+            continue
+        start = state.pos + len(opening)
+        end = state.src.find(closing, start, min(state.posMax, start + LONGEST_FORMULA_CHARS))
+        if end > start and _is_formula(state.src[start:end], opening, state.src[end + len(closing) :][:1]):
             if not silent:
                 token = state.push("math", "", 0)
-                token.content, token.info = found.group(), found["tex"].strip()
-            state.pos = found.end()
+                token.content = state.src[state.pos : end + len(closing)]
+                token.info = state.src[start:end].strip()
+            state.pos = end + len(closing)
             return True
     return False
+
+
+def _is_formula(tex: str, opening: str, after: str) -> bool:
+    """Prices and escaped brackets are none: TeX stands between the signs, or a letter alone."""
+    if opening == "$$":
+        return bool(tex.strip())
+    if "\n" in tex or not _TEX.search(tex) or (opening == "\\[" and after == "("):
+        return False
+    return opening != "$" or (tex == tex.strip() and not after.isdigit() and not tex.isdigit())
 
 
 def _math_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:

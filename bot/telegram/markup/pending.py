@@ -11,19 +11,23 @@ from markdown_it.token import Token
 from bot.telegram.markup.grammar import parser
 
 # A last line of nothing but these may become a list, a heading, a fence, a rule, a table or a quote.
-_MARKERS_ONLY = re.compile(r"[ \t>]*(?:[-=+*#|:~`_$\\ \t]*|\d{1,9}[.)]?|[-+*] \[[ xX]?\]?)[ \t]*")
-_DELIMITERS = re.compile(r"[ \t>]*\|[-:| \t]*")
+_MARKERS_ONLY = re.compile(r"[-=+*#|:~`_$\\ \t]*|\d{1,9}[.)]?|[-+*] \[[ xX]?\]?")
 _PIPE = re.compile(r"(?<!\\)\|")
-_LINK = re.compile(r"!?\[(?P<label>(?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]\([^\n]*\Z")
-_LINK_END = re.compile(r"\]\((?:[^()\s]|\([^()\s]*\))*\)?")
+# Possessive, so that a hostile end cannot make the search try every way.
+_ADDRESS = (
+    r"\]\(\s*+(?:<[^<>\n]*+>?+|(?:[^()\s<]|\([^()\s]*+\)?+)*+)(?:\s++(?:\"[^\"]*+\"?+|'[^']*+'?+)?+)?+\s*+"
+)
+_OPEN_ADDRESS = re.compile(_ADDRESS + r"\Z")
 _TRAILING = re.compile(r"(?:[\s*_~`\\]|!?\[|&[#\w]{0,12}|\$)+\Z")
+_TRAILING_CHARS = 64
+_AROUND = " \t>"
 _TICKS = re.compile(r"(?P<escaped>\\`)|(?P<run>`+)")
 
 
 def hold_pending(source: str) -> str:
     """Without a last line that is only markers, and without a table's header before it is one."""
     lines = source.split("\n")
-    if _MARKERS_ONLY.fullmatch(lines[-1]) and not _completes_table(lines):
+    if _MARKERS_ONLY.fullmatch(lines[-1].strip(_AROUND)) and not _completes_table(lines):
         lines.pop()
     if lines and _is_row(lines[-1]) and not _is_row(lines[-2] if len(lines) > 1 else ""):
         lines.pop()
@@ -31,18 +35,18 @@ def hold_pending(source: str) -> str:
 
 
 def _is_row(line: str) -> bool:
-    return line.lstrip(" \t>").startswith("|")
+    return line.lstrip(_AROUND).startswith("|")
 
 
 def _completes_table(lines: Sequence[str]) -> bool:
-    if len(lines) < 2 or not _DELIMITERS.fullmatch(lines[-1]):
+    if len(lines) < 2 or not _is_row(lines[-1]) or set(lines[-1]) - set("|-: \t>"):
         return False
     header, below = (_cells(line) for line in lines[-2:])
     return len(header) == len(below) and all("-" in cell for cell in below)
 
 
 def _cells(line: str) -> list[str]:
-    return _PIPE.split(line.strip(" \t>").removeprefix("|").removesuffix("|"))
+    return _PIPE.split(line.strip(_AROUND).removeprefix("|").removesuffix("|"))
 
 
 def close_pending(tokens: Sequence[Token]) -> None:
@@ -67,7 +71,8 @@ def _closed(content: str) -> str:
     head, line = content[: content.rfind("\n") + 1], content[content.rfind("\n") + 1 :]
     ticks = _open_code(line)
     if ticks is None:
-        line = _TRAILING.sub("", _without_open_link(line))
+        line = _without_open_link(line)
+        line = line[:-_TRAILING_CHARS] + _TRAILING.sub("", line[-_TRAILING_CHARS:])
         ticks = _open_code(line)
     if ticks is not None:
         line = line.rstrip("` ")
@@ -77,12 +82,23 @@ def _closed(content: str) -> str:
 
 
 def _without_open_link(line: str) -> str:
-    found = _LINK.search(line)
-    if found is None or _LINK_END.match(line, found.end("label")) is None:
+    """With the label alone of a link whose address is not complete: it would vanish as soon as it is."""
+    end = line.rfind("](")
+    start = _label_start(line, end) if end >= 0 and _OPEN_ADDRESS.match(line, end) else None
+    if start is None:
         return line
-    tail = line[found.end("label") :]
-    complete = re.match(r"\]\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"]*\")?\s*\)", tail)
-    return line if complete else line[: found.start()] + found["label"]
+    before = line[:start].removesuffix("!")
+    return before + line[start + 1 : end]
+
+
+def _label_start(line: str, end: int) -> int | None:
+    """The bracket that the one at `end` closes."""
+    depth = 0
+    for at in range(end, -1, -1):
+        depth += {"]": 1, "[": -1}.get(line[at], 0)
+        if depth == 0:
+            return at
+    return None
 
 
 def _open_code(line: str) -> tuple[int, str] | None:

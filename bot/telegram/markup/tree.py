@@ -204,10 +204,9 @@ def _listing(node: Node, lines: Sequence[str], spaced: bool) -> Listing:
         )
         for child in node.children
     )
-    ordered = node.token.type == "ordered_list_open"
-    return Listing(
-        items=items, start=int(node.token.attrGet("start") or 1) if ordered else None, spaced=spaced
-    )
+    if node.token.type == "bullet_list_open":
+        return Listing(items=items, spaced=spaced)
+    return Listing(items=items, start=int(node.children[0].token.info), spaced=spaced)
 
 
 def _table(node: Node, spaced: bool) -> Table:
@@ -226,7 +225,7 @@ def _align(token: Token) -> str:
 def _inline(nodes: Sequence[Node]) -> Spans:
     """Merged, so that equal neighbours are one span."""
     merged: list[Span] = []
-    for span in (s for node in nodes for s in _spans(_nest(node.token.children or ()), frozenset(), None)):
+    for span in (span for node in nodes for span in _spans(node.token.children or ())):
         last = merged[-1] if merged else None
         if last and not span.tex and not last.tex and (last.styles, last.url) == (span.styles, span.url):
             merged[-1] = Span(text=last.text + span.text, styles=last.styles, url=last.url)
@@ -238,55 +237,65 @@ def _inline(nodes: Sequence[Node]) -> Spans:
 _STYLES = {"strong_open": "bold", "em_open": "italic", "s_open": "strikethrough"}
 
 
-def _spans(nodes: Sequence[Node], styles: Styles, url: str | None) -> Iterator[Span]:
-    for node in nodes:
-        token = node.token
+def _spans(tokens: Sequence[Token]) -> list[Span]:
+    """Flat, for emphasis nests as deep as somebody types stars."""
+    found: list[Span] = []
+    stack: list[Styles] = [frozenset()]
+    links: list[tuple[str, int]] = []
+    for token in tokens:
+        url = next((address for address, _ in links if is_linkable(address)), None)
         match token.type:
-            case "softbreak" | "hardbreak":
-                yield Span(text="\n", styles=styles, url=url)
-            case "code_inline":
-                # Telegram lets nothing stand around or inside code, so a link shows it as plain text.
-                yield Span(text=token.content, styles=styles if url else frozenset(("code",)), url=url)
-            case "math":
-                yield Span(text=token.content, styles=styles | {"math"}, url=url, tex=token.info)
+            case "strong_open" | "em_open" | "s_open":
+                stack.append(stack[-1] | {_STYLES[token.type]})
+            case "strong_close" | "em_close" | "s_close":
+                stack.pop()
             case "link_open":
-                yield from _link(node, styles, url)
+                links.append((str(token.attrGet("href") or ""), len(found)))
+            case "link_close":
+                address, start = links.pop()
+                found += _unlinked(address, "".join(span.text for span in found[start:]), stack[-1])
             case "image":
-                yield from _image(node, styles, url)
-            case kind if kind in _STYLES:
-                yield from _spans(node.children, styles | {_STYLES[kind]}, url)
+                found += _image(token, stack[-1], url)
             case _:
-                yield Span(text=token.content, styles=styles, url=url)
+                found.append(_span(token, stack[-1], url))
+    return found
 
 
-def _link(node: Node, styles: Styles, url: str | None) -> Iterator[Span]:
-    address = str(node.token.attrGet("href") or "")
-    if url is None and is_linkable(address):
-        yield from _spans(node.children, styles, address)
-        return
-    label = tuple(_spans(node.children, styles, url))
-    yield from label
-    shown = _shown(address)
-    if shown and shown != "".join(span.text for span in label):
-        yield from _beside(address, shown, styles)
+def _span(token: Token, styles: Styles, url: str | None) -> Span:
+    match token.type:
+        case "softbreak" | "hardbreak":
+            return Span(text="\n", styles=styles, url=url)
+        case "code_inline":
+            # Telegram lets nothing stand around or inside code, so a link shows it as plain text.
+            return Span(text=token.content, styles=styles if url else frozenset(("code",)), url=url)
+        case "math":
+            return Span(text=token.content, styles=styles | {"math"}, url=url, tex=token.info)
+        case _:
+            return Span(text=token.content, styles=styles, url=url)
 
 
-def _image(node: Node, styles: Styles, url: str | None) -> Iterator[Span]:
-    address = str(node.token.attrGet("src") or "")
-    label = "🖼 " + (node.token.content or "image")
+def _image(token: Token, styles: Styles, url: str | None) -> Iterator[Span]:
+    address = str(token.attrGet("src") or "")
+    label = "🖼 " + (token.content or "image")
     if url is None and is_linkable(address):
         yield Span(text=label, styles=styles, url=address)
-        return
-    yield Span(text=label, styles=styles, url=url)
-    if shown := _shown(address):
-        yield from _beside(address, shown, styles)
+    else:
+        yield Span(text=label, styles=styles, url=url)
+        yield from _beside(address, styles)
 
 
-def _beside(address: str, shown: str, styles: Styles) -> Iterator[Span]:
+def _unlinked(address: str, label: str, styles: Styles) -> Iterator[Span]:
+    """What stands behind the label when the address is no link."""
+    if not is_linkable(address) and label != _shown(address):
+        yield from _beside(address, styles)
+
+
+def _beside(address: str, styles: Styles) -> Iterator[Span]:
     """An address that is no link: Telegram finds mail and telephone by itself, the rest must not live."""
-    yield Span(text=" (", styles=styles)
-    yield Span(text=shown, styles=styles if shown != address else frozenset(("code",)))
-    yield Span(text=")", styles=styles)
+    if shown := _shown(address):
+        yield Span(text=" (", styles=styles)
+        yield Span(text=shown, styles=styles if shown != address else frozenset(("code",)))
+        yield Span(text=")", styles=styles)
 
 
 def _shown(address: str) -> str:

@@ -42,7 +42,7 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One message. `gap` is the whitespace between it and the next part, which nobody sends."""
+    """One message. `gap` is what nobody would see between it and the next part; it is not sent."""
 
     text: str
     entities: tuple[Entity, ...] = ()

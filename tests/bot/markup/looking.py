@@ -1,0 +1,20 @@
+"""How tests look at a message."""
+
+from __future__ import annotations
+
+from bot.telegram.markup import Part, Rendered
+
+
+def covered(message: Rendered | Part, kind: str) -> tuple[str, ...]:
+    """The texts under the entities of a type."""
+    raw = message.text.encode("utf-16-le")
+    return tuple(
+        raw[2 * each.offset : 2 * each.end].decode("utf-16-le")
+        for each in message.entities
+        if each.type == kind
+    )
+
+
+def seen(message: Rendered | Part) -> int:
+    """How many characters a person sees."""
+    return sum(not char.isspace() for char in message.text)
