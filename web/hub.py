@@ -44,7 +44,7 @@ HELD_BACK = 1_000
 
 
 class Announcements(Protocol):
-    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
+    async def announce_all(self, session_id: int, messages: Sequence[Mapping[str, Any]]) -> None: ...
     def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]: ...
     async def follow(self, session_ids: Sequence[int]) -> None: ...
 
@@ -366,7 +366,12 @@ class Hub:
     async def _announce(self) -> None:
         while True:
             session_id, message = await self._outgoing.get()
-            await self._announcer.announce(session_id, message)
+            waiting = {session_id: [message]}
+            while not self._outgoing.empty():
+                session_id, message = self._outgoing.get_nowait()
+                waiting.setdefault(session_id, []).append(message)
+            for session_id, messages in waiting.items():
+                await self._announcer.announce_all(session_id, messages)
 
     async def _listen(self) -> None:
         async for session_id, message in self._announcer.listen():

@@ -30,6 +30,7 @@ UNHEARD_SECONDS = 2.0
 """Passing messages of a session that nobody else follows are left out for this long."""
 MAX_MESSAGE_CHARS = 256 * 1024
 _AWAY = (RedisError, OSError, TimeoutError, asyncio.IncompleteReadError)
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _NOBODY = f"{CHANNEL}0"
 """Followed always, so that a process without sessions still hears when Redis is gone."""
 
@@ -61,12 +62,19 @@ class RedisAnnouncer:
         return self._pubsub is not None
 
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
+        await self.announce_all(session_id, (message,))
+
+    async def announce_all(self, session_id: int, messages: Sequence[Mapping[str, Any]]) -> None:
+        """In one publish, heard in this order; passing ones are left out where nobody follows."""
         now = time.monotonic()
         if now < self._not_before:
             return
-        if message.get("t") == "delta" and self._unheard.get(session_id, 0.0) > now:
-            return
-        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), default=str)
+        if self._unheard.get(session_id, 0.0) > now:
+            messages = [message for message in messages if not _is_passing(message)]
+        for text in _packed(messages):
+            await self._publish(session_id, text, now)
+
+    async def _publish(self, session_id: int, text: str, now: float) -> None:
         try:
             async with asyncio.timeout(PUBLISH_SECONDS):
                 heard = await self._publisher.publish(f"{CHANNEL}{session_id}", text)
@@ -100,8 +108,7 @@ class RedisAnnouncer:
                 await self._subscribe_to_wanted(pubsub)
                 failures = 0
                 while True:
-                    heard = self._read(await self._next(pubsub))
-                    if heard is not None:
+                    for heard in self._read(await self._next(pubsub)):
                         yield heard
             except _AWAY as error:
                 if failures == 0:
@@ -132,7 +139,7 @@ class RedisAnnouncer:
             raise TimeoutError("no answer to a ping")
         return dict(message)
 
-    def _read(self, message: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]] | None:
+    def _read(self, message: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
         channel = _text(message.get("channel"))
         match message.get("type"):
             case "subscribe":
@@ -141,8 +148,8 @@ class RedisAnnouncer:
             case "unsubscribe":
                 self._confirmed.discard(channel)
             case "message" if channel.startswith(CHANNEL):
-                return _announcement(channel, message.get("data"))
-        return None
+                return _announcements(channel, message.get("data"))
+        return []
 
     async def _subscribe_to_wanted(self, pubsub: PubSub) -> None:
         async with self._writing:
@@ -174,16 +181,32 @@ class RedisAnnouncer:
         self._unheard[session_id] = now + UNHEARD_SECONDS
 
 
-def _announcement(channel: str, data: object) -> tuple[int, Mapping[str, Any]] | None:
-    """None for what is not ours: anybody may publish on a shared Redis."""
+def _is_passing(message: Mapping[str, Any]) -> bool:
+    """What only draws a run that goes on: who joins later learns it from its welcome and the next deltas."""
+    kind = message.get("t")
+    return kind == "delta" or (kind == "run" and message.get("state") in ("started", "tool"))
+
+
+def _packed(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One text for all, unless no listener would take it."""
+    texts = [_ENCODE(message) for message in messages]
+    if len(texts) < 2:
+        return texts
+    together = f"[{','.join(texts)}]"
+    return [together] if len(together) <= MAX_MESSAGE_CHARS else texts
+
+
+def _announcements(channel: str, data: object) -> list[tuple[int, Mapping[str, Any]]]:
+    """One message or a list of them; nothing of what is not ours: anybody may publish on a shared Redis."""
     text = _text(data)
     if len(text) > MAX_MESSAGE_CHARS:
-        return None
+        return []
     try:
-        session_id, message = int(channel.removeprefix(CHANNEL)), json.loads(text)
+        session_id, found = int(channel.removeprefix(CHANNEL)), json.loads(text)
     except (ValueError, RecursionError):
-        return None
-    return (session_id, message) if isinstance(message, dict) else None
+        return []
+    messages = found if isinstance(found, list) else [found]
+    return [(session_id, message) for message in messages if isinstance(message, dict)]
 
 
 def _text(value: object) -> str:

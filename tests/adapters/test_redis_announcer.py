@@ -109,19 +109,58 @@ async def test_deltas_that_nobody_hears_are_left_out(two: tuple[Process, Process
     one, other = two
     client = Redis.from_url(redis_url)
 
-    async def commands() -> int:
-        return int((await client.info("commandstats")).get("cmdstat_publish", {}).get("calls", 0))
-
     await one.announcer.follow([7])
-    before = await commands()
+    before = await _publishes(client)
     await one.announcer.announce(7, {"event_seq": 1})
     for number in range(20):
         await one.announcer.announce(7, {"t": "delta", "off": number})
     await one.announcer.announce(7, {"event_seq": 2})
-    assert await commands() - before == 2
+    assert await _publishes(client) - before == 2
     await other.announcer.follow([7])
     await one.announcer.announce(7, {"event_seq": 3})
     await one.announcer.announce(7, {"t": "delta", "off": 0})
     assert await other.next() == (7, {"event_seq": 3})
     assert await other.next() == (7, {"t": "delta", "off": 0})
     await client.aclose()
+
+
+async def test_what_is_said_together_is_one_command_and_heard_in_order(
+    two: tuple[Process, Process], redis_url: str
+) -> None:
+    one, other = two
+    await other.announcer.follow([7])
+    client = Redis.from_url(redis_url)
+    before = await _publishes(client)
+    said = [{"event_seq": 4}, {"t": "run", "state": "done", "turn": 2}, {"t": "delta", "off": 0}]
+    await one.announcer.announce_all(7, said)
+    assert [await other.next() for _ in said] == [(7, message) for message in said]
+    assert await _publishes(client) - before == 1
+    await client.aclose()
+
+
+async def test_the_end_of_a_run_is_told_even_where_nobody_heard_its_start(
+    two: tuple[Process, Process], redis_url: str
+) -> None:
+    one, other = two
+    client = Redis.from_url(redis_url)
+    before = await _publishes(client)
+    await one.announcer.announce(7, {"event_seq": 1})
+    await one.announcer.announce(7, {"t": "run", "state": "started", "turn": 1})
+    await one.announcer.announce_all(7, [{"t": "delta", "off": 0}, {"t": "run", "state": "tool", "turn": 1}])
+    assert await _publishes(client) - before == 1
+    await other.announcer.follow([7])
+    await one.announcer.announce_all(7, [{"t": "delta", "off": 5}, {"t": "run", "state": "done", "turn": 1}])
+    assert await other.next() == (7, {"t": "run", "state": "done", "turn": 1})
+    await client.aclose()
+
+
+async def test_messages_too_long_for_one_publish_arrive_each_by_itself(two: tuple[Process, Process]) -> None:
+    one, other = two
+    await other.announcer.follow([7])
+    said = [{"t": "delta", "text": letter * 150_000} for letter in "ab"]
+    await one.announcer.announce_all(7, said)
+    assert [await other.next() for _ in said] == [(7, message) for message in said]
+
+
+async def _publishes(client: Redis) -> int:
+    return int((await client.info("commandstats")).get("cmdstat_publish", {}).get("calls", 0))

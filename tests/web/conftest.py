@@ -180,6 +180,9 @@ class DeafAnnouncer:
     async def announce(self, session_id: int, message: Any) -> None:
         return None
 
+    async def announce_all(self, session_id: int, messages: Any) -> None:
+        return None
+
     async def follow(self, session_ids: Any) -> None:
         return None
 
