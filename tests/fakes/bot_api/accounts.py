@@ -57,6 +57,7 @@ class Bot:
         self.commands, self.texts, self.menu_buttons = {}, {}, {}
         self.revoked = False
         self.webhook_set_at = float("-inf")
+        self.poller.forget()
         self.inbox.clear()
         self.inbox.allow([])
 

@@ -9,6 +9,7 @@ from aiohttp import web
 
 HOST = "127.0.0.1"
 BACKLOG = 512
+CLOSING_SECONDS = 0.01
 
 
 class Door:
@@ -34,11 +35,13 @@ class Door:
             for connection in list(server.connections) if server is not None else ():
                 if connection.transport is not None:
                     connection.transport.abort()
+            # A transport is closed in the loop's next rounds; who asked for this must not be told sooner.
+            await asyncio.sleep(CLOSING_SECONDS)
         self._forget_reopening()
         if seconds is not None:
             self._reopening = asyncio.create_task(self._reopen(seconds))
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self._forget_reopening()
         self._socket.close()
 

@@ -46,6 +46,11 @@ class Poller:
             self._inbox.confirm_below(offset)
         return await self._waited(offset, limit, now + timeout)
 
+    def forget(self) -> None:
+        self.terminate(OTHER_POLLER)
+        self._last_conflict = self._last_asked = float("-inf")
+        self._last_offset = None
+
     def terminate(self, reason: str) -> None:
         """Whoever waits is answered with a conflict."""
         if self._waiting is not None and not self._waiting.done():

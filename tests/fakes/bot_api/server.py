@@ -35,24 +35,25 @@ class BotApiServer:
         self.script = Script()
         self._dispatcher = Dispatcher(self.world)
         self._runners: list[web.AppRunner] = []
-        self._door: Door | None = None
+        self._doors: list[Door] = []
 
     async def start(self, *, port: int = 0, control_port: int = 0) -> tuple[int, int]:
         """The ports of the Bot API and of the controls."""
         runner = await self._runner(self._bot_application())
-        self._door = door = Door(runner, port)
+        door = Door(runner, port)
         control = Control(self.world, self.journal, self.script, door)
         control_door = Door(await self._runner(control.application()), control_port)
-        await door.open()
-        await control_door.open()
+        self._doors = [door, control_door]
+        for one in self._doors:
+            await one.open()
         return door.port, control_door.port
 
     async def close(self) -> None:
         await self.world.close()
-        if self._door is not None:
-            await self._door.close()
         for runner in self._runners:
             await runner.cleanup()
+        for door in self._doors:
+            door.close()
 
     async def _runner(self, application: web.Application) -> web.AppRunner:
         runner = web.AppRunner(
@@ -144,8 +145,8 @@ class BotApiServer:
         return web.Response(body=body, content_type="application/json")
 
     async def _refuse_afterwards(self, action: Json) -> None:
-        if "then_refuse" in action and self._door is not None:
-            await self._door.shut(action["then_refuse"])
+        if "then_refuse" in action:
+            await self._doors[0].shut(action["then_refuse"])
 
     async def _fetched(self, request: web.Request) -> web.StreamResponse:
         record = self.journal.open("file", self.world.clock.now())

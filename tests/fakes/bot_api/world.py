@@ -11,7 +11,7 @@ from tests.fakes.bot_api.clock import Clock
 from tests.fakes.bot_api.files import Files
 from tests.fakes.bot_api.limiter import Limiter
 from tests.fakes.bot_api.polling import Poller
-from tests.fakes.bot_api.refusals import OTHER_POLLER, Refusal, misuse
+from tests.fakes.bot_api.refusals import Refusal, misuse
 from tests.fakes.bot_api.schema import Schema, load_schema
 from tests.fakes.bot_api.shapes import Json
 from tests.fakes.bot_api.updates import Inbox
@@ -164,7 +164,6 @@ class World:
         for kept in (self.people, self.queries, self._private, self._groups):
             kept.clear()
         for bot in self.bots.values():
-            bot.poller.terminate(OTHER_POLLER)
             bot.forget()
 
     async def close(self) -> None:
