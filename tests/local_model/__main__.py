@@ -14,15 +14,15 @@ from typing import Any
 NAME = "smollm2"
 WINDOW = 8_192
 """What the model was trained for; llama.cpp refuses what is longer."""
-SLOTS = 2
-"""One for the person's turns, one for the silent jobs: neither waits for the other's whole answer."""
+KEPT_MIB = 1_024
+"""For prefixes that were read before: turns and silent jobs take their turns in the only slot."""
 HEARTBEAT_SECONDS = 0.25
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.local_model")
     parser.add_argument("log", type=Path, help="where the server's own lines go")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 1) - 1))
     arguments = parser.parse_args()
     launched_by = os.getppid()
     output = os.dup(1)
@@ -50,9 +50,9 @@ def _parameters(threads: int) -> Any:
     made.model_alias = {NAME}
     made.hostnames = ["127.0.0.1"]
     made.port = 0
-    made.n_parallel = SLOTS
-    made.n_ctx = SLOTS * WINDOW
-    made.cache_ram_mib = 0
+    made.n_parallel = 1
+    made.n_ctx = WINDOW
+    made.cache_ram_mib = KEPT_MIB
     made.ui = False
     made.cpuparams.n_threads = made.cpuparams_batch.n_threads = threads
     # Small models fall into loops when they always take the likeliest word.
