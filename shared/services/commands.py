@@ -223,10 +223,9 @@ def _told_outcome(state: str, outcome: Mapping[str, Any]) -> tuple[bool, str]:
         reason = str(outcome["nothing"])
         return True, f"Nothing to summarise: {_NOTHING.get(reason) or outcome.get('detail') or reason}"
     before, after = outcome["before"], outcome["after"]
-    return (
-        True,
-        f"Summarised {outcome['turns']} turns: {_k(before)} → {_k(after)} tokens. `/undo` brings them back.",
-    )
+    gain = "." if after < before else ": they were so short that nothing was saved."
+    turns = "1 turn" if outcome["turns"] == 1 else f"{outcome['turns']} turns"
+    return True, f"Summarised {turns}, {_k(before)} → {_k(after)} tokens{gain} `/undo` brings them back."
 
 
 def _gauge_line(measured: ContextMeasured | None) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from shared.adapters.models.offline_summary import asks_for_summary, summary
 from shared.adapters.models.offline_words import (
+    TOOL_CALL,
     best_match,
     inside_tags,
     kind_of,
@@ -20,6 +21,7 @@ from shared.adapters.models.offline_words import (
     sentences,
     shortened,
     unique,
+    without_sources,
 )
 from shared.core.errors import PromptTooLong
 from shared.core.messages import Block, Message, Text, ToolResult, ToolUse, block_to_json, text_of
@@ -210,11 +212,13 @@ def _evidence(request: ModelRequest, now: _Situation) -> tuple[str, ...]:
                 case _:
                     pass
     own = {line.casefold() for line in sentences(now.words)}
-    said = unique(line for text in texts for line in sentences(text))
+    said = unique(without_sources(line) for text in texts for line in sentences(text))
     return tuple(
         line
         for line in said
-        if kind_of(line) != "question" and line.casefold() not in own and not line.startswith(_OWN_PHRASES)
+        if kind_of(line) != "question"
+        and line.casefold() not in own
+        and not line.startswith((*_OWN_PHRASES, TOOL_CALL))
     )
 
 

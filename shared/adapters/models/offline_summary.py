@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.adapters.models.offline_words import (
+    TOOL_CALL,
     SourceLine,
     kind_of,
     salience,
@@ -80,6 +81,8 @@ def _candidates(lines: Sequence[SourceLine]) -> tuple[_Candidate, ...]:
     found: dict[str, _Candidate] = {}
     for line in lines:
         for sentence in sentences(line.words):
+            if sentence.startswith(TOOL_CALL):
+                continue
             weight = salience(sentence) + (2 if line.by_person else 0)
             candidate = _Candidate(
                 place=len(found), line=line, text=sentence, kind=kind_of(sentence), weight=weight

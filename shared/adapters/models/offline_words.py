@@ -13,6 +13,9 @@ _TAGGED = re.compile(r"<([a-z][\w-]*)(?:\s[^<>]*)?>(.*?)</\1>", re.DOTALL)
 _SOURCE = re.compile(r"^\s*(?:[-*]\s*)?\[#(\d+)[^\]]*\]\s*([^:\n]{1,80}?)\s*:\s?(.*)$")
 _NOT_ANSWERED = "(not answered)"
 """How a transcript marks a line that nobody has answered yet."""
+TOOL_CALL = "(uses "
+"""How a transcript shows that a tool was called: machinery, never worth a sentence."""
+_SOURCES = re.compile(r"\s*\(#\d[^()]*\)$")
 _NO_WORDS = ("<", "{", "[#", "---")
 """Tags, JSON, marks and dates: with these a line of a transcript ends."""
 _COMMON_WORDS = """
@@ -96,6 +99,11 @@ def best_match(question: str, candidates: Sequence[str]) -> str | None:
         if shared and (best is None or score >= best[0]):
             best = (score, sentence)
     return best[1] if best and best[0] >= 0.25 else None
+
+
+def without_sources(sentence: str) -> str:
+    """A line of a summary without the numbers of the messages that it comes from."""
+    return _SOURCES.sub("", sentence)
 
 
 def salience(sentence: str) -> int:

@@ -117,6 +117,15 @@ async def test_summary_notes_and_recalled_lines_are_searched_too() -> None:
     )
 
 
+async def test_neither_tool_calls_nor_the_marks_of_a_summary_are_quoted() -> None:
+    summary = (
+        '<conversation_summary through_seq="9">\n- my dog Bertil is allergic to nuts. (#6, by the assistant)\n'
+        '- (uses save_memory with {"text": "my dog Bertil is allergic"}) (#7)\n</conversation_summary>'
+    )
+    said = await words(f"{summary}\n\nWhat is my dog allergic to?")
+    assert "“my dog Bertil is allergic to nuts.”" in said
+
+
 async def test_what_nobody_said_is_not_made_up() -> None:
     reply = await words("I keep bees.", said("I see."), "What is the capital of Peru?")
     assert "find nothing" in reply
@@ -187,6 +196,15 @@ async def test_a_summary_is_json_out_of_the_sources_own_sentences() -> None:
     for text in items:
         assert text in SUMMARY
     assert len(told["narrative"].split()) <= 120
+
+
+async def test_a_summary_tells_nothing_of_tool_calls() -> None:
+    called = (
+        '[#7] assistant: (uses save_memory with {"kind": "fact", "text": "Mara hates early flights."})\n'
+    )
+    said = await words(SUMMARY.replace("[#6]", f"{called}[#6]"))
+    assert "save_memory" not in said
+    assert "never book flights" in said.lower()
 
 
 async def test_a_long_summary_keeps_prohibitions_and_the_last_question_and_stays_short() -> None:
