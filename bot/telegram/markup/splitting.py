@@ -22,7 +22,10 @@ _EMPTIEST = 2
 
 
 def split(rendered: Rendered, *, limit: int = MESSAGE_UNITS) -> tuple[Part, ...]:
-    """Parts in order; the texts joined with the gaps behind them are the rendered text."""
+    """Parts in order; the texts joined with the gaps behind them are the rendered text.
+
+    While a text grows, all parts but the last two stay as they are, as long as the limit does.
+    """
     text = _Measured.of(rendered)
     parts: list[Part] = []
     start = 0

@@ -39,6 +39,10 @@ class Rendered:
     text: str = ""
     entities: tuple[Entity, ...] = ()
 
+    def followed_by(self, note: str) -> Rendered:
+        """With a word of ours below, which no open fence of the answer can swallow."""
+        return Rendered(text=f"{self.text}\n\n{note}" if self.text else note, entities=self.entities)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:

@@ -44,7 +44,21 @@ def judge(message: Rendered | Part) -> None:
     answer = _parse(as_html(message))
     assert answer["@type"] == "formattedText", (answer, message)
     assert answer["text"] == message.text
+    check_nesting(message.entities)
     assert sorted(map(_told, answer["entities"])) == sorted(map(_meant, message.entities)), message
+
+
+def check_nesting(entities: tuple[Entity, ...]) -> None:
+    """What Telegram would mend in silence after parsing, the parser alone does not tell."""
+    for number, outer in enumerate(entities):
+        for inner in entities[number + 1 :]:
+            if inner.offset >= outer.end:
+                break
+            assert outer.offset <= inner.offset, "not sorted"
+            assert inner.end <= outer.end, f"{outer} crosses {inner}"
+            assert outer.type not in ("code", "pre", inner.type), f"{inner} within {outer}"
+            assert inner.type != "pre", f"{inner} within {outer}"
+            assert inner.type != "code" or outer.type == "blockquote", f"{inner} within {outer}"
 
 
 def _told(entity: dict[str, Any]) -> tuple[int, int, str, str]:
@@ -55,6 +69,8 @@ def _told(entity: dict[str, Any]) -> tuple[int, int, str, str]:
 
 def _meant(entity: Entity) -> tuple[int, int, str, str]:
     detail = (normal_url(entity.url) if entity.url else entity.language) or ""
+    if entity.url:
+        assert detail.startswith(entity.url.partition(":")[0].lower()), f"{entity.url} would become {detail}"
     return entity.offset, entity.length, entity.type, detail
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.telegram.markup import Rendered, render
+from bot.telegram.markup import Part, Rendered, render, split
 from tests.bot.markup.looking import covered, seen
 from tests.bot.markup.oracle import judge
 from tests.bot.markup.samples import SAMPLES, WHOLE
@@ -85,6 +85,21 @@ def test_what_is_open_is_closed(markdown: str, shown: str, kind: str) -> None:
 )
 def test_what_may_still_become_a_marker_is_held_back(end: str) -> None:
     assert render("text " + end, live=True).text in ("text", "text x")
+
+
+def test_parts_behind_the_last_two_stay_while_an_answer_grows() -> None:
+    long, before = (WHOLE + "\n\n") * 6, tuple[Part, ...]()
+    for end in range(0, 6 * len(WHOLE), 11):
+        now = split(render(long[:end], live=True), limit=400)
+        assert now[: max(0, len(before) - 2)] == before[:-2]
+        before = now
+
+
+def test_a_note_of_ours_is_no_code_even_below_an_open_fence() -> None:
+    rendered = render("```py\nx = 1", live=True).followed_by("[stopped]")
+    assert rendered.text == "x = 1\n\n[stopped]"
+    assert covered(rendered, "pre") == ("x = 1",)
+    assert Rendered().followed_by("[stopped]").text == "[stopped]"
 
 
 def test_what_was_held_back_is_shown_when_the_answer_is_done() -> None:
