@@ -119,7 +119,7 @@ async def test_summary_notes_and_recalled_lines_are_searched_too() -> None:
 
 async def test_neither_tool_calls_nor_the_marks_of_a_summary_are_quoted() -> None:
     summary = (
-        '<conversation_summary through_seq="9">\n- my dog Bertil is allergic to nuts. (#6, by the assistant)\n'
+        '<conversation_summary through_seq="9">\n- my dog Bertil is allergic to nuts. (#6, by person)\n'
         '- (uses save_memory with {"text": "my dog Bertil is allergic"}) (#7)\n</conversation_summary>'
     )
     said = await words(f"{summary}\n\nWhat is my dog allergic to?")
