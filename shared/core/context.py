@@ -106,6 +106,9 @@ def build_context(
 
 def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy) -> Entry:
     """The entry as it is sent: pruned, without finished thinking, our own marks defused in foreign text."""
+    first = entry.blocks[0] if len(entry.blocks) == 1 else None
+    if isinstance(first, Text) and (entry.author == "assistant" or "<" not in first.text):
+        return entry  # nearly every one: nothing to prune, nothing thought, no mark
     blocks = apply_pruning(entry, policy)
     if entry.turn != open_turn:
         blocks = tuple(block for block in blocks if not isinstance(block, Thinking))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 from shared.core.model import Prices, Usage
 
@@ -29,6 +30,7 @@ def worst_case_micro(context_tokens: int, max_output: int, prices: Prices) -> in
     return math.ceil(context_tokens * dearest + max_output * _exact(prices.output))
 
 
+@lru_cache(maxsize=256)
 def _exact(price: float) -> Fraction:
     """The decimal number that was written down, not its binary neighbour."""
     return Fraction(str(price))

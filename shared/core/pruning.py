@@ -29,6 +29,8 @@ def plan_pruning(
 
     To be asked at the start of a turn only; asking again after its decisions were stored gives nothing.
     """
+    if not any(isinstance(block, ToolResult) for entry in entries for block in entry.blocks):
+        return ()
     candidates = _candidates(entries, policy, open_turn)
     batch = tuple((entry, form) for entry, form in candidates if _STRENGTH[form] > _STRENGTH[entry.pruned])
     saved = sum(saved_tokens(entry, form, policy) for entry, form in batch)

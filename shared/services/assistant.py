@@ -483,9 +483,11 @@ def runtime_facts(view: View) -> str:
 
 def cache_is_cold(view: View) -> bool:
     """True when the provider has surely forgotten the prefix: more than five minutes since the last turn."""
-    before = [entry.at for entry in view.entries if entry.turn != view.open_turn]
-    now = [entry.at for entry in _this_turn(view)]
-    return not before or not now or max(now) - max(before) > CACHE_LIVES
+    mine = _this_turn(view)
+    before = view.entries[: len(view.entries) - len(mine)]
+    if not before or not mine:
+        return True
+    return max(entry.at for entry in mine) - max(entry.at for entry in before) > CACHE_LIVES
 
 
 def refusal(error: EvertalkError, *, spent: Sequence[Spending] = (), settled_micro: int = 0) -> Answered:
@@ -508,7 +510,11 @@ def utf16_length(text: str) -> int:
 
 
 def _this_turn(view: View) -> tuple[Entry, ...]:
-    return tuple(entry for entry in view.entries if entry.turn == view.open_turn)
+    """Entries stand in the order of their turns, and the open one is the last."""
+    start = len(view.entries)
+    while start and view.entries[start - 1].turn == view.open_turn:
+        start -= 1
+    return view.entries[start:]
 
 
 def _said_in_this_turn(view: View) -> list[tuple[Block, ...]]:
