@@ -88,8 +88,8 @@ def test_what_may_still_become_a_marker_is_held_back(end: str) -> None:
 
 
 def test_parts_behind_the_last_two_stay_while_an_answer_grows() -> None:
-    long, before = (WHOLE + "\n\n") * 6, tuple[Part, ...]()
-    for end in range(0, 6 * len(WHOLE), 11):
+    long, before = (WHOLE + "\n\n") * 4, tuple[Part, ...]()
+    for end in range(0, len(long), 19):
         now = split(render(long[:end], live=True), limit=400)
         assert now[: max(0, len(before) - 2)] == before[:-2]
         before = now

@@ -120,7 +120,7 @@ def test_up_to_five_parts_are_messages() -> None:
 
 
 def test_more_are_the_first_part_and_the_whole_as_a_file() -> None:
-    markdown = "**word** " * 6_000
+    markdown = "**word** " * 1_000
     messages = as_messages(markdown)
     assert messages.parts == split(render(markdown))[:1]
     assert messages.document == markdown
