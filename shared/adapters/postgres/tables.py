@@ -3,7 +3,8 @@
 Hot statements are written as SQL in the stores beside this file: the tables here are their contract.
 Retention: entries, links, notes, pins and artifacts stay until erasure; events, deliveries, jobs, flushes and
 attachments 365 days; usage, turn_context_audit and audit by month, 24 months; telegram_updates 30 days;
-reservations, login links and operator sessions until they lapse.
+telegram_messages 365 days; reservations, login links, one-time codes and operator sessions until they lapse;
+bots, access and feedback until erasure.
 """
 
 from __future__ import annotations
@@ -187,6 +188,9 @@ class Address(SQLModel, table=True):
     party_id: int = field(big(to="parties.id"))
     session_id: int = field(big(to="sessions.id"))
     created_at: datetime = field(moment())
+    title: str = field(words(default=""))
+    settings: dict[str, Any] = field(json())
+    unreachable_since: datetime | None = field(moment(null=True))
 
 
 class Visitor(SQLModel, table=True):
@@ -439,8 +443,13 @@ class Delivery(SQLModel, table=True):
     __tablename__ = "deliveries"
     __table_args__ = (
         belongs("turns", "session_id", "turn_no", name="delivery_turn"),
-        one_of("state", "queued", "sent", "delivered", "uncertain", "dead", name="delivery_state"),
-        Index("deliveries_pending", "channel", "created_at", postgresql_where=text("state = 'queued'")),
+        one_of("state", "queued", "sending", "sent", "delivered", "uncertain", "dead", name="delivery_state"),
+        Index(
+            "deliveries_pending",
+            "channel",
+            "created_at",
+            postgresql_where=text("state IN ('queued', 'sending', 'sent')"),
+        ),
     )
     session_id: int = field(big(key=True))
     turn_no: int = field(big(key=True))
@@ -626,6 +635,7 @@ class Attachment(SQLModel, table=True):
     state: str = field(words(default="waiting"))
     body: bytes | None = field(digest(null=True))
     created_at: datetime = field(moment())
+    name: str = field(words(default=""))
 
 
 class TelegramUpdate(SQLModel, table=True):
@@ -641,6 +651,106 @@ class TelegramUpdate(SQLModel, table=True):
     received_at: datetime = field(moment())
     handled_at: datetime | None = field(moment(null=True))
     error: str = field(words(default=""))
+
+
+class Lease(SQLModel, table=True):
+    """Who may do what only one process may do, such as polling a bot; it lapses with its holder's beat."""
+
+    __tablename__ = "leases"
+    name: str = field(words(key=True))
+    leased_by: int | None = field(big(null=True, to="workers.id"))
+    epoch: int = field(big(default="0"))
+    taken_at: datetime = field(moment())
+
+
+class TelegramBot(SQLModel, table=True):
+    """A bot of this deployment, and what ails it."""
+
+    __tablename__ = "telegram_bots"
+    __table_args__ = (
+        one_of("audience", "personal", "public", name="telegram_bot_audience"),
+        one_of("access", "pairing", "allowlist", "open", name="telegram_bot_access"),
+        one_of("mode", "polling", "webhook", name="telegram_bot_mode"),
+    )
+    bot_id: int = field(big(key=True))
+    username: str = field(words(default=""))
+    agent_id: int = field(big(to="agents.id"))
+    audience: str = field(words(default="personal"))
+    access: str = field(words(default="pairing"))
+    mode: str = field(words(default="polling"))
+    problem: str = field(words(default=""))
+    heard_at: datetime | None = field(moment(null=True))
+    created_at: datetime = field(moment())
+
+
+class TelegramAccess(SQLModel, table=True):
+    """Who may talk with a bot: a person, or a group by its negative id."""
+
+    __tablename__ = "telegram_access"
+    __table_args__ = (
+        one_of("state", "pending", "allowed", "refused", name="telegram_access_state"),
+        CheckConstraint("(decided_at IS NULL) = (state = 'pending')", name="telegram_access_decided"),
+        Index("telegram_access_code", "code", unique=True, postgresql_where=text("state = 'pending'")),
+    )
+    bot_id: int = field(big(key=True, to="telegram_bots.bot_id"))
+    chat_id: int = field(big(key=True))
+    state: str = field(words(default="pending"))
+    owner: bool = field(flag())
+    name: str = field(words(default=""))
+    username: str = field(words(default=""))
+    code: str | None = field(words(null=True))
+    asked_at: datetime = field(moment())
+    told_at: datetime | None = field(moment(null=True))
+    decided_at: datetime | None = field(moment(null=True))
+    decided_by: str = field(words(default=""))
+
+
+class TelegramMessage(SQLModel, table=True):
+    """Which of our entries or deliveries a message of a chat is: for edits, replies, pins and reactions."""
+
+    __tablename__ = "telegram_messages"
+    __table_args__ = (
+        ForeignKeyConstraint(["session_id"], ["sessions.id"], name="telegram_message_session"),
+        CheckConstraint("(seq IS NULL) = (part IS NOT NULL)", name="telegram_message_in_or_out"),
+        Index("telegram_messages_of_turn", "session_id", "turn_no"),
+    )
+    bot_id: int = field(big(key=True))
+    chat_id: int = field(big(key=True))
+    message_id: int = field(big(key=True))
+    session_id: int = field(big())
+    seq: int | None = field(big(null=True))
+    turn_no: int = field(big())
+    part: int | None = field(small(null=True))
+    at: datetime = field(moment())
+
+
+class OneTimeCode(SQLModel, table=True):
+    """A code that does one thing once: makes its bearer a bot's owner, or joins two channels."""
+
+    __tablename__ = "one_time_codes"
+    __table_args__ = (one_of("purpose", "telegram_owner", "link", name="one_time_code_purpose"),)
+    code_hash: bytes = field(digest(key=True))
+    purpose: str = field(words())
+    bot_id: int | None = field(big(null=True, to="telegram_bots.bot_id"))
+    party_id: int | None = field(big(null=True, to="parties.id"))
+    created_at: datetime = field(moment())
+    expires_at: datetime = field(moment(now=False))
+    used_at: datetime | None = field(moment(null=True))
+
+
+class Feedback(SQLModel, table=True):
+    """What a person thought of an answer; the newest opinion counts."""
+
+    __tablename__ = "feedback"
+    __table_args__ = (
+        belongs("turns", "session_id", "turn_no", name="feedback_turn"),
+        one_of("opinion", "good", "bad", name="feedback_opinion"),
+    )
+    session_id: int = field(big(key=True))
+    turn_no: int = field(big(key=True))
+    opinion: str = field(words())
+    source: str = field(words(default=""))
+    at: datetime = field(moment())
 
 
 class Operator(SQLModel, table=True):

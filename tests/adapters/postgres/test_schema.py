@@ -9,12 +9,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
+from alembic.script import ScriptDirectory
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlmodel import SQLModel
 
 import shared.adapters.postgres.tables  # noqa: F401  the tables register themselves
 from shared.adapters.embedded.binaries import find_binaries
-from shared.adapters.postgres.migrate import current_revision, migrate
+from shared.adapters.postgres.migrate import alembic_config, current_revision, migrate
 from shared.adapters.postgres.urls import sqlalchemy_url
 
 
@@ -43,6 +44,20 @@ async def test_the_migrations_make_just_the_declared_tables(
     async with engine.begin() as connection:
         await connection.run_sync(SQLModel.metadata.create_all)
     await engine.dispose()
+    assert await schema_of(database_url) == await schema_of(empty_database_url)
+
+
+async def test_an_upgrade_from_the_revision_before_keeps_what_is_there(
+    database_url: str, empty_database_url: str
+) -> None:
+    newest = ScriptDirectory.from_config(alembic_config()).get_revision("head")
+    assert newest is not None
+    await migrate(empty_database_url, revision=str(newest.down_revision))
+    connection = await asyncpg.connect(empty_database_url)
+    await connection.execute("INSERT INTO parties (display_name) VALUES ('Ada')")
+    await migrate(empty_database_url)
+    assert await connection.fetchval("SELECT display_name FROM parties") == "Ada"
+    await connection.close()
     assert await schema_of(database_url) == await schema_of(empty_database_url)
 
 
