@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.fakes.bot_api.client import TOKEN, USERNAME, BotApi, Refused
 from tests.fakes.bot_api.harness import LocalBotApi, RunningBotApi, local_bot_api, running_bot_api
-from tests.fakes.bot_api.person import Group, Line, NotSeen, Person, Screen, Sent
+from tests.fakes.bot_api.person import Group, NotSeen, Person, Sent
+from tests.fakes.bot_api.sight import Line, Screen
 
 __all__ = [
     "running_bot_api", "local_bot_api", "RunningBotApi", "LocalBotApi", "BotApi", "Refused",

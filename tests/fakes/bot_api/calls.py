@@ -10,7 +10,7 @@ from tests.fakes.bot_api.accounts import Bot
 from tests.fakes.bot_api.shapes import Json
 from tests.fakes.bot_api.wire import Upload
 
-MAX_CALLS = 50_000
+MAX_CALLS = 20_000
 
 
 @dataclass(slots=True, kw_only=True)

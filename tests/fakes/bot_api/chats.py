@@ -13,7 +13,7 @@ from tests.fakes.bot_api.shapes import Json, compact, without_nones
 Kind = Literal["private", "group", "supergroup"]
 GENERAL_TOPIC = 1
 MAX_MESSAGES = 5_000
-MAX_VIEWS = 20_000
+MAX_VIEWS = 4_000
 """Per chat; the oldest go first."""
 
 

@@ -25,21 +25,25 @@ class Door:
             self._site = web.SockSite(self._runner, self._socket, backlog=BACKLOG)
             await self._site.start()
 
-    async def shut(self, seconds: float | None = None) -> None:
-        """Cuts every connection, too. The port stays ours: bound, but nobody listens."""
-        site, self._site = self._site, None
-        if site is not None:
-            await site.stop()
-            self._socket = _bound(self.port)
-            server = self._runner.server
-            for connection in list(server.connections) if server is not None else ():
-                if connection.transport is not None:
-                    connection.transport.abort()
-            # A transport is closed in the loop's next rounds; who asked for this must not be told sooner.
-            await asyncio.sleep(CLOSING_SECONDS)
+    async def shut(
+        self, seconds: float | None = None, *, sparing: asyncio.BaseTransport | None = None
+    ) -> None:
+        """Cuts every connection, too, but one. The port stays ours: bound, but nobody listens."""
         self._forget_reopening()
         if seconds is not None:
             self._reopening = asyncio.create_task(self._reopen(seconds))
+        site, self._site = self._site, None
+        if site is None:
+            return
+        await site.stop()
+        self._socket = _bound(self.port)
+        server = self._runner.server
+        for connection in list(server.connections) if server is not None else ():
+            transport = connection.transport
+            if transport is not None and transport is not sparing:
+                transport.abort()
+        # A transport is closed in the loop's next rounds; who asked for this must not be told sooner.
+        await asyncio.sleep(CLOSING_SECONDS)
 
     def close(self) -> None:
         self._forget_reopening()

@@ -1,6 +1,7 @@
 """Messages while they are being written: thirty seconds of life, private chats only, with a Stop button.
 
-No source tells the words with which Telegram refuses a draft; those here are the fake's own.
+No source tells the words with which Telegram refuses a draft, nor how many it takes: the words here are the
+fake's own, and drafts do not count towards the sending limits.
 """
 
 from __future__ import annotations
@@ -42,7 +43,6 @@ def _drafted(world: World, call: Call, words: Words, rich: Json | None) -> bool:
     thread = world.thread(call.bot, chat, params.get("message_thread_id"))
     now = world.clock.now()
     expire_drafts(chat, now)
-    world.limiter.admit(call.bot.id, chat.id)
     before = chat.drafts.get(thread or 0)
     chat.drafts[thread or 0] = Draft(
         draft_id=params["draft_id"],

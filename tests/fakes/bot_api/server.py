@@ -75,7 +75,10 @@ class BotApiServer:
         method = self.world.schema.method(name)
         record = self.journal.open(method or name, self.world.clock.now())
         try:
-            return await self._answered(request, record, known=method is not None)
+            response = await self._answered(request, record, known=method is not None)
+            if record.fault and "then_refuse" in record.fault:
+                response.force_close()
+            return response
         except Refusal as refusal:
             if refusal.violation:
                 self.journal.violated(record, refusal.description)
@@ -101,7 +104,7 @@ class BotApiServer:
         if action:
             await _faults_before(action)
             if "status" in action:
-                return await self._failed(record, action)
+                return await self._failed(request, record, action)
         if not known:
             raise Refusal("method not found", status=404, violation=True)
         params = self.world.schema.checked(record.method, sent.values)
@@ -117,9 +120,9 @@ class BotApiServer:
             return web.Response(body=body, content_type="application/json")
         return await self._spoiled(request, record, action, body)
 
-    async def _failed(self, record: Record, action: Json) -> web.StreamResponse:
+    async def _failed(self, request: web.Request, record: Record, action: Json) -> web.StreamResponse:
         record.status, record.outcome = action["status"], "refused"
-        await self._refuse_afterwards(action)
+        await self._refuse_afterwards(request, action)
         if action.get("html"):
             return web.Response(status=action["status"], text=HTML_PAGE, content_type="text/html")
         body = error_body(action)
@@ -134,7 +137,7 @@ class BotApiServer:
         """What can happen to an answer although the call was processed."""
         if "stall_after" in action:
             await asyncio.sleep(action["stall_after"])
-        await self._refuse_afterwards(action)
+        await self._refuse_afterwards(request, action)
         if action.get("reset") == "after":
             raise _Cut
         record.status, record.outcome = 200, "answered"
@@ -144,9 +147,9 @@ class BotApiServer:
             return await _dripped(request, body, seconds=action["slow"])
         return web.Response(body=body, content_type="application/json")
 
-    async def _refuse_afterwards(self, action: Json) -> None:
+    async def _refuse_afterwards(self, request: web.Request, action: Json) -> None:
         if "then_refuse" in action:
-            await self._doors[0].shut(action["then_refuse"])
+            await self._doors[0].shut(action["then_refuse"], sparing=request.transport)
 
     async def _fetched(self, request: web.Request) -> web.StreamResponse:
         record = self.journal.open("file", self.world.clock.now())
@@ -157,7 +160,7 @@ class BotApiServer:
             if action:
                 await _faults_before(action)
                 if "status" in action:
-                    return await self._failed(record, action)
+                    return await self._failed(request, record, action)
             found = self.world.files.at(request.match_info["path"])
             if found is None:
                 raise Refusal("", status=404)

@@ -60,12 +60,19 @@ class World:
         return next(self._numbers)
 
     def add_bot(self, token: str, *, username: str, name: str, topics: bool, privacy: bool) -> Bot:
+        if token in self.bots:
+            return self._changed_bot(self.bots[token], username, name, topics=topics, privacy=privacy)
         number = int(token.split(":")[0])
         account = Account(id=number, first_name=name, username=username, is_bot=True)
         bot = Bot(token=token, account=account, topics=topics, privacy=privacy)
         bot.inbox = Inbox(self.clock, first_id=number % 1_000 * 1_000_000 + 1)
         bot.poller = Poller(bot.inbox, self.clock)
         self.bots[token] = bot
+        return bot
+
+    def _changed_bot(self, bot: Bot, username: str, name: str, *, topics: bool, privacy: bool) -> Bot:
+        bot.account.username, bot.account.first_name = username, name
+        bot.topics, bot.privacy = topics, privacy
         return bot
 
     def bot(self, number: int | None) -> Bot:
