@@ -8,9 +8,7 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import cast
 
-from bot.telegram.markup.graphemes import is_visible
-from bot.telegram.markup.tables import table_links, table_text
-from bot.telegram.markup.tree import (
+from bot.telegram.markup.blocks import (
     Block,
     Code,
     Formula,
@@ -23,8 +21,10 @@ from bot.telegram.markup.tree import (
     Span,
     Spans,
     Table,
-    read,
 )
+from bot.telegram.markup.graphemes import is_visible
+from bot.telegram.markup.tables import table_links, table_text
+from bot.telegram.markup.tree import read
 from bot.telegram.markup.values import Entity, EntityType, Rendered, units
 
 BULLETS = "•◦▪"

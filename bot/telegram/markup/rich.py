@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from bot.telegram.markup.tree import (
+from bot.telegram.markup.blocks import (
     Block,
     Code,
     Formula,
@@ -20,8 +20,8 @@ from bot.telegram.markup.tree import (
     Span,
     Spans,
     Table,
-    read,
 )
+from bot.telegram.markup.tree import read
 from bot.telegram.markup.values import units
 
 # Telegram's limits, as the TDLib of July 2026 has them; list items and table rows count as blocks.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from bot.telegram.markup.blocks import Span, Spans, Table
 from bot.telegram.markup.graphemes import width
-from bot.telegram.markup.tree import Span, Spans, Table
 
 WIDEST_COLUMN = 32
 """One long cell must not push every row off the screen: it stands out, and its row alone is crooked."""
