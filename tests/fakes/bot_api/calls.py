@@ -24,7 +24,7 @@ class Record:
     """The uploads by name, with their sizes."""
     status: int = 0
     outcome: str = "open"
-    """open, answered, refused, lost (its connection was cut) or client_gone."""
+    """open, answered, refused, lost (its connection was cut), client_gone or in_webhook (as an answer)."""
     processed: bool = False
     description: str | None = None
     result: object = None

@@ -13,6 +13,7 @@ MAX_CAPTION = 1_024
 MAX_ENTITIES = 100
 MAX_MARKUP_BYTES = 9_500
 BLOCKS = frozenset({"pre", "code"})
+STYLES = frozenset({"bold", "italic", "underline", "strikethrough", "spoiler"})
 QUOTES = frozenset({"blockquote", "expandable_blockquote"})
 KINDS = frozenset(
     [
@@ -115,6 +116,8 @@ def _check_pair(outer: Json, inner: Json) -> None:
     quoted = kinds & QUOTES and (same or inner["type"] in BLOCKS)
     if kinds & BLOCKS and not quoted:
         raise stricter(f"{where}: code cannot be joined with another style")
+    if not kinds & (STYLES | QUOTES | BLOCKS):
+        raise stricter(f"{where}: one link cannot hold another")
     if kinds <= QUOTES:
         raise stricter(f"{where}: quotes cannot be nested")
 

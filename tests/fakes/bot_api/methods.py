@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable
 
 from tests.fakes.bot_api import chat_methods, drafts, media, profile_methods, sending
-from tests.fakes.bot_api.calls import Call
+from tests.fakes.bot_api.calls import Call, Journal
+from tests.fakes.bot_api.refusals import Refusal
 from tests.fakes.bot_api.shapes import Json
 from tests.fakes.bot_api.webhooks import Reply
 from tests.fakes.bot_api.world import World
@@ -52,8 +53,9 @@ METHODS: dict[str, Handler] = {
 class Dispatcher:
     """Runs a checked call; a webhook's answer comes back here, too."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, journal: Journal) -> None:
         self._world = world
+        self._journal = journal
 
     async def run(self, call: Call) -> object:
         match call.method:
@@ -71,7 +73,16 @@ class Dispatcher:
             name = self._world.schema.method(str(answer.pop("method")))
             if name is None or name.startswith("get") or name in ("setWebhook", "deleteWebhook"):
                 return
-            params = self._world.schema.checked(name, answer)
-            await self.run(Call(method=name, bot=registered.bot, params=params, uploads={}))
+            record = self._journal.open(name, self._world.clock.now())
+            record.bot, record.params = registered.bot.id, answer
+            try:
+                record.params = params = self._world.schema.checked(name, answer)
+                await self.run(Call(method=name, bot=registered.bot, params=params, uploads={}))
+                record.outcome, record.processed = "in_webhook", True
+            except Refusal as refusal:
+                record.status, record.outcome = refusal.status, "refused"
+                record.description = refusal.description
+                if refusal.violation:
+                    self._journal.violated(record, refusal.description)
 
         return reply

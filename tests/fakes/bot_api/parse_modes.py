@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from functools import cache
 from typing import Any
 
 from tests.fakes.bot_api.refusals import misuse, stricter
@@ -38,11 +39,14 @@ def parsed(text: str, mode: str) -> tuple[str, list[Json]]:
     return answer["text"], [_entity(found) for found in answer["entities"]]
 
 
+@cache
 def _parser() -> Any:
     try:
-        return importlib.import_module("tdjson")
+        found = importlib.import_module("tdjson")
     except ImportError:
         return None
+    found.td_execute(b'{"@type": "setLogVerbosityLevel", "new_verbosity_level": 0}')
+    return found
 
 
 def _entity(found: Json) -> Json:

@@ -24,6 +24,7 @@ from tests.fakes.bot_api.speech import (
 )
 from tests.fakes.bot_api.world import NoSuchThing, Query, World
 
+MAX_QUERIES = 10_000
 Act = Callable[[World, Json], Any]
 
 
@@ -227,6 +228,8 @@ def _pressed(world: World, who: Speaker, stored: Stored, data: str) -> Json:
     world.queries[number] = Query(
         id=number, bot=bot.id, person=who.person.id, chat=who.chat, born=world.clock.now()
     )
+    while len(world.queries) > MAX_QUERIES:
+        del world.queries[next(iter(world.queries))]
     content: Json = {
         "id": number,
         "from": who.person.as_json(),

@@ -157,6 +157,13 @@ class Person:
         found: list[Json] = await self._api.control("views", wish)
         return found
 
+    async def next_screen(
+        self, after: int, *, chat: int | None = None, within: float = WAIT_SECONDS
+    ) -> Screen:
+        """As soon as it is newer than that version, at the latest after so many seconds."""
+        wish = {**self._looks_at(chat), "after": after, "wait": within}
+        return Screen(await self._api.control("screen", wish))
+
     async def sees(
         self, wanted: str | Callable[[Screen], bool], *, chat: int | None = None, within: float = WAIT_SECONDS
     ) -> Screen:
@@ -167,8 +174,7 @@ class Person:
         version = -1
         while True:
             wait = max(0.0, min(GLANCE_SECONDS, until - clock.time()))
-            wish = {**self._looks_at(chat), "after": version, "wait": wait}
-            seen = Screen(await self._api.control("screen", wish))
+            seen = await self.next_screen(version, chat=chat, within=wait)
             if asked(seen):
                 return seen
             if clock.time() >= until:

@@ -33,7 +33,7 @@ class BotApiServer:
         self.world = World()
         self.journal = Journal()
         self.script = Script()
-        self._dispatcher = Dispatcher(self.world)
+        self._dispatcher = Dispatcher(self.world, self.journal)
         self._runners: list[web.AppRunner] = []
         self._doors: list[Door] = []
 

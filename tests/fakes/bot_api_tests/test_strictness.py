@@ -97,6 +97,7 @@ def bold(offset: int, length: int, kind: str = "bold") -> Json:
             "quotes cannot be nested",
         ),
         ("abcdef", [bold(0, 2), bold(0, 2)], "the same twice"),
+        ("abcdef", [bold(0, 6, "hashtag"), bold(0, 2, "mention")], "one link cannot hold another"),
         ("ab" * 101, [bold(2 * n, 1) for n in range(101)], "101 entities"),
     ],
 )

@@ -170,12 +170,25 @@ async def test_the_same_update_can_be_posted_twice_at_once_and_again(
     assert len({update["update_id"] for update in hook.updates}) == 1
 
 
-async def test_an_answer_may_be_a_call(hook: Hook, bot: Bot, ann: Person) -> None:
+async def test_an_answer_may_be_a_call(fake: RunningBotApi, hook: Hook, bot: Bot, ann: Person) -> None:
     hook.answer = lambda _: web.json_response(
         {"method": "sendMessage", "chat_id": 42, "text": "in the answer"}
     )
     await bot.set_webhook(hook.url)
     await ann.sees("in the answer")
+    assert (await fake.calls("sendMessage"))[0]["outcome"] == "in_webhook"
+
+
+async def test_a_bad_call_in_the_answer_is_noted_and_stops_nothing(
+    fake: RunningBotApi, hook: Hook, bot: Bot, ann: Person
+) -> None:
+    hook.answer = lambda _: web.json_response({"method": "sendMessage", "chat_id": 42})
+    await bot.set_webhook(hook.url)
+    await ann.say("two")
+    await posted(fake, {"200": 2})
+    assert [found["problem"] for found in await fake.violations()] == [
+        "Bad Request: message text is empty"
+    ] * 2
 
 
 async def test_a_webhook_has_a_form(bot: Bot, hook: Hook) -> None:
