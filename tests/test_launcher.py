@@ -196,3 +196,12 @@ def test_nothing_heavy_is_imported_for_help_and_migrations() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "set()", done.stderr
+
+
+def test_the_small_real_model_is_installed_only_for_its_own_tests(launcher: ModuleType) -> None:
+    locks, arguments = launcher.locks_for(["test", "local-model", "-x"])
+    assert [Path(lock).name for lock in locks] == ["requirements-test.lock", "requirements-local-model.lock"]
+    assert arguments == ["test", "-m", "local_model", "tests/local_model", "-x"]
+    locks, arguments = launcher.locks_for(["test", "-x"])
+    assert [Path(lock).name for lock in locks] == ["requirements-test.lock"]
+    assert arguments == ["test", "-x"]

@@ -19,7 +19,8 @@ NEAR_LIMIT = "near_limit"
 class JobWish:
     kind: Literal["flush", "compact"]
     key: str
-    """Unique for what the job is about: session, cycle and threshold, or session, cycle and range."""
+    """Unique for what the job is about: session and cycle, for a flush with its threshold. While one is due
+    or runs, each further turn asks for the same; its end looks again."""
     trigger: str
     payload: Mapping[str, Any] = field(default_factory=dict)
 
@@ -63,7 +64,7 @@ def _compaction(
 ) -> JobWish:
     return JobWish(
         kind="compact",
-        key=f"compact:{view.session_id}:{view.cycle}:{plan.through_turn}",
+        key=f"compact:{view.session_id}:{view.cycle}",
         trigger=trigger,
         payload={
             "through_turn": plan.through_turn,

@@ -194,6 +194,8 @@ class Maintenance:
             prepared = self._prompting.shrink(
                 prepared, state.view, state.agent_config, hard=prepared.budget.hard
             )
+        if not prepared.request.tools:
+            return 0, ""  # a model without tools cannot save: the call would cost a whole context for nothing
         request, saved = prepared.request, 0
         for _ in range(FLUSH_ROUNDS):
             reply = await purse.pay_for(

@@ -26,6 +26,8 @@ from shared.services.spending import Purse
 log = structlog.get_logger(__name__)
 
 SUMMARY_TOKENS = 4_096
+SUMMARY_SHARE = 5
+"""Of a small window a fifth at most is set aside for the answer, so that a chunk still fits beside it."""
 DIGEST_TOKENS = 1_000
 """Without a model: with recall this keeps 88.6 % of literal answers reachable (engine.md)."""
 
@@ -153,18 +155,19 @@ class Summariser:
         return verdict, "; ".join(verdict.hard_faults)
 
     async def _reply(self, writing: _Writing, model: str, system: str, messages: list[Message]) -> ModelReply:
+        card = await self._model.card(model)
+        most = min(SUMMARY_TOKENS, card.window // SUMMARY_SHARE)
         request = ModelRequest(
             model=model,
             system=(SystemPart(text=system),),
             messages=tuple(messages),
-            max_output_tokens=SUMMARY_TOKENS,
+            max_output_tokens=most,
         )
-        card = await self._model.card(model)
         estimate = sum(self._counter.count(text_of(message.blocks)) for message in messages)
         return await writing.purse.pay_for(
             lambda: self._model.reply(request),
             input_tokens=round(card.token_factor * estimate),
-            output_tokens=SUMMARY_TOKENS,
+            output_tokens=most,
             card=card,
         )
 

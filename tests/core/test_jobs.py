@@ -40,7 +40,7 @@ def test_asking_twice_gives_the_same_natural_key() -> None:
     wish = due(STATE, LIMIT + 1)
     assert wish == due(STATE, LIMIT + 500)
     assert wish is not None
-    assert wish.key == "compact:7:3:15"
+    assert wish.key == "compact:7:3"
     assert wish.payload["through_turn"] == 15
     assert wish.payload["flush_first"] is True
 
