@@ -112,4 +112,6 @@ def blocks_to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
 
 
 def blocks_from_json(raw: Iterable[Mapping[str, Any]]) -> tuple[Block, ...]:
-    return tuple(block_from_json(item) for item in raw)
+    return tuple(
+        [Text(text=item["text"]) if item["type"] == "text" else block_from_json(item) for item in raw]
+    )

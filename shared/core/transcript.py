@@ -46,11 +46,11 @@ def _is_fine(messages: Sequence[Message]) -> bool:
         role: Role = "assistant" if index % 2 else "user"
         if message.role != role or not message.blocks:
             return False
+        if len(message.blocks) == 1 and not waiting and _is_said(message.blocks[0]):
+            continue
         asked: list[str] = []
         given: list[str] = []
         for block in message.blocks:
-            if isinstance(block, Text) and block.text and not block.text.isspace():
-                continue
             if _usable(block, role) is not block:
                 return False
             if isinstance(block, ToolUse):
@@ -64,6 +64,10 @@ def _is_fine(messages: Sequence[Message]) -> bool:
         calls.update(asked)
         waiting = asked
     return len(messages) % 2 == 1
+
+
+def _is_said(block: Block) -> bool:
+    return isinstance(block, Text) and bool(block.text) and not block.text.isspace()
 
 
 def _cleaned(messages: Iterable[Message]) -> list[Message]:

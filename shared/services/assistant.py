@@ -25,6 +25,8 @@ from shared.services.spending import Purse, SpendStore, spending, spending_of
 from shared.services.tools import Toolbox
 
 TOOL_ROUNDS = 8
+REMEMBERED_PARTS = 10_000
+"""Hashes of prompt parts that a process knows to be stored; beyond that it starts afresh."""
 OVERFLOW_TRIES = 3
 OVERFLOW_AIM = 0.8
 """After a refusal the request is cut to this share of what the provider accepts."""
@@ -174,6 +176,12 @@ class Assistant:
                 error, spent=state.spent, settled_micro=_micro([*state.spent_before, *state.spent])
             )
         return self._answered(state, prepared, reply, tuple((prune.seq, prune.form) for prune in prunes))
+
+    def stored(self, outcome: Outcome) -> None:
+        """The outcome was committed: its prompt parts need not be sent again by this process."""
+        if len(self._stored_parts) > REMEMBERED_PARTS:
+            self._stored_parts.clear()
+        self._stored_parts.update(outcome.prompt_parts)
 
     async def gauge(self, session_id: int) -> ContextMeasured | None:
         """The gauge as the next request would be built; None before the first turn."""
@@ -407,7 +415,6 @@ class Assistant:
             ratio = learned_ratio(prepared.ratio, reported, max(1, prepared.built.estimate))
         parts = prompt_parts(prepared)
         fresh = {key: body for key, body in parts.items() if key not in self._stored_parts}
-        self._stored_parts.update(fresh)
         screen = {} if not state.texts else {"text": "\n\n".join([*state.texts, text_of(blocks)])}
         outcome = Outcome(
             state="answered",

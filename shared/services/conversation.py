@@ -202,6 +202,7 @@ class Conversation:
         """True when another turn waits."""
         stored = await self._turns.record_answer(claim, answered.outcome)
         self._crash_point("after_answer")
+        self._assistant.stored(answered.outcome)
         await emit(Stored(event_seq=stored.event_seq, kind="msg", payload=stored.payload))
         await emit(RunEnded(turn=claim.turn, state=answered.outcome.state))
         if answered.measured is not None:

@@ -6,15 +6,12 @@ LEASE_SECONDS = 4
 """A lease lapses this long after its process' last beat (design: beat 1 s, lapse 4 s)."""
 
 ACCEPT = """
-WITH seen AS (
-  SELECT e.seq, t.turn_no, e.at FROM entries e JOIN turn_entries t USING (session_id, seq)
-   WHERE e.session_id = $1 AND e.dedupe_key = $2
-), s AS (
+WITH s AS (
   UPDATE sessions
      SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1,
          next_turn = next_turn + (open_turn IS NULL)::int, open_turn = coalesce(open_turn, next_turn),
          last_active_at = now()
-   WHERE id = $1 AND NOT EXISTS (SELECT FROM seen)
+   WHERE id = $1 AND NOT EXISTS (SELECT FROM entries WHERE session_id = $1 AND dedupe_key = $2)
   RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, open_turn AS turn_no
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id)
@@ -28,11 +25,15 @@ WITH seen AS (
   INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
   SELECT $1, event_seq, 'msg', seq, turn_no, $8::jsonb FROM s
 )
-SELECT seq, turn_no, event_seq, now() AS at, false AS repeated FROM s
-UNION ALL
-SELECT seq, turn_no,
-       (SELECT event_seq FROM events v WHERE v.session_id = $1 AND v.seq = seen.seq AND v.kind = 'msg' LIMIT 1),
-       at, true FROM seen
+SELECT seq, turn_no, event_seq, now() AS at FROM s
+"""
+
+ACCEPTED_BEFORE = """
+SELECT e.seq, t.turn_no, e.at,
+       (SELECT event_seq FROM events v WHERE v.session_id = $1 AND v.seq = e.seq AND v.kind = 'msg' LIMIT 1)
+         AS event_seq
+  FROM entries e JOIN turn_entries t USING (session_id, seq)
+ WHERE e.session_id = $1 AND e.dedupe_key = $2
 """
 
 
@@ -119,11 +120,11 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, t
 """
 """`OFFSET 0` keeps the way through the keys: a plan made before there were statistics joins in the square."""
 
-_FENCE = "id = $1 AND turn_epoch = $2 AND leased_by = $3 AND answered_turn = $4 - 1"
+FENCE = "id = $1 AND turn_epoch = $2 AND leased_by = $3 AND answered_turn = $4 - 1"
 
 TOOL_CALLS = f"""
 WITH s AS (
-  UPDATE sessions SET next_seq = next_seq + 1 WHERE {_FENCE} RETURNING next_seq - 1 AS seq
+  UPDATE sessions SET next_seq = next_seq + 1 WHERE {FENCE} RETURNING next_seq - 1 AS seq
 ), e AS (
   INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
   SELECT $1, seq, 'assistant', 'assistant', $5::jsonb, $6 FROM s
@@ -156,7 +157,7 @@ SELECT seq FROM s
 
 TOOL_RESULTS = f"""
 WITH s AS (
-  UPDATE sessions SET next_seq = next_seq + 1 WHERE {_FENCE} RETURNING next_seq - 1 AS seq
+  UPDATE sessions SET next_seq = next_seq + 1 WHERE {FENCE} RETURNING next_seq - 1 AS seq
 ), e AS (
   INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
   SELECT $1, seq, 'user', 'tool', $5::jsonb, $6 FROM s
@@ -170,87 +171,6 @@ WITH s AS (
 SELECT seq FROM s
 """
 
-ANSWER = f"""
-WITH s AS (
-  UPDATE sessions
-     SET next_seq = next_seq + ($5::jsonb IS NOT NULL)::int, next_event_seq = next_event_seq + 1,
-         answered_turn = $4, leased_by = NULL, context_tokens = coalesce($6, context_tokens),
-         context_limit = coalesce($7, context_limit), token_ratio = coalesce($8, token_ratio),
-         last_active_at = now(), hold_compaction = hold_compaction AND NOT $21
-   WHERE {_FENCE}
-  RETURNING id, party_id, next_seq - ($5::jsonb IS NOT NULL)::int AS seq, next_event_seq - 1 AS event_seq,
-            answered_turn < next_turn - 1 AS another_waits
-), t AS (
-  UPDATE turns SET state = $9, error_code = $10, ended_at = now() FROM s
-   WHERE session_id = $1 AND turn_no = $4 RETURNING channel, address_id
-), e AS (
-  INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
-  SELECT $1, seq, 'assistant', 'assistant', $5::jsonb, $11 FROM s WHERE $5::jsonb IS NOT NULL
-), te AS (
-  INSERT INTO turn_entries (session_id, seq, turn_no, step)
-  SELECT $1, seq, $4, seq FROM s WHERE $5::jsonb IS NOT NULL
-), ev AS (
-  INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
-  SELECT $1, event_seq, 'msg', CASE WHEN $5::jsonb IS NOT NULL THEN seq END, $4, $12::jsonb FROM s
-), dl AS (
-  INSERT INTO deliveries (session_id, turn_no, part, channel, address_id)
-  SELECT $1, $4, 0, t.channel, t.address_id FROM t ON CONFLICT DO NOTHING
-), u AS (
-  INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
-                     cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
-  SELECT $1, s.party_id, $4, 'chat', x.status, x.model, x.input_tokens, x.output_tokens,
-         x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
-    FROM s, jsonb_to_recordset($13::jsonb) AS x(status text, model text, input_tokens bigint,
-         output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
-         cost_micro bigint, request_id text)
-), tot AS (
-  UPDATE session_totals SET input_tokens = input_tokens + ($14::bigint[])[1],
-         output_tokens = output_tokens + ($14::bigint[])[2],
-         total_tokens = total_tokens + ($14::bigint[])[1] + ($14::bigint[])[2],
-         cache_read_tokens = cache_read_tokens + ($14::bigint[])[3],
-         cache_write_tokens = cache_write_tokens + ($14::bigint[])[4],
-         cost_micro = cost_micro + ($14::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($14::bigint[])[6],
-         total_tokens_estimate = total_tokens_estimate + $11
-    FROM s WHERE session_id = $1
-), au AS (
-  INSERT INTO turn_context_audit (session_id, turn_id, model_alias, model_context_limit, input_budget, hard_limit,
-         estimated_input_tokens_before, estimated_input_tokens_after_summary, estimated_input_tokens_after_prune,
-         reported_input_tokens, context_tokens, summary_triggered, prune_triggered, overflow_rejected, parts,
-         part_hashes, entry_from, entry_through, base_turn, head, prune_seqs, renderer_version)
-  SELECT $1, $4, x.model_alias, x.model_context_limit, x.input_budget, x.hard_limit,
-         x.estimated_before, x.estimated_after_summary, x.estimated_after_prune,
-         x.reported, x.context_tokens, x.summary_triggered, x.prune_triggered, x.overflow_rejected, x.parts,
-         x.part_hashes, x.entry_from, x.entry_through, x.base_turn, x.head, x.prune_seqs, x.renderer_version
-    FROM s, jsonb_to_recordset($15::jsonb) AS x(model_alias text, model_context_limit bigint, input_budget bigint,
-         hard_limit bigint, estimated_before bigint, estimated_after_summary bigint, estimated_after_prune bigint,
-         reported bigint, context_tokens bigint, summary_triggered bool, prune_triggered bool,
-         overflow_rejected bool, parts jsonb, part_hashes jsonb, entry_from bigint, entry_through bigint,
-         base_turn bigint, head bigint, prune_seqs jsonb, renderer_version int)
-), pd AS (
-  INSERT INTO prune_decisions (session_id, seq, form, turn_no)
-  SELECT $1, x.seq, x.form, $4 FROM s, jsonb_to_recordset($16::jsonb) AS x(seq bigint, form text)
-  ON CONFLICT (session_id, seq) DO UPDATE SET form = excluded.form, turn_no = excluded.turn_no
-), r AS (
-  UPDATE reservations SET state = 'settled', settled_micro = $18, ended_at = now() FROM s
-   WHERE reservations.id = $17 AND reservations.state = 'held'
-  RETURNING amount_micro, scopes, day
-), sp AS (
-  UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro, spent_micro = d.spent_micro + $18
-    FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
-), pp AS (
-  INSERT INTO prompt_parts (sha256, body)
-  SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($19::jsonb) AS x(sha256 text, body text)
-  ON CONFLICT DO NOTHING
-), j AS (
-  INSERT INTO jobs (kind, session_id, key, trigger, payload)
-  SELECT x.kind, $1, x.key, x.trigger, x.payload
-    FROM s, jsonb_to_recordset($20::jsonb) AS x(kind text, key text, trigger text, payload jsonb)
-  ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING
-  RETURNING id, attempt
-)
-SELECT s.seq, s.event_seq, s.another_waits, now() AS at, (SELECT id FROM j LIMIT 1) AS job_id FROM s
-"""
-
 DELIVERED = """
 UPDATE deliveries SET state = 'delivered', delivered_at = now()
  WHERE session_id = $1 AND turn_no = $2 AND part = 0 AND state IN ('queued', 'sent')
@@ -260,7 +180,7 @@ POSTPONE = f"""
 WITH s AS (
   UPDATE sessions SET leased_by = NULL, retry_at = now() + make_interval(secs => $5), turn_epoch = turn_epoch + 1,
          next_event_seq = next_event_seq + ($6::jsonb IS NOT NULL)::int
-   WHERE {_FENCE} RETURNING next_event_seq - 1 AS event_seq
+   WHERE {FENCE} RETURNING next_event_seq - 1 AS event_seq
 ), t AS (
   UPDATE turns SET faults = faults + $7, told_waiting = told_waiting OR $6::jsonb IS NOT NULL FROM s
    WHERE session_id = $1 AND turn_no = $4

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
 
 import asyncpg
 
 from shared.adapters.postgres import turn_sql
+from shared.adapters.postgres.answer_sql import ANSWER, ANSWER_PLAIN, AUDIT, USAGE
 from shared.adapters.postgres.pool import store_method
 from shared.core.errors import CapReached, Fenced, UnknownSession
 from shared.core.exchange import Accepted, Inbound
@@ -19,6 +21,7 @@ from shared.core.turns import (
     AnswerStored,
     Caps,
     Claim,
+    ContextAudit,
     Outcome,
     Spending,
     StepOutcome,
@@ -47,8 +50,9 @@ class PostgresTurns:
         try:
             row = await self._pool.fetchrow(turn_sql.ACCEPT, *arguments)
         except asyncpg.UniqueViolationError:
-            # The same message came twice at the same moment: the other one is stored now.
-            row = await self._pool.fetchrow(turn_sql.ACCEPT, *arguments)
+            row = None  # the same message came twice at the same moment: the other one is stored now
+        if repeated := row is None:
+            row = await self._pool.fetchrow(turn_sql.ACCEPTED_BEFORE, *arguments[:2])
         if row is None:
             raise UnknownSession(f"session {inbound.session_id}")
         return Accepted(
@@ -56,7 +60,7 @@ class PostgresTurns:
             seq=row["seq"],
             turn=row["turn_no"],
             event_seq=row["event_seq"],
-            repeated=row["repeated"],
+            repeated=repeated,
             at_ms=int(row["at"].timestamp() * 1000),
         )
 
@@ -115,16 +119,13 @@ class PostgresTurns:
     @store_method
     async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored:
         """End the turn: answer, usage, audit, delivery and due job, or none of them; raises Fenced."""
+        sql, more = _what_comes_along(outcome)
         row = await self._pool.fetchrow(
-            turn_sql.ANSWER, *_fence(claim),
+            sql, *_fence(claim),
             None if outcome.blocks is None else blocks_to_json(outcome.blocks),
             outcome.context_tokens, outcome.context_limit, outcome.token_ratio,
             outcome.state, outcome.error_code, outcome.tokens, dict(outcome.screen),
-            usage_rows(outcome.spent), sums_of(outcome.spent), _audit_rows(outcome),
-            [{"seq": seq, "form": form} for seq, form in outcome.prunes],
-            claim.reservation_id, outcome.settled_micro,
-            [{"sha256": key, "body": body} for key, body in outcome.prompt_parts.items()],
-            [asdict(outcome.job)] if outcome.job else [], outcome.release_hold,
+            sums_of(outcome.spent), claim.reservation_id, outcome.settled_micro, outcome.release_hold, *more,
         )  # fmt: skip
         if row is None:
             raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
@@ -285,12 +286,15 @@ def _not_fenced(seq: int | None, claim: Claim) -> int:
 
 
 def usage_rows(spent: Sequence[Spending]) -> list[dict[str, Any]]:
-    rows = []
-    for call in spent:
-        row = asdict(call)
-        row["status"] = "aborted" if row.pop("aborted") else "done"
-        rows.append(row)
-    return rows
+    return [dict(zip(USAGE, _usage_values(call), strict=True)) for call in spent]
+
+
+def _usage_values(call: Spending) -> tuple[Any, ...]:
+    """In the order of USAGE."""
+    return (
+        "aborted" if call.aborted else "done", call.model, call.input_tokens, call.output_tokens,
+        call.cache_read_tokens, call.cache_write_tokens, call.known, call.cost_micro, call.request_id,
+    )  # fmt: skip
 
 
 def sums_of(spent: Sequence[Spending]) -> list[int]:
@@ -305,8 +309,21 @@ def sums_of(spent: Sequence[Spending]) -> list[int]:
     ]
 
 
-def _audit_rows(outcome: Outcome) -> list[dict[str, Any]]:
-    return [] if outcome.audit is None else [asdict(outcome.audit)]
+def _what_comes_along(outcome: Outcome) -> tuple[str, tuple[Any, ...]]:
+    """The statement for this end of a turn, and its last arguments."""
+    audit = () if outcome.audit is None else _audit_values(outcome.audit)
+    if audit and len(outcome.spent) == 1 and not (outcome.prunes or outcome.prompt_parts or outcome.job):
+        return ANSWER_PLAIN, (*_usage_values(outcome.spent[0]), *audit)
+    return ANSWER, (
+        usage_rows(outcome.spent),
+        [dict(zip(AUDIT, audit, strict=True))] if audit else [],
+        [{"seq": seq, "form": form} for seq, form in outcome.prunes],
+        [{"sha256": key, "body": body} for key, body in outcome.prompt_parts.items()],
+        [asdict(outcome.job)] if outcome.job else [],
+    )
+
+
+_audit_values: Callable[[ContextAudit], tuple[Any, ...]] = attrgetter(*AUDIT)
 
 
 def _payload(claim: Claim, outcome: Outcome, row: Record) -> dict[str, Any]:

@@ -1,0 +1,118 @@
+"""The statement that ends a turn, in two forms: the usual turn, and one with everything that can come along."""
+
+from __future__ import annotations
+
+from shared.adapters.postgres.turn_sql import FENCE
+
+USAGE = {
+    "status": "text", "model": "text", "input_tokens": "bigint", "output_tokens": "bigint",
+    "cache_read_tokens": "bigint", "cache_write_tokens": "bigint", "known": "bool",
+    "cost_micro": "bigint", "request_id": "text",
+}  # fmt: skip
+"""Of a call; columns of the ledger are called the same."""
+
+AUDIT = {
+    "model_alias": "text", "model_context_limit": "bigint", "input_budget": "bigint", "hard_limit": "bigint",
+    "estimated_before": "bigint", "estimated_after_summary": "bigint", "estimated_after_prune": "bigint",
+    "reported": "bigint", "context_tokens": "bigint", "summary_triggered": "bool", "prune_triggered": "bool",
+    "overflow_rejected": "bool", "parts": "jsonb", "part_hashes": "jsonb", "entry_from": "bigint",
+    "entry_through": "bigint", "base_turn": "bigint", "head": "bigint", "prune_seqs": "jsonb",
+    "renderer_version": "int",
+}  # fmt: skip
+_AUDIT_COLUMNS = """session_id, turn_id, model_alias, model_context_limit, input_budget, hard_limit,
+         estimated_input_tokens_before, estimated_input_tokens_after_summary, estimated_input_tokens_after_prune,
+         reported_input_tokens, context_tokens, summary_triggered, prune_triggered, overflow_rejected, parts,
+         part_hashes, entry_from, entry_through, base_turn, head, prune_seqs, renderer_version"""
+
+_CORE = f"""
+WITH s AS (
+  UPDATE sessions
+     SET next_seq = next_seq + ($5::jsonb IS NOT NULL)::int, next_event_seq = next_event_seq + 1,
+         answered_turn = $4, leased_by = NULL, context_tokens = coalesce($6, context_tokens),
+         context_limit = coalesce($7, context_limit), token_ratio = coalesce($8, token_ratio),
+         last_active_at = now(), hold_compaction = hold_compaction AND NOT $16
+   WHERE {FENCE}
+  RETURNING id, party_id, next_seq - ($5::jsonb IS NOT NULL)::int AS seq, next_event_seq - 1 AS event_seq,
+            answered_turn < next_turn - 1 AS another_waits
+), t AS (
+  UPDATE turns SET state = $9, error_code = $10, ended_at = now() FROM s
+   WHERE session_id = $1 AND turn_no = $4 RETURNING channel, address_id
+), e AS (
+  INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
+  SELECT $1, seq, 'assistant', 'assistant', $5::jsonb, $11 FROM s WHERE $5::jsonb IS NOT NULL
+), te AS (
+  INSERT INTO turn_entries (session_id, seq, turn_no, step)
+  SELECT $1, seq, $4, seq FROM s WHERE $5::jsonb IS NOT NULL
+), ev AS (
+  INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
+  SELECT $1, event_seq, 'msg', CASE WHEN $5::jsonb IS NOT NULL THEN seq END, $4, $12::jsonb FROM s
+), dl AS (
+  INSERT INTO deliveries (session_id, turn_no, part, channel, address_id)
+  SELECT $1, $4, 0, t.channel, t.address_id FROM t ON CONFLICT DO NOTHING
+), tot AS (
+  UPDATE session_totals SET input_tokens = input_tokens + ($13::bigint[])[1],
+         output_tokens = output_tokens + ($13::bigint[])[2],
+         total_tokens = total_tokens + ($13::bigint[])[1] + ($13::bigint[])[2],
+         cache_read_tokens = cache_read_tokens + ($13::bigint[])[3],
+         cache_write_tokens = cache_write_tokens + ($13::bigint[])[4],
+         cost_micro = cost_micro + ($13::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($13::bigint[])[6],
+         total_tokens_estimate = total_tokens_estimate + $11
+    FROM s WHERE session_id = $1
+), r AS (
+  UPDATE reservations SET state = 'settled', settled_micro = $15, ended_at = now() FROM s
+   WHERE reservations.id = $14 AND reservations.state = 'held'
+  RETURNING amount_micro, scopes, day
+), sp AS (
+  UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro, spent_micro = d.spent_micro + $15
+    FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
+), u AS (
+  INSERT INTO usage (session_id, party_id, turn_no, purpose, {", ".join(USAGE)})
+"""
+
+
+def _numbered(names: dict[str, str], first: int) -> str:
+    return ", ".join(f"${number}" for number in range(first, first + len(names)))
+
+
+def _fields(names: dict[str, str]) -> str:
+    return ", ".join(f"x.{name}" for name in names)
+
+
+def _shape(names: dict[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in names.items())
+
+
+ANSWER_PLAIN = f"""{_CORE}
+  SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 17)} FROM s
+), au AS (
+  INSERT INTO turn_context_audit ({_AUDIT_COLUMNS})
+  SELECT $1, $4, {_numbered(AUDIT, 17 + len(USAGE))} FROM s
+)
+SELECT s.seq, s.event_seq, s.another_waits, now() AS at, NULL::bigint AS job_id FROM s
+"""
+"""One call, its audit, and nothing else: each further part would cost its own preparation in every turn."""
+
+ANSWER = f"""{_CORE}
+  SELECT $1, s.party_id, $4, 'chat', {_fields(USAGE)}
+    FROM s, jsonb_to_recordset($17::jsonb) AS x({_shape(USAGE)})
+), au AS (
+  INSERT INTO turn_context_audit ({_AUDIT_COLUMNS})
+  SELECT $1, $4, {_fields(AUDIT)}
+    FROM s, jsonb_to_recordset($18::jsonb) AS x({_shape(AUDIT)})
+), pd AS (
+  INSERT INTO prune_decisions (session_id, seq, form, turn_no)
+  SELECT $1, x.seq, x.form, $4 FROM s, jsonb_to_recordset($19::jsonb) AS x(seq bigint, form text)
+  ON CONFLICT (session_id, seq) DO UPDATE SET form = excluded.form, turn_no = excluded.turn_no
+), pp AS (
+  INSERT INTO prompt_parts (sha256, body)
+  SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($20::jsonb) AS x(sha256 text, body text)
+  ON CONFLICT DO NOTHING
+), j AS (
+  INSERT INTO jobs (kind, session_id, key, trigger, payload)
+  SELECT x.kind, $1, x.key, x.trigger, x.payload
+    FROM s, jsonb_to_recordset($21::jsonb) AS x(kind text, key text, trigger text, payload jsonb)
+  ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING
+  RETURNING id, attempt
+)
+SELECT s.seq, s.event_seq, s.another_waits, now() AS at, (SELECT id FROM j LIMIT 1) AS job_id FROM s
+"""
