@@ -1,0 +1,92 @@
+"""The inbox of Telegram: each raw update is stored, once, before it is acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from shared.adapters.postgres.pool import store_method
+
+_STORE = """
+WITH new AS (
+  INSERT INTO telegram_updates (bot_id, update_id, body)
+  SELECT $1, (u->>'update_id')::bigint, u FROM jsonb_array_elements($2::jsonb) AS u
+  ON CONFLICT DO NOTHING RETURNING update_id
+), heard AS (
+  UPDATE telegram_bots SET heard_at = now() WHERE bot_id = $1
+)
+SELECT count(*) FROM new
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredUpdate:
+    update_id: int
+    body: Mapping[str, Any]
+    received_at: datetime
+
+
+class PostgresTelegramInbox:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int:
+        """How many of them are new. Each must have an integer `update_id`."""
+        stored: int = await self._pool.fetchval(_STORE, bot_id, [storable(update) for update in updates])
+        return stored
+
+    @store_method
+    async def waiting(self, bot_id: int, *, limit: int = 200) -> list[StoredUpdate]:
+        """What is not handled yet, in the order of arrival."""
+        rows = await self._pool.fetch(
+            """SELECT update_id, body, received_at FROM telegram_updates
+                WHERE bot_id = $1 AND handled_at IS NULL ORDER BY received_at, update_id LIMIT $2""",
+            bot_id,
+            limit,
+        )
+        return [StoredUpdate(**dict(row)) for row in rows]
+
+    @store_method
+    async def handled(self, bot_id: int, update_ids: Sequence[int], *, error: str = "") -> None:
+        """These need nothing more; an error is for operators."""
+        await self._pool.execute(
+            """UPDATE telegram_updates SET handled_at = now(), error = $3
+                WHERE bot_id = $1 AND update_id = ANY ($2) AND handled_at IS NULL""",
+            bot_id,
+            list(update_ids),
+            error,
+        )
+
+    @store_method
+    async def next_offset(self, bot_id: int) -> int:
+        """From where to poll: behind the newest update of the last week; ids may begin anew after one."""
+        newest: int | None = await self._pool.fetchval(
+            """SELECT max(update_id) FROM telegram_updates
+                WHERE bot_id = $1 AND received_at > now() - interval '6 days'""",
+            bot_id,
+        )
+        return 0 if newest is None else newest + 1
+
+
+def storable(value: Any) -> Any:
+    """The same value without what Postgres' JSON cannot hold: NUL, and halves of surrogate pairs."""
+    match value:
+        case str():
+            return "".join("\ufffd" if _unstorable(char) else char for char in value)
+        case Mapping():
+            return {storable(key): storable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [storable(item) for item in value]
+        case _:
+            return value
+
+
+def _unstorable(char: str) -> bool:
+    return char == "\x00" or "\ud800" <= char <= "\udfff"
