@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -13,7 +13,7 @@ class ToolSpec:
 
     name: str
     description: str
-    input_schema: Mapping[str, Any]
+    input_schema: Mapping[str, Any] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,12 +16,14 @@ def cost_micro(usage: Usage, prices: Prices | None) -> int | None:
     """
     if prices is None or not usage.known:
         return None
-    return math.ceil(
-        usage.input_tokens * _exact(prices.input)
-        + usage.output_tokens * _exact(prices.output)
-        + usage.cache_read_tokens * _exact(prices.cache_read)
-        + usage.cache_write_tokens * _exact(prices.cache_write)
+    of_input, of_output, of_read, of_write, share = _in_whole_shares(prices)
+    shares = (
+        usage.input_tokens * of_input
+        + usage.output_tokens * of_output
+        + usage.cache_read_tokens * of_read
+        + usage.cache_write_tokens * of_write
     )
+    return -(-shares // share)
 
 
 def worst_case_micro(context_tokens: int, max_output: int, prices: Prices) -> int:
@@ -31,6 +33,14 @@ def worst_case_micro(context_tokens: int, max_output: int, prices: Prices) -> in
 
 
 @lru_cache(maxsize=256)
+def _in_whole_shares(prices: Prices) -> tuple[int, int, int, int, int]:
+    """The four prices as whole numbers of the same share of a micro-dollar, and how many make one."""
+    exact = [_exact(price) for price in (prices.input, prices.output, prices.cache_read, prices.cache_write)]
+    share = math.lcm(*(price.denominator for price in exact))
+    whole = [int(price * share) for price in exact]
+    return whole[0], whole[1], whole[2], whole[3], share
+
+
 def _exact(price: float) -> Fraction:
     """The decimal number that was written down, not its binary neighbour."""
     return Fraction(str(price))

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 from shared.core.messages import Block, Image, Message, Text, Thinking, ToolResult, ToolUse
 from shared.core.model import SystemPart, ToolSpec
@@ -68,8 +69,12 @@ def estimate_messages(messages: Iterable[Message], count: Count) -> int:
 def estimate_tools(tools: Sequence[ToolSpec], count: Count) -> int:
     if not tools:
         return 0
-    texts = (f"{tool.name} {tool.description} {_compact_json(tool.input_schema)}" for tool in tools)
-    return TOOLS_PRESENT + sum(PER_TOOL + count(text) for text in texts)
+    return TOOLS_PRESENT + sum(PER_TOOL + count(_described(tool)) for tool in tools)
+
+
+@lru_cache(maxsize=256)
+def _described(tool: ToolSpec) -> str:
+    return f"{tool.name} {tool.description} {_compact_json(tool.input_schema)}"
 
 
 def estimate_system(parts: Iterable[SystemPart], count: Count) -> int:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from shared.core.budget import ContextBudget, budget_for
@@ -33,6 +34,8 @@ class Prepared:
     """Tokens of the whole request, in the model's unit."""
     runtime_facts: str = ""
     instruction: str = ""
+    left_out: int = 0
+    """Tokens of the view that the ladder kept out of this request; they are still there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +100,12 @@ class Prompting:
             count=self.counter.count,
             ratio=prepared.ratio,
         )
+        left_out = max(0, prepared.built.estimate - small.context.estimate)
         return replace(
             prepared,
             built=small.context,
             estimate=round(prepared.ratio * small.context.estimate),
+            left_out=prepared.left_out + round(prepared.ratio * left_out),
             request=_request(small.context, tools, prepared.card, prepared.budget.out),
         )
 
@@ -146,12 +151,17 @@ def prompt_parts(prepared: Prepared) -> dict[str, str]:
     """What makes the request reproducible besides its entries: sha256 in hex → text."""
     texts = [part.text for part in prepared.request.system]
     if prepared.request.tools:
-        specs = [
-            {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
-            for tool in prepared.request.tools
-        ]
-        texts.append(json.dumps(specs, ensure_ascii=False, sort_keys=True))
+        texts.append(_tools_text(tuple(prepared.request.tools)))
     return {hashlib.sha256(text.encode()).hexdigest(): text for text in texts}
+
+
+@lru_cache(maxsize=64)
+def _tools_text(tools: tuple[ToolSpec, ...]) -> str:
+    specs = [
+        {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
+        for tool in tools
+    ]
+    return json.dumps(specs, ensure_ascii=False, sort_keys=True)
 
 
 def audit_of(
@@ -167,7 +177,7 @@ def audit_of(
     seqs = [entry.seq for entry in view.entries]
     return ContextAudit(
         model_alias=prepared.card.name,
-        model_context_limit=prepared.card.window,
+        model_context_limit=prepared.budget.window,
         input_budget=prepared.budget.limit,
         hard_limit=prepared.budget.hard,
         estimated_before=before,
