@@ -89,7 +89,8 @@ class _Attempt:
     claim: Claim
     view: View
     emit: Emit
-    stop: asyncio.Event
+    stop: asyncio.Future[None]
+    """Done as soon as the person asked to stop."""
     texts: list[str] = field(default_factory=list)
     """The visible words of earlier rounds of this turn."""
     spent: list[Spending] = field(default_factory=list)
@@ -145,7 +146,7 @@ class Assistant:
         longest = min(self._prompting.max_output, card.max_output)
         return ClaimPrices(micro_per_input_token=card.prices.input, micro_output=longest * card.prices.output)
 
-    async def answer(self, claim: Claim, *, emit: Emit, stop: asyncio.Event) -> Answered:
+    async def answer(self, claim: Claim, *, emit: Emit, stop: asyncio.Future[None]) -> Answered:
         """Raises ModelError, ContextBudgetExceeded, Fenced, StorageUnavailable."""
         entries = await self._store.load(
             claim.session_id, base_turn=claim.view.base_turn, through_turn=claim.turn
@@ -293,7 +294,7 @@ class Assistant:
 
     async def _stoppable(self, state: _Attempt, prepared: Prepared) -> ModelReply:
         """The model's reply, or Stopped as soon as the person asks."""
-        if state.stop.is_set():
+        if state.stop.done():
             raise Stopped("")
         state.draft, state.model_attempt = "", 0
         call = asyncio.ensure_future(
@@ -301,14 +302,13 @@ class Assistant:
                 prepared.request, on_text=lambda attempt, text: self._on_text(state, attempt, text)
             )
         )
-        stopping = asyncio.ensure_future(state.stop.wait())
         try:
-            await asyncio.wait([call, stopping], return_when=asyncio.FIRST_COMPLETED)
+            either: tuple[asyncio.Future[Any], ...] = (call, state.stop)
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if call.done():
                 return call.result()
             raise Stopped(state.draft)
         finally:
-            stopping.cancel()
             if not call.done():
                 call.cancel()
                 await asyncio.wait([call])
@@ -413,6 +413,8 @@ class Assistant:
         if usage.known:
             reported = usage.context_tokens - usage.output_tokens
             ratio = learned_ratio(prepared.ratio, reported, max(1, prepared.built.estimate))
+        whole = used + prepared.left_out
+        turn_tokens = tokens + sum(entry.tokens for entry in _this_turn(state.view))
         parts = prompt_parts(prepared)
         fresh = {key: body for key, body in parts.items() if key not in self._stored_parts}
         screen = {} if not state.texts else {"text": "\n\n".join([*state.texts, text_of(blocks)])}
@@ -433,13 +435,14 @@ class Assistant:
             ),
             prompt_parts=fresh,
             prunes=prunes,
-            context_tokens=used,
+            context_tokens=whole,
+            turn_tokens=round(ratio * turn_tokens),
             context_limit=prepared.budget.limit,
             token_ratio=ratio,
-            release_hold=pressure(prepared.budget, used) == "overflow",
-            job=self._due_job(state.view, prepared, used),
+            release_hold=pressure(prepared.budget, whole) == "overflow",
+            job=self._due_job(state.view, prepared, whole),
         )
-        return Answered(outcome=outcome, measured=self._measured(prepared, used, estimated=not usage.known))
+        return Answered(outcome=outcome, measured=self._measured(prepared, whole, estimated=not usage.known))
 
     def _due_job(self, view: View, prepared: Prepared, used: int) -> JobOrder | None:
         ended = replace(view, open_turn=None, context_tokens=used)

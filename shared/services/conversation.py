@@ -99,7 +99,7 @@ class Conversation:
         self._doorbell = doorbell
         self._caps = caps
         self._crash_point = crash_point
-        self._stops: dict[int, asyncio.Event] = {}
+        self._stops: dict[int, asyncio.Future[None]] = {}
         self._last_beat = time.monotonic()
 
     async def accept(self, inbound: Inbound) -> Accepted:
@@ -125,9 +125,8 @@ class Conversation:
 
     async def stop(self, session_id: int) -> bool:
         """Stop the answer that is being written, here or in another process; False when none is."""
-        event = self._stops.get(session_id)
-        if event is not None:
-            event.set()
+        if session_id in self._stops:
+            self._stop_here(session_id)
             return True
         return await self._turns.request_stop(session_id)
 
@@ -142,8 +141,7 @@ class Conversation:
         self._last_beat = time.monotonic()
         if self._stops:
             for session_id in await self._turns.stops_requested(self._worker_id):
-                if event := self._stops.get(session_id):
-                    event.set()
+                self._stop_here(session_id)
 
     async def gauge(self, session_id: int) -> ContextMeasured | None:
         return await self._assistant.gauge(session_id)
@@ -151,6 +149,11 @@ class Conversation:
     async def hard_limit(self, state: SessionState) -> int:
         """The most tokens that one request of this session may have."""
         return await self._assistant.hard_limit(state)
+
+    def _stop_here(self, session_id: int) -> None:
+        asked = self._stops.get(session_id)
+        if asked is not None and not asked.done():
+            asked.set_result(None)
 
     async def _claim(self, session_id: int) -> Claim | None:
         prices = await self._assistant.prices()
@@ -165,9 +168,9 @@ class Conversation:
 
     async def _run(self, claim: Claim, emit: Emit) -> bool:
         """One attempt at one turn; True when it ended and another one waits behind it."""
-        stop = self._stops[claim.session_id] = asyncio.Event()
+        stop = self._stops[claim.session_id] = asyncio.get_running_loop().create_future()
         if claim.stop_requested:
-            stop.set()
+            stop.set_result(None)
         try:
             await emit(RunStarted(turn=claim.turn, attempt=claim.attempt))
             answered = await self._attempt(claim, emit, stop)
@@ -193,7 +196,7 @@ class Conversation:
         finally:
             self._stops.pop(claim.session_id, None)
 
-    async def _attempt(self, claim: Claim, emit: Emit, stop: asyncio.Event) -> Answered:
+    async def _attempt(self, claim: Claim, emit: Emit, stop: asyncio.Future[None]) -> Answered:
         if claim.refused_scope is not None:
             return refusal(CapReached(scope=claim.refused_scope.partition(":")[0]))
         return await self._assistant.answer(claim, emit=emit, stop=stop)
@@ -205,13 +208,20 @@ class Conversation:
         self._assistant.stored(answered.outcome)
         await emit(Stored(event_seq=stored.event_seq, kind="msg", payload=stored.payload))
         await emit(RunEnded(turn=claim.turn, state=answered.outcome.state))
-        if answered.measured is not None:
-            await emit(answered.measured)
+        if (measured := await self._measured(claim, answered, stored)) is not None:
+            await emit(measured)
         await self._turns.record_delivered(claim)
         self._crash_point("after_delivered")
         if stored.job_id is not None:
             await self._doorbell.ring(stored.job_id, 0)
         return stored.another_waits
+
+    async def _measured(
+        self, claim: Claim, answered: Answered, stored: AnswerStored
+    ) -> ContextMeasured | None:
+        if answered.measured is None or not stored.view_moved:
+            return answered.measured
+        return await self._assistant.gauge(claim.session_id)
 
     async def _model_failed(self, claim: Claim, error: ModelError, emit: Emit) -> bool:
         log.warning(
