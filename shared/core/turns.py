@@ -122,6 +122,9 @@ class Outcome:
     """sha256 in hex → body, those that this process has not stored yet."""
     prunes: tuple[tuple[int, str], ...] = ()
     context_tokens: int | None = None
+    """The size of the whole view after this turn, also when less of it was sent."""
+    turn_tokens: int = 0
+    """What this turn alone adds to a view, in the model's unit."""
     context_limit: int | None = None
     token_ratio: float | None = None
     release_hold: bool = False
@@ -137,6 +140,8 @@ class AnswerStored:
     job_id: int | None
     another_waits: bool
     """Whether a further turn was there at the moment of the commit; what comes later has its own caller."""
+    view_moved: bool = False
+    """A summary was made or taken back while this turn ran: what was measured for it is out of date."""
 
 
 def link_from_json(raw: Mapping[str, Any] | None) -> Link | None:

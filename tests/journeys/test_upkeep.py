@@ -182,3 +182,42 @@ async def test_the_ledger_is_what_the_provider_counted(guest: Visit, provider: R
     assert row["output_tokens"] == counted["output_tokens"]
     assert row["cache_read"] == counted["cache_read_input_tokens"]
     assert row["cache_write"] == counted["cache_creation_input_tokens"]
+
+
+async def test_a_view_that_had_to_be_shrunk_is_still_summarised_and_nothing_goes_above_hard(
+    guest: Visit,
+) -> None:
+    """No worker for a while: requests are made to fit, and the meter does not forget what was left out."""
+    await talk(guest, 26, upkeep=False)
+    assert await guest.one("SELECT max(context_tokens) FROM sessions") > await guest.one(
+        "SELECT max(hard_limit) FROM turn_context_audit"
+    )
+    over_hard = "SELECT count(*) FROM turn_context_audit WHERE reported_input_tokens > hard_limit"
+    assert await guest.one(over_hard) == 0
+    assert await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'") == 1
+    await guest.run_due_jobs()
+    assert await guest.one("SELECT count(*) FROM links WHERE active") >= 1
+    await talk(guest, 2)
+    assert await guest.one("SELECT context_tokens < context_limit FROM sessions")
+    assert await guest.one(over_hard) == 0
+
+
+async def test_a_turn_that_ends_after_a_compaction_keeps_the_new_measure(
+    guest: Visit, provider: RunningFake
+) -> None:
+    """The answer was built on the old view; its size must not call for a second summary."""
+    while not await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'"):
+        await talk(guest, 1, upkeep=False)
+    await provider.script(
+        [{"match": {"kind": "chat"}, "times": 1, "action": {"pace_ms": 100, "text": FILLER}}]
+    )
+    answering = asyncio.create_task(guest.ask(f"One more. {FILLER}"))
+    while not await guest.one("SELECT count(*) FROM turns WHERE state = 'claimed'"):
+        await asyncio.sleep(0.01)
+    await guest.run_due_jobs()
+    after = await guest.one("SELECT tokens_after FROM links WHERE active")
+    await answering
+    now = await guest.one("SELECT context_tokens FROM sessions")
+    assert after < now < await guest.one("SELECT context_limit FROM sessions")
+    assert await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact' AND state = 'due'") == 0
+    assert await guest.one("SELECT count(*) FROM links") == 1

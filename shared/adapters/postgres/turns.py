@@ -125,7 +125,8 @@ class PostgresTurns:
             None if outcome.blocks is None else blocks_to_json(outcome.blocks),
             outcome.context_tokens, outcome.context_limit, outcome.token_ratio,
             outcome.state, outcome.error_code, outcome.tokens, dict(outcome.screen),
-            sums_of(outcome.spent), claim.reservation_id, outcome.settled_micro, outcome.release_hold, *more,
+            sums_of(outcome.spent), claim.reservation_id, outcome.settled_micro, outcome.release_hold,
+            claim.view.view_epoch, outcome.turn_tokens, *more,
         )  # fmt: skip
         if row is None:
             raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
@@ -134,6 +135,7 @@ class PostgresTurns:
             payload=_payload(claim, outcome, row),
             job_id=row["job_id"],
             another_waits=row["another_waits"],
+            view_moved=row["view_moved"],
         )
 
     @store_method
