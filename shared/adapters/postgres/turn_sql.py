@@ -108,7 +108,8 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at,
   FROM turn_entries te
  CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
   LEFT JOIN LATERAL (SELECT x.form FROM prune_decisions x
-                      WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) d ON true
+                      WHERE x.session_id = $1 AND x.seq = te.seq
+                        AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1) OFFSET 0) d ON true
  WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3
 UNION ALL
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, true, NULL
@@ -118,7 +119,10 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, t
  WHERE p.session_id = $1 AND te.turn_no <= $2
  ORDER BY 2, 3
 """
-"""`OFFSET 0` keeps the way through the keys: a plan made before there were statistics joins in the square."""
+"""`OFFSET 0` keeps the way through the keys: a plan made before there were statistics joins in the square.
+
+The innermost SELECT is asked once, so that a session without prunes is not searched for one per entry.
+"""
 
 FENCE = "id = $1 AND turn_epoch = $2 AND leased_by = $3 AND answered_turn = $4 - 1"
 
