@@ -25,12 +25,16 @@ from shared.core.summary import (
 )
 
 __all__ = [
-    "plan_compaction", "CompactionPlan", "NothingToCompact", "chunked", "chunk_limit",
+    "plan_compaction", "CompactionPlan", "NothingToCompact", "chunked", "chunk_limit", "summary_room",
     "render_source", "parse_ledger_patch", "LedgerPatch", "Unreadable", "apply_patch", "fit_ledger",
     "identifiers_of", "render_summary", "five_fields",
 ]  # fmt: skip
 
 CHUNK_TOKENS = 24_000
+SUMMARY_ROOM = 4_096
+RULES_AND_FORMER = 2_600
+"""Tokens of a summary request besides the log: the rules, and a former record at its largest."""
+MIN_CHUNK = 500
 CHUNK_SHARE = 0.6
 """Of the summariser's window; the rest is for the rules, the former record and the answer."""
 SUMMARY_LEAST, SUMMARY_MOST = 300, 2_000
@@ -107,8 +111,17 @@ def plan_compaction(
     )
 
 
+def summary_room(summariser_window: int) -> int:
+    """The longest answer to a summary request, in tokens: a quarter of a small window."""
+    return min(SUMMARY_ROOM, summariser_window // 4)
+
+
 def chunk_limit(summariser_window: int) -> int:
-    return min(CHUNK_TOKENS, floor(CHUNK_SHARE * summariser_window))
+    """How much of the log one request may hold, so that rules, former record and answer fit beside it."""
+    beside = summary_room(summariser_window) + RULES_AND_FORMER
+    return max(
+        MIN_CHUNK, min(CHUNK_TOKENS, floor(CHUNK_SHARE * summariser_window), summariser_window - beside)
+    )
 
 
 def chunked(entries: Sequence[Entry], limit: int, ratio: float = 1.0) -> tuple[tuple[Entry, ...], ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from shared.core.audit import AuditVerdict, audit_ledger
-from shared.core.compaction import CompactionPlan
+from shared.core.compaction import CompactionPlan, summary_room
 from shared.core.digest import digest
 from shared.core.errors import CapReached, ModelError
 from shared.core.identifiers import identifiers_of
@@ -25,9 +25,6 @@ from shared.services.spending import Purse
 
 log = structlog.get_logger(__name__)
 
-SUMMARY_TOKENS = 4_096
-SUMMARY_SHARE = 5
-"""Of a small window a fifth at most is set aside for the answer, so that a chunk still fits beside it."""
 DIGEST_TOKENS = 1_000
 """Without a model: with recall this keeps 88.6 % of literal answers reachable (engine.md)."""
 
@@ -156,7 +153,7 @@ class Summariser:
 
     async def _reply(self, writing: _Writing, model: str, system: str, messages: list[Message]) -> ModelReply:
         card = await self._model.card(model)
-        most = min(SUMMARY_TOKENS, card.window // SUMMARY_SHARE)
+        most = summary_room(card.window)
         request = ModelRequest(
             model=model,
             system=(SystemPart(text=system),),

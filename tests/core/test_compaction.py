@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from shared.core.compaction import (
     CHUNK_TOKENS,
+    RULES_AND_FORMER,
     CompactionPlan,
     NothingToCompact,
     chunk_limit,
     chunked,
     plan_compaction,
+    summary_room,
 )
 from shared.core.ledger import Ledger
 from shared.core.policy import preset
@@ -137,9 +139,12 @@ def test_tool_results_count_as_much_as_they_will_show() -> None:
     assert len(chunked(log, 2_000)) == 1
 
 
-@pytest.mark.parametrize(("window", "limit"), [(1_000_000, CHUNK_TOKENS), (8_192, 4_915)])
+@pytest.mark.parametrize(
+    ("window", "limit"), [(1_000_000, CHUNK_TOKENS), (32_000, 19_200), (16_000, 9_400), (8_192, 3_544)]
+)
 def test_a_chunk_fits_into_the_summarisers_window(window: int, limit: int) -> None:
     assert chunk_limit(window) == limit
+    assert chunk_limit(window) + RULES_AND_FORMER + summary_room(window) <= window
 
 
 @st.composite
