@@ -154,6 +154,9 @@ class Maintenance:
     async def _flush(self, job: JobClaim) -> dict[str, Any]:
         state = await self._store.state(job.session_id)
         threshold = str(job.payload.get("threshold", "pressure"))
+        if job.attempt == 1 and threshold in state.view.flush_thresholds:
+            # Asked for by a turn that was claimed before the flush of this cycle had ended.
+            return {"flush": None, "outcome": "nothing"}
         ticket, outcome = await self._flush_range(
             job, state, through=state.answered_turn, threshold=threshold
         )

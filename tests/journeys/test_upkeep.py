@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shared.core.turns import JobOrder
 from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
@@ -221,3 +222,17 @@ async def test_a_turn_that_ends_after_a_compaction_keeps_the_new_measure(
     assert after < now < await guest.one("SELECT context_limit FROM sessions")
     assert await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact' AND state = 'due'") == 0
     assert await guest.one("SELECT count(*) FROM links") == 1
+
+
+async def test_a_flush_is_made_once_per_cycle_however_often_it_is_asked_for(guest: Visit) -> None:
+    """A turn that was claimed before the flush ended asks for it again."""
+    while not await guest.one("SELECT count(*) FROM jobs WHERE kind = 'flush'"):
+        await talk(guest, 1, upkeep=False)
+    await guest.run_due_jobs()
+    made = await guest.one("SELECT count(*) FROM flushes")
+    await guest.ask("Just a word.")
+    again = JobOrder(kind="flush", key="late", trigger="near_limit", payload={"threshold": "near_limit"})
+    assert await guest.app.upkeep.ask(guest.session_id, again)
+    await guest.run_due_jobs()
+    assert await guest.one("SELECT count(*) FROM flushes") == made
+    assert await guest.one("SELECT state FROM jobs WHERE key = 'late'") == "done"

@@ -7,7 +7,8 @@ from shared.adapters.postgres.turn_sql import LEASE_SECONDS
 STATE = """
 SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
-       (SELECT jsonb_agg(f.threshold) FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
+       (SELECT jsonb_agg(f.threshold) FROM flushes f
+         WHERE f.session_id = s.id AND f.cycle = s.cycle AND f.outcome <> 'failed') AS thresholds,
        (SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
                  'authority', n.authority, 'importance', n.importance) ORDER BY n.importance DESC, n.id)
           FROM (SELECT * FROM notes WHERE party_id = s.party_id AND scope = a.name AND superseded_by IS NULL
