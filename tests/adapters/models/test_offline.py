@@ -267,6 +267,12 @@ async def test_the_real_flush_instruction_is_understood() -> None:
     jsonschema.validate(dict(calls[0].input), dict(SAVE_MEMORY.input_schema))
 
 
+async def test_what_never_happened_is_not_taken_for_a_prohibition() -> None:
+    told = json.loads(await words(SUMMARY.replace("She loves it.", "I have never been to Lisbon myself.")))
+    kinds = {item["text"]: item["kind"] for item in told["add"]}
+    assert kinds["I have never been to Lisbon myself."] == "fact"
+
+
 async def test_a_summary_of_nothing_invents_nothing() -> None:
     told = json.loads(await words(SUMMARY.split("\n\n", maxsplit=1)[0]))
     assert told == {"narrative": "", "add": [], "replace": {}, "close": {}}
