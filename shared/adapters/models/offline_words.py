@@ -29,7 +29,11 @@ _NUMBER = re.compile(r"\d")
 _NAME = re.compile(r"(?<!^)(?<![.!?]\s)\b[A-ZÀ-ÖØ-ÞА-Я][\w’'-]+")
 _ABOUT_ME = re.compile(r"\b(i|i'm|i’m|my|we|our|mine|me)\b", re.IGNORECASE)
 _KINDS = (
-    ("constraint", r"(?<!have )(?<!has )(?<!had )(?<!['’]ve )never|must not|mustn't|do not|don't|don’t|not allowed|forbidden|allerg\w+|without"),
+    (
+        "constraint",
+        r"(?<!have )(?<!has )(?<!had )(?<!['’]ve )never|must not|mustn't|do not|don't|don’t"
+        r"|not allowed|forbidden|allerg\w+|without",
+    ),
     ("decision", r"decided?|decision|agreed|settled on|we chose|let's go with|let’s go with"),
     ("preference", r"prefers?|likes?|loves?|hates?|favou?rite|rather"),
     ("goal", r"goal|wants? to|trying to|hope to|hoping to|plan to|planning to|aim to"),
