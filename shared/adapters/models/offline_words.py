@@ -31,8 +31,10 @@ _ABOUT_ME = re.compile(r"\b(i|i'm|i’m|my|we|our|mine|me)\b", re.IGNORECASE)
 _KINDS = (
     (
         "constraint",
-        r"(?<!have )(?<!has )(?<!had )(?<!['’]ve )never|must not|mustn't|do not|don't|don’t"
-        r"|not allowed|forbidden|allerg\w+|without",
+        (
+            r"(?<!have )(?<!has )(?<!had )(?<!['’]ve )never|must not|mustn't|do not|don't|don’t"
+            r"|not allowed|forbidden|allerg\w+|without"
+        ),
     ),
     ("decision", r"decided?|decision|agreed|settled on|we chose|let's go with|let’s go with"),
     ("preference", r"prefers?|likes?|loves?|hates?|favou?rite|rather"),
