@@ -94,6 +94,28 @@ def _psql(settings: Settings, rest: Sequence[str]) -> int:
     return asyncio.run(talk())
 
 
+def _pairing(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.bots import configured_bots
+    from shared.core.errors import StorageUnavailable
+    from shared.pairing import read_arguments, run_pairing
+
+    wish = read_arguments(rest)
+    bots = configured_bots(settings)
+
+    async def decide() -> int:
+        from shared.adapters.postgres.migrate import migrate
+
+        async with open_database(settings) as database_url:
+            await migrate(database_url)
+            return await run_pairing(wish, database_url=database_url, bots=bots, say=print)
+
+    try:
+        return asyncio.run(decide())
+    except StorageUnavailable as error:
+        print(f"evertalk: {error}", file=sys.stderr)
+        return 1
+
+
 def _replay(settings: Settings, rest: Sequence[str]) -> int:
     from shared.replay import main as replay
 
@@ -157,6 +179,7 @@ _VERBS: dict[str, Verb] = {
     "up": _up,
     "login-link": _login_link,
     "migrate": _migrate,
+    "pairing": _pairing,
     "psql": _psql,
     "replay": _replay,
 }
@@ -166,6 +189,7 @@ _HELP: dict[str, tuple[str, bool]] = {
     "setup": ("ask for what matters and write .env", False),
     "doctor": ("check everything, and say what to do", False),
     "login-link": ("print a one-time link to the dashboard", False),
+    "pairing": ("decide who may write to the bots of Telegram", True),
     "replay": ("play recorded conversations through the running system", True),
     "migrate": ("bring the database up to date, and nothing else", False),
     "psql": ("look into the database", True),

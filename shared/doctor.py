@@ -9,8 +9,6 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
@@ -18,6 +16,9 @@ from dotenv import dotenv_values
 from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
 from shared.adapters.embedded.binaries import find_binaries
 from shared.adapters.embedded.servers import are_running, urls_of
+from shared.bots import configured_bots
+from shared.doctor_telegram import bots_in_service, check_bots
+from shared.findings import Finding
 from shared.offers import who_answers
 from shared.settings import BadSettings, Settings, default_env_file, load_settings, unknown_names
 
@@ -26,19 +27,6 @@ _LEAST_POSTGRES = 160_000
 _LEAST_REDIS = (7, 0)
 _CHECK_SECONDS = 30.0
 _CLOCK_SECONDS = 2.0
-
-Level = Literal["ok", "warn", "fail"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    level: Level
-    what: str
-    advice: str = ""
-
-    def __str__(self) -> str:
-        line = f"{self.level:<4}  {self.what}"
-        return f"{line}\n      → {self.advice}" if self.advice else line
 
 
 def run_doctor() -> int:
@@ -54,7 +42,7 @@ def run_doctor() -> int:
 
 async def _examine(settings: Settings) -> int:
     failed = False
-    for check in (_check_python, _check_folder, _check_port, _check_model):
+    for check in (_check_python, _check_folder, _check_port, _check_model, check_bots):
         for finding in await check(settings):
             print(finding, flush=True)
             failed = failed or finding.level == "fail"
@@ -70,7 +58,7 @@ async def _examine(settings: Settings) -> int:
 
 def _settings_findings() -> Iterator[Finding]:
     try:
-        load_settings()
+        configured_bots(load_settings())
     except BadSettings as error:
         for problem in error.problems:
             yield Finding(level="fail", what=str(problem), advice=f"Correct {problem.name}, or leave it out.")
@@ -180,8 +168,12 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
         found = await _guarded("PostgreSQL", "DATABASE_URL", lambda: _check_postgres(database_url))
         yield found
         if found.level != "fail":
-            yield await _guarded("the schema", "DATABASE_URL", lambda: _check_schema(database_url))
+            schema = await _guarded("the schema", "DATABASE_URL", lambda: _check_schema(database_url))
+            yield schema
             yield await _guarded("the data", "DATABASE_URL", lambda: _check_promises(database_url))
+            if schema.level == "ok":
+                for finding in await bots_in_service(settings, database_url):
+                    yield finding
     finally:
         await servers.close()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import os
+import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import platformdirs
+from dotenv import dotenv_values
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -30,12 +32,23 @@ UNPREFIXED = (
 ENV_FILE_NAME = "EVERTALK_ENV_FILE"
 """Which `.env` to read; empty means none. Tests use it to stay clear of an operator's own."""
 
+TELEGRAM_API_URL = "https://api.telegram.org"
+
 _MIN_SECRET_CHARS = 32
+# Telegram gives 35 characters behind the colon; a Bot API server of one's own may give more.
+_BOT_TOKEN = re.compile(r"[0-9]{3,20}:[A-Za-z0-9_-]{35,80}")
+_WEBHOOK_SECRET = re.compile(r"[A-Za-z0-9_-]{32,256}")
+_CHAT_ID = re.compile(r"-?[0-9]{1,16}")
 
 Dollars = Annotated[Decimal, Field(ge=0, max_digits=12, decimal_places=6)]
 Tokens = Annotated[int, Field(gt=0)]
 Words = Annotated[tuple[str, ...], NoDecode]
 """A list written as `a, b c` in the environment."""
+ChatIds = Annotated[tuple[int, ...], NoDecode]
+"""Telegram's numbers of people (positive) and groups (negative), written like `Words`."""
+TelegramAccess = Literal["pairing", "allowlist", "open"]
+TelegramAudience = Literal["personal", "public"]
+TelegramMode = Literal["polling", "webhook"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +100,19 @@ class Settings(BaseSettings):
     profile: Literal["personal", "public"] = "personal"
     timezone: str = "UTC"
 
+    # Telegram beyond its token.
+    telegram_access: TelegramAccess = "pairing"
+    telegram_allowed: ChatIds = ()
+    telegram_audience: TelegramAudience | None = None
+    telegram_mode: TelegramMode = "polling"
+    telegram_webhook_secret: SecretStr | None = None
+    telegram_port: int = Field(default=8081, ge=0, le=65535)
+    telegram_api_url: str = TELEGRAM_API_URL
+    telegram_bots_file: Path | None = None
+    telegram_drafts: bool = False
+    telegram_rich: bool = False
+    telegram_resend_uncertain: bool = False
+
     # How conversations are kept; None means "as the preset says".
     preset: str = "steady"
     context_window: Tokens = 200_000
@@ -120,7 +146,25 @@ class Settings(BaseSettings):
     def _split_words(cls, value: object) -> object:
         return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
 
-    @field_validator("data_dir", "models_file", mode="after")
+    @field_validator("telegram_allowed", mode="before")
+    @classmethod
+    def _chat_ids(cls, value: object) -> object:
+        words = value.replace(",", " ").split() if isinstance(value, str) else value
+        return parse_chat_ids(words) if isinstance(words, list | tuple) else words
+
+    @field_validator("telegram_bot_token")
+    @classmethod
+    def _token_of_a_bot(cls, token: SecretStr | None) -> SecretStr | None:
+        return None if token is None else checked_bot_token(token)
+
+    @field_validator("telegram_webhook_secret")
+    @classmethod
+    def _secret_of_the_webhook(cls, secret: SecretStr | None) -> SecretStr | None:
+        if secret is not None and not _WEBHOOK_SECRET.fullmatch(secret.get_secret_value()):
+            raise ValueError("must have 32 to 256 characters, only A-Z, a-z, 0-9, _ and -")
+        return secret
+
+    @field_validator("data_dir", "models_file", "telegram_bots_file", mode="after")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return path.expanduser().absolute() if path else None
@@ -139,7 +183,7 @@ class Settings(BaseSettings):
             raise ValueError("is not a time zone such as UTC or Europe/Berlin") from None
         return name
 
-    @field_validator("public_url", "anthropic_base_url")
+    @field_validator("public_url", "anthropic_base_url", "telegram_api_url")
     @classmethod
     def _web_address(cls, url: str | None) -> str | None:
         return None if url is None else _checked_url(url, schemes=("http", "https")).rstrip("/")
@@ -177,7 +221,7 @@ class Settings(BaseSettings):
                 raise ValueError(f"{word!r} is not an origin such as https://example.org")
         return tuple(word.rstrip("/").lower() for word in words)
 
-    @field_validator("models_file")
+    @field_validator("models_file", "telegram_bots_file")
     @classmethod
     def _readable(cls, path: Path | None) -> Path | None:
         if path is not None and not path.is_file():
@@ -212,6 +256,10 @@ class Settings(BaseSettings):
         return self.public_url or self.local_url
 
     @property
+    def telegram_default_audience(self) -> TelegramAudience:
+        return self.telegram_audience or self.profile
+
+    @property
     def embedded_postgres(self) -> bool:
         return self.database_url is None
 
@@ -226,9 +274,49 @@ def load_settings(env_file: Path | None = None, **overrides: Any) -> Settings:
     Overrides are by field name and win over the environment, which wins over the file.
     """
     try:
-        return Settings(_env_file=env_file or default_env_file(), **overrides)
+        settings = Settings(_env_file=env_file or default_env_file(), **overrides)
     except ValidationError as error:
         raise BadSettings(tuple(_problem(detail) for detail in error.errors())) from None
+    if contradictions := tuple(_contradictions(settings)):
+        raise BadSettings(contradictions)
+    return settings
+
+
+def _contradictions(settings: Settings) -> Iterator[Problem]:
+    """What each value alone does not show."""
+    if settings.telegram_mode != "webhook":
+        return
+    if settings.telegram_webhook_secret is None:
+        reason = "is needed in webhook mode: 32 random characters or more of A-Z, a-z, 0-9, _ and -"
+        yield Problem(name=f"{PREFIX}TELEGRAM_WEBHOOK_SECRET", value="", reason=reason)
+    if settings.public_url is None:
+        reason = "is needed in webhook mode: Telegram sends its messages there"
+        yield Problem(name=f"{PREFIX}PUBLIC_URL", value="", reason=reason)
+    elif settings.telegram_api_url == TELEGRAM_API_URL and not settings.public_url.startswith("https://"):
+        reason = "must begin with https:// in webhook mode: Telegram sends nothing to other addresses"
+        yield Problem(name=f"{PREFIX}PUBLIC_URL", value=settings.public_url, reason=reason)
+
+
+def parse_chat_ids(words: Sequence[object]) -> tuple[int, ...]:
+    """Raises ValueError for what is not a number, such as an @name."""
+    for word in words:
+        if isinstance(word, bool) or not _CHAT_ID.fullmatch(str(word)) or not int(str(word)):
+            raise ValueError(f"{word!r} is not the number of a person or a group; names cannot be used")
+    return tuple(dict.fromkeys(int(str(word)) for word in words))
+
+
+def checked_bot_token(token: SecretStr) -> SecretStr:
+    """Raises ValueError, which never shows the token."""
+    if not _BOT_TOKEN.fullmatch(token.get_secret_value()):
+        raise ValueError("is not a bot's token: digits, a colon and 35 characters, as @BotFather gives it")
+    return token
+
+
+def environment(env_file: Path | None = None) -> Mapping[str, str]:
+    """Everything that is set, for names that an operator chooses: the environment wins over the file."""
+    path = env_file or default_env_file()
+    written = dotenv_values(path) if path is not None and path.is_file() else {}
+    return {name: value for name, value in (*written.items(), *os.environ.items()) if value}
 
 
 def resolve_secret_key(settings: Settings) -> bytes:

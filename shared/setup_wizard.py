@@ -12,10 +12,19 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from dotenv import dotenv_values
+from pydantic import SecretStr
 
 from shared.adapters.models.ollama import OLLAMA_URL
+from shared.adapters.telegram_look import BotSeen, TelegramSilent, TokenRefused, look_at_bot
 from shared.offers import ollama_models
-from shared.settings import BadSettings, default_env_file, load_settings
+from shared.settings import (
+    TELEGRAM_API_URL,
+    BadSettings,
+    checked_bot_token,
+    default_env_file,
+    load_settings,
+    parse_chat_ids,
+)
 
 _LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,=-]*")
@@ -67,7 +76,7 @@ def _questions(known: Mapping[str, str], ask: Ask, ask_secret: Ask) -> dict[str,
     answers["EVERTALK_CAP_TOTAL_PER_DAY_USD"] = _until_good(
         ask, f"How many US dollars a day may it spend at most? [{cap}] ", cap, _dollars
     )
-    return answers
+    return {**answers, **_ask_for_telegram(known, ask, ask_secret, profile=answers["EVERTALK_PROFILE"])}
 
 
 def _ask_for_model(known: Mapping[str, str], ask: Ask, ask_secret: Ask) -> dict[str, str]:
@@ -85,6 +94,73 @@ def _ask_for_model(known: Mapping[str, str], ask: Ask, ask_secret: Ask) -> dict[
     if answer.strip().lower() in ("", "y", "yes"):
         return {"ANTHROPIC_BASE_URL": OLLAMA_URL, "EVERTALK_MODEL": models[0]}
     return {}
+
+
+def _ask_for_telegram(known: Mapping[str, str], ask: Ask, ask_secret: Ask, *, profile: str) -> dict[str, str]:
+    has_token = "TELEGRAM_BOT_TOKEN" in known
+    api_url = {**known, **os.environ}.get("EVERTALK_TELEGRAM_API_URL") or TELEGRAM_API_URL
+    print("Telegram: write /newbot to @BotFather in Telegram and paste the token that it gives you.")
+    hint = 'the one that is set; "none" takes it away' if has_token else "none: no Telegram"
+    token = _until_good(
+        ask_secret,
+        f"Bot token, not shown while you type [{hint}] ",
+        "",
+        lambda text: _bot_token(text, api_url),
+    )
+    if token == "none" or not (token or has_token):  # noqa: S105 - a word that people type
+        return {"TELEGRAM_BOT_TOKEN": ""} if has_token else {}
+    answers = {"TELEGRAM_BOT_TOKEN": token} if token else {}
+    return {**answers, **_ask_for_access(known, ask, profile=profile)}
+
+
+def _bot_token(text: str, api_url: str) -> str | None:
+    """Checked with Telegram; None for what cannot be a token, or not one that Telegram knows."""
+    if text in ("", "none"):
+        return text
+    try:
+        token = checked_bot_token(SecretStr(text))
+        seen = asyncio.run(look_at_bot(token, api_url=api_url))
+    except (ValueError, TokenRefused) as error:
+        print(f"  {'It' if isinstance(error, ValueError) else 'No:'} {error}.")
+        return None
+    except TelegramSilent as error:
+        print(f"  It could not be checked: {error}. It is kept; ./evertalk doctor looks again.")
+        return text
+    print(f"  {_introduced(seen)}")
+    return text
+
+
+def _introduced(seen: BotSeen) -> str:
+    groups = "reads everything" if seen.reads_all_group_messages else "reads only what is meant for it"
+    return f"This is @{seen.username} ({seen.name}); in groups it {groups}."
+
+
+def _ask_for_access(known: Mapping[str, str], ask: Ask, *, profile: str) -> dict[str, str]:
+    access = known.get("EVERTALK_TELEGRAM_ACCESS", "pairing")
+    answer = _until_good(
+        ask,
+        "Who may write to the bot: whom you approve (pairing), whom you list (allowlist), or anyone (open)? "
+        f"[{access}] ",
+        access,
+        lambda text: text if text in ("pairing", "allowlist", "open") else None,
+    )
+    if answer == "open" and profile == "personal":
+        print("  Mind that anyone who finds the bot may then spend your money, up to the daily cap.")
+    if answer != "allowlist":
+        return {"EVERTALK_TELEGRAM_ACCESS": answer}
+    listed = known.get("EVERTALK_TELEGRAM_ALLOWED", "")
+    question = f"Telegram numbers of people and groups, with commas [{listed or 'none yet'}] "
+    return {
+        "EVERTALK_TELEGRAM_ACCESS": answer,
+        "EVERTALK_TELEGRAM_ALLOWED": _until_good(ask, question, listed, _numbers),
+    }
+
+
+def _numbers(text: str) -> str | None:
+    try:
+        return ",".join(map(str, parse_chat_ids(text.replace(",", " ").split())))
+    except ValueError:
+        return None
 
 
 def _until_good(ask: Ask, question: str, default: str, check: Callable[[str], str | None]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import logging
 import os
 import signal
@@ -16,13 +15,18 @@ from urllib.parse import urlsplit
 from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
 from shared.adapters.embedded.errors import FolderInUse
 from shared.adapters.embedded.folders import FolderLock
+from shared.bots import BotConfig, configured_bots, remarks_about
 from shared.children import Child, ChildRefused, child_environment
+from shared.core.errors import StorageUnavailable
 from shared.offers import who_answers
+from shared.pairing import bot_lines
 from shared.settings import BadSettings, Settings, resolve_secret_key
 
 _READY_SECONDS = 60.0
 _CHILD_STOP_SECONDS = 2.5
 _PROBE_SECONDS = 2.0
+_ENROLMENT_SECONDS = 5.0
+_LOOK_AGAIN_SECONDS = 2.0
 
 
 class CannotStart(Exception):
@@ -68,11 +72,15 @@ class _Up:
         self._began = time.monotonic()
         self._servers: EmbeddedServers | None = None
         self._children: Sequence[Child] = ()
+        self._bots: Sequence[BotConfig] = ()
 
     async def run(self) -> None:
+        self._bots = configured_bots(self._settings)
         self._make_data_folder()
         with FolderLock(self._settings.data_dir / "up.lock") as lock:
-            self._settings = _with_free_port(self._settings)
+            self._settings = _with_free_ports(
+                self._settings, webhooks=any(bot.mode == "webhook" for bot in self._bots)
+            )
             resolve_secret_key(self._settings)
             lock.write_note(self._settings.local_url)
             try:
@@ -111,11 +119,10 @@ class _Up:
             REDIS_URL=redis_url,
             EVERTALK_DATA_DIR=str(settings.data_dir),
             EVERTALK_HTTP_PORT=str(settings.http_port),
+            EVERTALK_TELEGRAM_PORT=str(settings.telegram_port),
             EVERTALK_SECRET_KEY=resolve_secret_key(settings).decode(),
         )
-        names = ["web", "worker"]
-        if settings.telegram_bot_token and importlib.util.find_spec("bot.__main__"):
-            names.append("bot")
+        names = ["web", "worker", *(["bot"] if self._bots else [])]
         return [
             Child(name=name, environment=environment, folder=settings.data_dir, say=say) for name in names
         ]
@@ -128,8 +135,22 @@ class _Up:
                 self._began = time.monotonic()
             await asyncio.sleep(0.1)
         seconds = time.monotonic() - self._began
-        for line in await _summary(self._settings, database_url, seconds):
+        lines, late = await bot_lines(database_url, self._bots, seconds=_ENROLMENT_SECONDS)
+        telegram = [*lines, *(f"the bot of {bot.token_name} has not reached Telegram yet" for bot in late)]
+        for line in await _summary(self._settings, database_url, seconds, telegram):
             say(line)
+        for remark in remarks_about(tuple(self._bots), self._settings):
+            say(f"\n  Mind: {remark}")
+        await self._announce_late(database_url, late)
+
+    async def _announce_late(self, database_url: str, late: Sequence[BotConfig]) -> None:
+        """The first owner needs the link, however long Telegram was away at the start."""
+        while late:
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            with contextlib.suppress(StorageUnavailable):
+                lines, late = await bot_lines(database_url, late, seconds=0)
+                for line in _labelled("Telegram", lines):
+                    say(line)
 
     async def _stop(self) -> None:
         """Who makes work stops first; the truth stops last."""
@@ -172,19 +193,27 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def _with_free_port(settings: Settings) -> Settings:
+def _with_free_ports(settings: Settings, *, webhooks: bool) -> Settings:
     """Port 0 becomes a free one; a port that is taken is told before anything starts."""
-    family = socket.AF_INET6 if ":" in settings.http_host else socket.AF_INET
+    ports = {"http_port": _free_port(settings.http_host, settings.http_port, "EVERTALK_HTTP_PORT")}
+    if webhooks:
+        found = _free_port("127.0.0.1", settings.telegram_port, "EVERTALK_TELEGRAM_PORT")
+        ports["telegram_port"] = found
+    return settings.model_copy(update=ports)
+
+
+def _free_port(host: str, port: int, setting: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((settings.http_host, settings.http_port))
+            probe.bind((host, port))
         except OSError as error:
             raise CannotStart(
-                f"port {settings.http_port} on {settings.http_host} cannot be used: {error.strerror}",
-                advice="Stop what listens there, or set EVERTALK_HTTP_PORT to another number.",
+                f"port {port} on {host} cannot be used: {error.strerror}",
+                advice=f"Stop what listens there, or set {setting} to another number.",
             ) from None
-        return settings.model_copy(update={"http_port": probe.getsockname()[1]})
+        return int(probe.getsockname()[1])
 
 
 async def _migrate(database_url: str) -> None:
@@ -219,7 +248,9 @@ async def _is_ready(settings: Settings) -> bool:
     return False
 
 
-async def _summary(settings: Settings, database_url: str, seconds: float) -> list[str]:
+async def _summary(
+    settings: Settings, database_url: str, seconds: float, telegram: Sequence[str]
+) -> list[str]:
     from shared.adapters.postgres.operators import create_login_link
 
     token = await create_login_link(database_url)
@@ -229,12 +260,17 @@ async def _summary(settings: Settings, database_url: str, seconds: float) -> lis
         f"  Chat       {settings.base_url}/chat",
         f"  Dashboard  {login_url(settings, token)}",
         "             (this link works once; ./evertalk login-link makes another)",
+        *_labelled("Telegram", telegram),
         *(f"  {label:<10} {line}" for label, line in await who_answers(settings)),
         f"  Spending   {spending(settings)}",
         f"  Data       {settings.data_dir} (logs in {settings.data_dir / 'logs'})",
         "",
         "  Ctrl-C stops everything.",
     ]
+
+
+def _labelled(label: str, lines: Sequence[str]) -> list[str]:
+    return [f"  {label if number == 0 else '':<10} {line}" for number, line in enumerate(lines)]
 
 
 def login_url(settings: Settings, token: str) -> str:

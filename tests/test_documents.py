@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from shared.__main__ import VERB_NAMES
-from shared.core.commands import COMMANDS
+from shared.core.commands import COMMANDS, commands_for
 from shared.core.policy import PRESETS
 from shared.settings import Settings, setting_names
 
@@ -36,6 +36,28 @@ def test_the_defaults_in_the_table_are_the_defaults() -> None:
 def test_every_command_is_described_in_its_own_words() -> None:
     documented = {name[1:]: cells[0] for name, cells in rows().items() if name.startswith("/")}
     assert documented == {command.name: command.description for command in COMMANDS}
+
+
+def test_who_may_do_what_in_groups_and_in_public_is_told() -> None:
+    (told,) = re.findall(
+        r"In groups only administrators may use\n([^.]+)\. Where anyone[^,]+, people have ([^.]+)\.",
+        README,
+    )
+    for_admins, for_all = (re.findall(r"`/(\w+)`", words) for words in told)
+    assert for_admins == [command.name for command in COMMANDS if command.groups == "admins"]
+    public = commands_for(channel="telegram", audience="public")
+    assert for_all == [command.name for command in public]
+
+
+def test_every_verb_of_pairing_is_named() -> None:
+    (cell,) = rows()["./evertalk pairing VERB"]
+    assert set(re.findall(r"`(\w+)[^`]*`", cell)) == {"list", "approve", "deny", "revoke", "owner"}
+
+
+def test_the_bot_is_one_of_the_services_of_the_container_file() -> None:
+    compose = (Path(__file__).parent.parent / "docker-compose.yml").read_text()
+    for process in ("web", "worker", "bot"):
+        assert f"  {process}:\n    <<: *evertalk\n    command: [python, -m, {process}]\n" in compose
 
 
 def test_every_verb_is_in_the_table() -> None:

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from shared.settings import (
     BadSettings,
     Settings,
+    environment,
     load_settings,
     resolve_secret_key,
     setting_names,
@@ -53,6 +54,15 @@ def test_nothing_has_to_be_set() -> None:
         ("EVERTALK_MODELS_FILE", "/nowhere/models.json", "there is no such file"),
         ("EVERTALK_KEEP_TURNS", "0", "greater than or equal to 1"),
         ("CONTEXT_MAX_OUTPUT_TOKENS", "many", "valid integer"),
+        ("EVERTALK_TELEGRAM_ACCESS", "everybody", "'pairing', 'allowlist' or 'open'"),
+        ("EVERTALK_TELEGRAM_ALLOWED", "42,@ada", "'@ada' is not the number of a person or a group"),
+        ("EVERTALK_TELEGRAM_ALLOWED", "0", "'0' is not the number"),
+        ("EVERTALK_TELEGRAM_AUDIENCE", "shop", "'personal' or 'public'"),
+        ("EVERTALK_TELEGRAM_MODE", "push", "'polling' or 'webhook'"),
+        ("EVERTALK_TELEGRAM_PORT", "-1", "greater than or equal to 0"),
+        ("EVERTALK_TELEGRAM_API_URL", "api.telegram.org", "must begin with http:// or https://"),
+        ("EVERTALK_TELEGRAM_BOTS_FILE", "/nowhere/bots.json", "there is no such file"),
+        ("EVERTALK_TELEGRAM_DRAFTS", "perhaps", "valid boolean"),
     ],
 )
 def test_a_bad_value_is_refused_with_name_value_and_reason(
@@ -69,6 +79,12 @@ def test_a_bad_value_is_refused_with_name_value_and_reason(
         ("DATABASE_URL", "mysql://root:hunter2@db/x"),
         ("REDIS_URL", "http://:hunter2@cache"),
         ("EVERTALK_SECRET_KEY", "hunter2"),
+        ("TELEGRAM_BOT_TOKEN", "hunter2"),
+        ("TELEGRAM_BOT_TOKEN", "123456:hunter2-is-too-short"),
+        ("TELEGRAM_BOT_TOKEN", "bot123456:hunter2" + "x" * 40),
+        ("TELEGRAM_BOT_TOKEN", "123456:hunter2/../" + "x" * 40),
+        ("EVERTALK_TELEGRAM_WEBHOOK_SECRET", "hunter2"),
+        ("EVERTALK_TELEGRAM_WEBHOOK_SECRET", "hunter2 with blanks " + "x" * 40),
     ],
 )
 def test_a_bad_secret_is_refused_without_being_shown(
@@ -86,6 +102,50 @@ def test_every_problem_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_window_without_room_for_a_conversation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "leaves no room" in refusal(monkeypatch, EVERTALK_CONTEXT_WINDOW="8000")
+
+
+def test_a_bot_is_asked_for_messages_and_lets_in_whom_an_operator_approves_unless_told_otherwise() -> None:
+    settings = load_settings(telegram_bot_token=SecretStr("123456789:" + "x" * 35))
+    assert (settings.telegram_access, settings.telegram_mode) == ("pairing", "polling")
+    assert settings.telegram_allowed == ()
+    assert settings.telegram_default_audience == "personal"
+    assert load_settings(profile="public").telegram_default_audience == "public"
+    assert (
+        load_settings(profile="public", telegram_audience="personal").telegram_default_audience == "personal"
+    )
+    switches = (settings.telegram_drafts, settings.telegram_rich, settings.telegram_resend_uncertain)
+    assert switches == (False, False, False)
+
+
+def test_people_and_groups_are_listed_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVERTALK_TELEGRAM_ALLOWED", "4503599627370495, -1002718281828 42,42")
+    assert load_settings().telegram_allowed == (4503599627370495, -1002718281828, 42)
+
+
+def test_a_webhook_needs_a_secret_and_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = refusal(monkeypatch, EVERTALK_TELEGRAM_MODE="webhook").splitlines()
+    assert lines[0].startswith("EVERTALK_TELEGRAM_WEBHOOK_SECRET: is needed in webhook mode")
+    assert lines[1].startswith("EVERTALK_PUBLIC_URL: is needed in webhook mode")
+
+
+def test_telegram_posts_to_encrypted_addresses_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVERTALK_TELEGRAM_WEBHOOK_SECRET", "s" * 32)
+    monkeypatch.setenv("EVERTALK_TELEGRAM_MODE", "webhook")
+    line = refusal(monkeypatch, EVERTALK_PUBLIC_URL="http://chat.example.org")
+    assert line.startswith("EVERTALK_PUBLIC_URL=http://chat.example.org: must begin with https://")
+    own_server = load_settings(telegram_api_url="http://127.0.0.1:8082")
+    assert own_server.telegram_mode == "webhook"
+
+
+def test_names_that_an_operator_chose_are_found_in_the_file_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / ".env"
+    file.write_text("SHOP_BOT_TOKEN=from-file\nOTHER_TOKEN=from-file\n")
+    monkeypatch.setenv("OTHER_TOKEN", "from-environment")
+    monkeypatch.setenv("SHOP_BOT_TOKEN", "")
+    found = environment(file)
+    assert (found["SHOP_BOT_TOKEN"], found["OTHER_TOKEN"]) == ("from-file", "from-environment")
 
 
 def test_an_empty_value_is_as_if_unset(monkeypatch: pytest.MonkeyPatch) -> None:

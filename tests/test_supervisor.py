@@ -23,6 +23,7 @@ from shared.children import Child, ChildRefused
 from shared.settings import load_settings
 from shared.setup_wizard import merged, run_setup
 from shared.supervisor import spending
+from tests.fakes.bot_api import TOKEN, USERNAME, running_bot_api
 
 ROOT = Path(__file__).resolve().parent.parent
 _numbers = count(1)
@@ -174,6 +175,39 @@ def test_a_port_in_use_is_told_before_anything_starts(environment: dict[str, str
     assert "EVERTALK_HTTP_PORT" in done.stdout
 
 
+def test_a_bot_that_cannot_be_is_told_before_anything_starts(environment: dict[str, str]) -> None:
+    file = Path(environment["EVERTALK_DATA_DIR"]).with_name("bots.json")
+    file.write_text('[{"token_env": "NOWHERE_TOKEN"}]')
+    done = evertalk("up", environment=environment, EVERTALK_TELEGRAM_BOTS_FILE=str(file))
+    assert done.returncode == 2
+    assert f"EVERTALK_TELEGRAM_BOTS_FILE={file}: entry 1: token_env: NOWHERE_TOKEN is set" in done.stdout
+
+
+def test_the_webhooks_port_is_looked_at_too(environment: dict[str, str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = evertalk(
+            "up",
+            environment=environment,
+            EVERTALK_HTTP_PORT="0",
+            TELEGRAM_BOT_TOKEN=TOKEN,
+            EVERTALK_TELEGRAM_MODE="webhook",
+            EVERTALK_TELEGRAM_WEBHOOK_SECRET="s" * 32,
+            EVERTALK_TELEGRAM_PORT=str(taken.getsockname()[1]),
+            EVERTALK_PUBLIC_URL="https://chat.example.org",
+        )
+    assert done.returncode == 1
+    assert "set EVERTALK_TELEGRAM_PORT to another number" in done.stdout
+
+
+def test_pairing_works_without_a_running_evertalk(environment: dict[str, str]) -> None:
+    done = evertalk("pairing", "approve", "NONSENSE", environment=environment)
+    assert done.returncode == 1
+    assert "No request with the code NONSENSE is waiting." in done.stdout
+    assert evertalk("pairing", "lits", environment=environment).returncode == 2
+
+
 def test_a_second_up_on_the_same_folder_names_the_first(environment: dict[str, str]) -> None:
     folder = Path(environment["EVERTALK_DATA_DIR"])
     folder.mkdir()
@@ -291,7 +325,8 @@ def test_setup_writes_a_private_file_and_keeps_what_it_does_not_know(
     file.write_text("# mine\nOTHER=1\nEVERTALK_PROFILE=personal\n")
     monkeypatch.setenv("EVERTALK_ENV_FILE", str(file))
     answers = iter(["public", "chat.example.org", "https://chat.example.org/", "a lot", "2.5"])
-    assert run_setup(ask=lambda _: next(answers), ask_secret=lambda _: "sk-key with 'quotes'") == 0
+    secrets = iter(["sk-key with 'quotes'", ""])
+    assert run_setup(ask=lambda _: next(answers), ask_secret=lambda _: next(secrets)) == 0
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.read_text().startswith("# mine\nOTHER=1\nEVERTALK_PROFILE=public\n")
     settings = load_settings()
@@ -299,6 +334,57 @@ def test_setup_writes_a_private_file_and_keeps_what_it_does_not_know(
     assert settings.anthropic_api_key.get_secret_value() == "sk-key with 'quotes'"
     assert settings.public_url == "https://chat.example.org"
     assert f"{settings.cap_total_per_day_usd}" == "2.50"
+
+
+async def setup_with_bot(
+    file: Path, monkeypatch: pytest.MonkeyPatch, *, tokens: list[str], answers: list[str], api_url: str
+) -> int:
+    """The questions before those about Telegram are answered with Enter."""
+    monkeypatch.setenv("EVERTALK_ENV_FILE", str(file))
+    monkeypatch.setenv("EVERTALK_TELEGRAM_API_URL", api_url)
+    told, secret = iter(["", "", "", *answers]), iter(["a-provider-key", *tokens])
+    return await asyncio.to_thread(run_setup, ask=lambda _: next(told, ""), ask_secret=lambda _: next(secret))
+
+
+async def test_setup_checks_the_bots_token_with_telegram(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / ".env"
+    tokens = ["no token", "700001:" + "w" * 35, TOKEN]
+    async with running_bot_api() as fake:
+        done = await setup_with_bot(
+            file, monkeypatch, tokens=tokens, answers=["allowlist", "@ada", "42, -100"], api_url=fake.base_url
+        )
+    assert done == 0
+    said = capsys.readouterr().out
+    assert "@BotFather" in said
+    assert "It is not a bot's token" in said
+    assert "No: Telegram knows no bot with this token." in said
+    assert f"This is @{USERNAME} (" in said
+    assert "wwww" not in said
+    settings = load_settings()
+    assert settings.telegram_bot_token is not None
+    assert settings.telegram_bot_token.get_secret_value() == TOKEN
+    assert (settings.telegram_access, settings.telegram_allowed) == ("allowlist", (42, -100))
+
+
+async def test_setup_keeps_a_token_that_cannot_be_checked_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / ".env"
+    done = await setup_with_bot(
+        file, monkeypatch, tokens=[TOKEN], answers=["open"], api_url="http://127.0.0.1:1"
+    )
+    assert done == 0
+    said = capsys.readouterr().out
+    assert "It could not be checked: 127.0.0.1 did not answer" in said
+    assert "anyone who finds the bot may then spend your money" in said
+    assert TOKEN in file.read_text()
+    # Enter keeps it, and `none` takes it away.
+    await setup_with_bot(file, monkeypatch, tokens=[""], answers=["pairing"], api_url="http://127.0.0.1:1")
+    assert TOKEN in file.read_text()
+    await setup_with_bot(file, monkeypatch, tokens=["none"], answers=[], api_url="http://127.0.0.1:1")
+    assert "TELEGRAM_BOT_TOKEN" not in file.read_text()
 
 
 def test_setup_that_is_left_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,12 @@ from shared.core.errors import BadInput
 Channel = Literal["web", "telegram", "rest"]
 Audience = Literal["personal", "public"]
 Who = Literal["person", "operator"]
+Members = Literal["everyone", "admins"]
+"""Who of a group's members may; alone with the assistant everybody may."""
 
 FOCUS_CHARS = 300
 _EVERYWHERE: frozenset[Channel] = frozenset({"web", "telegram", "rest"})
+_TELEGRAM: frozenset[Channel] = frozenset({"telegram"})
 _PERSONAL: frozenset[Audience] = frozenset({"personal"})
 _ALL_AUDIENCES: frozenset[Audience] = frozenset({"personal", "public"})
 _CALL = re.compile(r"/([a-z][a-z0-9_]{0,31})(?:@\w{1,64})?(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
@@ -37,6 +40,7 @@ class Command:
     channels: frozenset[Channel] = _EVERYWHERE
     audiences: frozenset[Audience] = _PERSONAL
     who: Who = "person"
+    groups: Members = "everyone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +60,35 @@ COMMANDS: tuple[Command, ...] = (
     Command(name="start", description="Say hello and see how this works"),
     Command(name="new", description="Begin afresh; what was said is kept", audiences=_ALL_AUDIENCES),
     Command(name="stop", description="Stop the answer that is being written", audiences=_ALL_AUDIENCES),
-    Command(name="compact", description="Summarise older messages now", args="[focus] [--force]"),
-    Command(name="undo", description="Take back the last summary"),
+    Command(name="retry", description="Answer your last message again", channels=_TELEGRAM),
+    Command(
+        name="compact", description="Summarise older messages now", args="[focus] [--force]", groups="admins"
+    ),
+    Command(name="undo", description="Take back the last summary", groups="admins"),
     Command(name="status", description="Show how the conversation is doing"),
     Command(name="context", description="Show what fills the assistant's view"),
+    Command(
+        name="pin",
+        description="Keep a message word for word; send it as a reply",
+        channels=_TELEGRAM,
+        groups="admins",
+    ),
+    Command(
+        name="unpin",
+        description="Let go of a pinned message; send it as a reply",
+        channels=_TELEGRAM,
+        groups="admins",
+    ),
+    Command(name="pins", description="Show what is pinned", channels=_TELEGRAM),
+    Command(
+        name="export",
+        description="Get the whole conversation as a file",
+        channels=_TELEGRAM,
+        audiences=_ALL_AUDIENCES,
+    ),
+    Command(
+        name="settings", description="Choose how I behave in this chat", channels=_TELEGRAM, groups="admins"
+    ),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
 
@@ -72,6 +101,11 @@ def commands_for(*, channel: Channel, audience: Audience, operator: bool = False
         and audience in command.audiences
         and (operator or command.who == "person")
     )
+
+
+def may_in_group(name: str, *, admin: bool) -> bool:
+    """Whether a member of a group may give this command there."""
+    return admin or _BY_NAME[name].groups == "everyone"
 
 
 def parse_command(text: str) -> CommandCall | None:

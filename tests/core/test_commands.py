@@ -14,6 +14,7 @@ from shared.core.commands import (
     commands_for,
     compact_arguments,
     help_text,
+    may_in_group,
     parse_command,
 )
 
@@ -75,7 +76,21 @@ def test_names_are_unique_and_described() -> None:
 def test_visitors_of_a_public_page_see_only_the_plain_ones() -> None:
     names = [command.name for command in commands_for(channel="web", audience="public")]
     assert names == ["help", "new", "stop"]
+    names = [command.name for command in commands_for(channel="telegram", audience="public")]
+    assert names == ["help", "new", "stop", "export"]
     assert len(commands_for(channel="telegram", audience="personal")) == len(COMMANDS)
+
+
+def test_what_only_telegram_can_do_is_not_offered_elsewhere() -> None:
+    web = {command.name for command in commands_for(channel="web", audience="personal")}
+    telegram = {command.name for command in commands_for(channel="telegram", audience="personal")}
+    assert telegram - web == {"retry", "pin", "unpin", "pins", "export", "settings"}
+
+
+def test_in_groups_only_admins_change_what_all_others_see() -> None:
+    for_admins = {command.name for command in COMMANDS if not may_in_group(command.name, admin=False)}
+    assert for_admins == {"compact", "undo", "pin", "unpin", "settings"}
+    assert all(may_in_group(command.name, admin=True) for command in COMMANDS)
 
 
 def test_help_has_a_line_for_each() -> None:

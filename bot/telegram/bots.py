@@ -1,0 +1,7 @@
+"""The bots of this deployment, as the bot process asks for them."""
+
+from __future__ import annotations
+
+from shared.bots import BotConfig, configured_bots, remarks_about
+
+__all__ = ["BotConfig", "configured_bots", "remarks_about"]
