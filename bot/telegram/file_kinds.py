@@ -1,0 +1,73 @@
+"""What kind of file it may be, by what Telegram says of it and by its first bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bot.telegram.arrivals import Media
+
+JPEG = "image/jpeg"
+LONGEST_SIDE = 1_568
+"""Models make larger pictures smaller themselves, and charge for it."""
+Refusal = Literal["cannot_hear", "cannot_watch", "cannot_see_sticker", "file_unknown_kind"]
+
+_REFUSED: dict[str, Refusal] = {
+    "voice": "cannot_hear",
+    "audio": "cannot_hear",
+    "video": "cannot_watch",
+    "video_note": "cannot_watch",
+    "animation": "cannot_watch",
+    "sticker": "cannot_see_sticker",
+}
+_TEXT_MIMES = frozenset(
+    {"application/json", "application/xml", "application/x-yaml", "application/toml", "application/sql"}
+    | {"application/javascript", "application/x-sh", "application/x-python", "application/x-ndjson"}
+)
+_TEXT_ENDINGS = frozenset({
+    "txt", "md", "markdown", "rst", "log", "csv", "tsv", "json", "jsonl", "yaml", "yml", "toml", "ini",
+    "cfg", "conf", "env", "xml", "html", "htm", "css", "js", "mjs", "ts", "tsx", "jsx", "py", "pyi",
+    "rb", "go", "rs", "java", "kt", "kts", "c", "h", "cc", "cpp", "hpp", "cs", "php", "pl", "lua", "sh",
+    "bash", "zsh", "fish", "ps1", "bat", "sql", "r", "jl", "swift", "scala", "clj", "ex", "exs", "erl",
+    "hs", "ml", "vue", "svelte", "tex", "bib", "diff", "patch", "gradle", "make", "mk", "cmake",
+    "dockerfile", "proto", "graphql", "srt", "vtt", "po",
+})  # fmt: skip
+_MAGIC = (
+    (b"\xff\xd8\xff", JPEG),
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How to read it: as a picture, as text, or by looking at its bytes first."""
+
+    kind: Literal["picture", "text", "look", "none"]
+    refusal: Refusal | None = None
+
+
+def way_of(media: Media) -> Way:
+    if media.kind in _REFUSED:
+        return Way(kind="none", refusal=_REFUSED[media.kind])
+    if not media.file_id:
+        return Way(kind="none", refusal="file_unknown_kind")
+    if media.kind == "photo":
+        return Way(kind="picture")
+    mime, ending = media.mime.lower().partition(";")[0], media.name.lower().rpartition(".")[2]
+    if mime.startswith("audio/"):
+        return Way(kind="none", refusal="cannot_hear")
+    if mime.startswith("video/") and ending not in _TEXT_ENDINGS:  # Telegram takes .ts for a film
+        return Way(kind="none", refusal="cannot_watch")
+    if mime.startswith("text/") or mime in _TEXT_MIMES or ending in _TEXT_ENDINGS:
+        return Way(kind="text")
+    return Way(kind="look")
+
+
+def picture_mime(content: bytes) -> str | None:
+    """What it really is; None for what no model takes."""
+    for magic, mime in _MAGIC:
+        if content.startswith(magic):
+            return mime
+    return "image/webp" if content[:4] == b"RIFF" and content[8:12] == b"WEBP" else None

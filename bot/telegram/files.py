@@ -1,0 +1,212 @@
+"""Fetches what people send as files, and turns it into a picture or a text that a model can read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import structlog
+
+from bot.telegram.api import CallRefused, FileTooLarge, TelegramUnavailable, TokenRefused
+from bot.telegram.arrivals import Media
+from bot.telegram.file_kinds import JPEG, LONGEST_SIDE, Way, picture_mime, way_of
+from bot.telegram.text_files import NotText, read_text
+
+log = structlog.get_logger(__name__)
+
+MOST_BYTES = 20 * 1024 * 1024
+"""Telegram's own limit for bots; asked before the download, watched during it."""
+MOST_TEXT_CHARS = 200_000
+DOWNLOAD_SECONDS = 60.0
+OPEN_SECONDS = 20.0
+TRIES = 3
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+Reason = Literal[
+    "file_too_large",
+    "file_unavailable",
+    "file_unknown_kind",
+    "file_unreadable",
+    "file_empty",
+    "cannot_hear",
+    "cannot_watch",
+    "cannot_see_sticker",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    bytes: bytes
+    mime: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """`truncated`: there was more text than we keep."""
+
+    name: str
+    text: str
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CannotRead:
+    """`reason` is a key of the texts that people read."""
+
+    reason: Reason
+    name: str
+
+
+FileResult = Picture | Document | CannotRead
+
+
+class Calls(Protocol):
+    async def call(
+        self, method: str, params: dict[str, Any] | None = None, *, seconds: float = 20.0
+    ) -> Any: ...
+
+    async def download(self, path: str, *, most_bytes: int, seconds: float) -> bytes: ...
+
+
+class FileReader:
+    """For one bot. `read` never raises for what a file holds; raises TokenRefused when the bot is dead."""
+
+    def __init__(
+        self,
+        api: Calls,
+        *,
+        most_bytes: int = MOST_BYTES,
+        most_chars: int = MOST_TEXT_CHARS,
+        open_seconds: float = OPEN_SECONDS,
+        at_once: int = 2,
+        pause_seconds: float = 1.0,
+    ) -> None:
+        self._api = api
+        self._most_bytes = most_bytes
+        self._most_chars = most_chars
+        self._open_seconds = open_seconds
+        self._pause_seconds = pause_seconds
+        self._places = asyncio.Semaphore(at_once)
+
+    async def read(self, media: Media) -> FileResult:
+        way = way_of(media)
+        name = media.name or media.kind
+        if way.refusal is not None:
+            return CannotRead(reason=way.refusal, name=name)
+        if media.size is not None and media.size > self._most_bytes:
+            return CannotRead(reason="file_too_large", name=name)
+        async with self._places:
+            found = await self._fetched(media, name)
+            if isinstance(found, CannotRead):
+                return found
+            return await self._opened(found, media, way, name)
+
+    async def _fetched(self, media: Media, name: str) -> bytes | CannotRead:
+        """A file is asked for again only when nobody answered."""
+        for attempt in range(1, TRIES + 1):
+            try:
+                return await self._download(media)
+            except FileTooLarge:
+                return CannotRead(reason="file_too_large", name=name)
+            except TokenRefused:
+                raise
+            except CallRefused as refused:
+                large = "too big" in refused.description
+                if large or not refused.retry_after_seconds or attempt == TRIES:
+                    log.warning("file_refused", reason=str(refused))
+                    return CannotRead(reason="file_too_large" if large else "file_unavailable", name=name)
+                await asyncio.sleep(min(refused.retry_after_seconds, 30.0))
+            except TelegramUnavailable as error:
+                log.warning("file_not_reached", reason=str(error))
+                await asyncio.sleep(self._pause_seconds * attempt)
+        return CannotRead(reason="file_unavailable", name=name)
+
+    async def _download(self, media: Media) -> bytes:
+        described = await self._api.call("getFile", {"file_id": media.file_id})
+        path = described.get("file_path") if isinstance(described, dict) else None
+        size = described.get("file_size") if isinstance(described, dict) else None
+        if not isinstance(path, str) or ".." in path or "://" in path:
+            raise TelegramUnavailable("getFile: no path")
+        if isinstance(size, int) and size > self._most_bytes:
+            raise FileTooLarge(f"{size} bytes")
+        return await self._api.download(path, most_bytes=self._most_bytes, seconds=DOWNLOAD_SECONDS)
+
+    async def _opened(self, content: bytes, media: Media, way: Way, name: str) -> FileResult:
+        if not content:
+            return CannotRead(reason="file_empty", name=name)
+        mime = picture_mime(content)
+        if mime is not None and way.kind in ("picture", "look"):
+            return await self._picture(content, mime, media, name)
+        if content.startswith(b"%PDF-"):
+            return await self._pdf(content, name)
+        if way.kind == "picture":
+            return CannotRead(reason="file_unreadable", name=name)
+        return self._text(content, name, surely=way.kind == "text")
+
+    async def _picture(self, content: bytes, mime: str, media: Media, name: str) -> FileResult:
+        """Telegram's own photos are mostly small enough already; what is not is opened elsewhere."""
+        fits = 0 < max(media.width, media.height) <= LONGEST_SIDE
+        if media.kind == "photo" and mime == JPEG and fits:
+            return Picture(bytes=content, mime=mime, width=media.width, height=media.height)
+        head, body = await opened_elsewhere("picture", content, seconds=self._open_seconds)
+        if head is None or not body:
+            return CannotRead(reason="file_unreadable", name=name)
+        return Picture(
+            bytes=body, mime=str(head["mime"]), width=int(head["width"]), height=int(head["height"])
+        )
+
+    async def _pdf(self, content: bytes, name: str) -> FileResult:
+        head, body = await opened_elsewhere("pdf", content, seconds=self._open_seconds)
+        if head is None:
+            return CannotRead(reason="file_unreadable", name=name)
+        text = body.decode("utf-8", "replace").strip()
+        if not text:
+            return CannotRead(reason="file_empty", name=name)
+        return self._cut(Document(name=name, text=text, truncated=bool(head.get("truncated"))))
+
+    def _text(self, content: bytes, name: str, *, surely: bool) -> FileResult:
+        try:
+            text = read_text(content)
+        except NotText:
+            return CannotRead(reason="file_unreadable" if surely else "file_unknown_kind", name=name)
+        if not text.strip():
+            return CannotRead(reason="file_empty", name=name)
+        return self._cut(Document(name=name, text=text))
+
+    def _cut(self, document: Document) -> Document:
+        if len(document.text) <= self._most_chars:
+            return document
+        return replace(document, text=document.text[: self._most_chars], truncated=True)
+
+
+async def opened_elsewhere(
+    kind: str, content: bytes, *, seconds: float = OPEN_SECONDS
+) -> tuple[dict[str, Any] | None, bytes]:
+    """By a process of its own with little memory and time: whatever a file does, it does it there.
+
+    None when the file cannot be opened.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bot.telegram.opening", kind, cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        out, _ = await asyncio.wait_for(process.communicate(content), seconds)
+    except TimeoutError:
+        log.warning("file_took_too_long", kind=kind)
+        return None, b""
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    line, _, body = out.partition(b"\n")
+    if process.returncode != 0 or not line:
+        return None, b""
+    head = json.loads(line)
+    return (head, body) if isinstance(head, dict) else (None, b"")
