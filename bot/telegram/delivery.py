@@ -1,0 +1,98 @@
+"""Answers on their way to Telegram: live while they are written, and again whatever a crash or a 429 left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import groupby
+
+import structlog
+
+from bot.telegram.finals import Finals, Post
+from bot.telegram.live import LiveAnswer
+from bot.telegram.sender import FINAL_PATIENCE_SECONDS
+from bot.telegram.streaming import GROUP, NATIVE, PRIVATE, Rhythm
+from bot.telegram.typing import EVERY_SECONDS, Starts
+from shared.adapters.postgres.telegram_places import PlaceRow
+from shared.core.errors import StorageUnavailable
+
+log = structlog.get_logger(__name__)
+
+AT_ONCE = 8
+
+
+class Delivery:
+    """One for all bots of the process; `emitter` for answers that run here, `recover` for all others."""
+
+    def __init__(
+        self,
+        post: Post,
+        *,
+        tasks: Starts,
+        private: Rhythm = PRIVATE,
+        group: Rhythm = GROUP,
+        native: Rhythm = NATIVE,
+        typing_every: float = EVERY_SECONDS,
+        patience: float = FINAL_PATIENCE_SECONDS,
+    ) -> None:
+        self._post = post
+        self._finals = Finals(post)
+        self._tasks = tasks
+        self._private = private
+        self._group = group
+        self._native = native
+        self._typing_every = typing_every
+        self._patience = patience
+        self._live: dict[int, LiveAnswer] = {}
+
+    def emitter(self, place: PlaceRow) -> LiveAnswer:
+        """An `Emit` for `Conversation.answer(place.session_id, …)`; close it when that returns."""
+        answer = LiveAnswer(
+            self._post, self._finals, place,
+            tasks=self._tasks, private=self._private, group=self._group, native=self._native,
+            typing_every=self._typing_every, patience=self._patience, closed=self._closed,
+        )  # fmt: skip
+        self._live[place.session_id] = answer
+        return answer
+
+    async def recover(self, accounts: Sequence[int]) -> int:
+        """Brings what ended and is not wholly in its chat; says how many turns are done.
+
+        For the start, after `left_by_the_dead`, and for every second: what has to wait waits for the next one.
+        Raises StorageUnavailable.
+        """
+        unfinished = await self._post.deliveries.unfinished(accounts)
+        # Of a session one after the other, as they were asked; sessions do not wait for each other.
+        sessions = [list(turns) for _, turns in groupby(sorted(unfinished), key=lambda found: found[0])]
+        gate = asyncio.Semaphore(AT_ONCE)
+        done = await asyncio.gather(
+            *(self._recover_session(turns, gate) for turns in sessions if turns[0][0] not in self._live)
+        )
+        return sum(done)
+
+    async def _recover_session(self, turns: list[tuple[int, int]], gate: asyncio.Semaphore) -> int:
+        done = 0
+        async with gate:
+            for session_id, turn in turns:
+                try:
+                    brought = await self._recover_turn(session_id, turn)
+                except StorageUnavailable as error:
+                    log.warning("delivery_put_off", session_id=session_id, turn=turn, reason=str(error))
+                    return done
+                if not brought:
+                    return done
+                done += 1
+        return done
+
+    async def _recover_turn(self, session_id: int, turn: int) -> bool:
+        ended = await self._post.deliveries.ended_turn(session_id, turn)
+        if ended is None:
+            return False
+        place = await self._post.places.place(ended.address_id)
+        if place is None or place.unreachable:
+            return False
+        return await self._finals.deliver(place, ended, patience=0.0, tries=1)
+
+    def _closed(self, answer: LiveAnswer) -> None:
+        if self._live.get(answer.session_id) is answer:
+            del self._live[answer.session_id]

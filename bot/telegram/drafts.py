@@ -1,0 +1,187 @@
+"""The newest forms of answers, for those who asked for them: native drafts and rich messages.
+
+Clients and servers differ, so the first refusal closes a latch until the next start, and the same answer goes
+on in the classic form.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
+
+import structlog
+
+from bot.telegram.markup import Part, RichBlock
+from bot.telegram.outcomes import Gone, NotSent, Outcome, Rejected, misses_message
+from bot.telegram.pacing import Clock, Priority
+from bot.telegram.sender import EDIT_PATIENCE_SECONDS, FINAL_PATIENCE_SECONDS, Sender, Where
+from bot.telegram.streaming import Draft
+
+if TYPE_CHECKING:
+    from aiogram.types import InlineKeyboardMarkup
+
+log = structlog.get_logger(__name__)
+
+Form = Literal["drafts", "rich"]
+KEEP_ALIVE_SECONDS = 20.0
+"""Telegram drops a draft after thirty."""
+_LARGEST_ID = 2**31 - 1
+
+
+class Latch:
+    """Which of the newest forms a bot may use."""
+
+    def __init__(self) -> None:
+        self._refused: set[Form] = set()
+
+    def allows(self, form: Form) -> bool:
+        return form not in self._refused
+
+    def refuse(self, form: Form, reason: str) -> None:
+        if form not in self._refused:
+            self._refused.add(form)
+            log.warning("form_refused_until_restart", form=form, reason=reason)
+
+
+class NativeDraft:
+    """Shows a draft as the client's own bubble, with its own Stop button; `run` ends when it is over.
+
+    True: it was shown to the end. False: it was refused, show the answer in the classic form.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        where: Where,
+        draft: Draft,
+        *,
+        clock: Clock,
+        latch: Latch,
+        every: float = 0.5,
+        keep_alive: float = KEEP_ALIVE_SECONDS,
+        draft_id: Callable[[], int] = lambda: random.randint(1, _LARGEST_ID),
+    ) -> None:
+        self._sender = sender
+        self._where = where
+        self._draft = draft
+        self._clock = clock
+        self._latch = latch
+        self._every = every
+        self._keep_alive = keep_alive
+        self.draft_id = draft_id()
+        self._over = asyncio.Event()
+        self._shown: Part | None = None
+        self._shown_at = 0.0
+        self._thread_id = where.thread_id
+
+    def stop(self) -> None:
+        self._over.set()
+
+    async def run(self) -> bool:
+        while not self._over.is_set():
+            part = self._view()
+            now = self._clock.now()
+            pause = self._every
+            if part != self._shown or now - self._shown_at >= self._keep_alive:
+                outcome = await self._show(part)
+                if isinstance(outcome, Rejected):
+                    self._latch.refuse("drafts", outcome.reason)
+                    return False
+                if isinstance(outcome, Gone):
+                    return True
+                if isinstance(outcome, NotSent):
+                    pause = max(pause, outcome.retry_after or 0.0)
+                else:
+                    self._shown, self._shown_at = part, now
+            await self._pause(pause)
+        return True
+
+    def _view(self) -> Part:
+        """The end of a text that is too long for one message; nothing is "Thinking…"."""
+        views = self._draft.views()
+        return views[-1] if views else Part(text="")
+
+    async def _show(self, part: Part) -> Outcome:
+        from aiogram.methods import SendMessageDraft
+        from aiogram.types import MessageEntity
+
+        method = SendMessageDraft(
+            chat_id=self._where.chat_id,
+            draft_id=self.draft_id,
+            message_thread_id=self._where.thread_id or None,
+            text=part.text,
+            entities=[MessageEntity.model_validate(entity.to_api()) for entity in part.entities] or None,
+            can_stop=True,
+            keep_on_stop=True,
+        )
+        return await self._sender.call(
+            method, chat_id=self._where.chat_id, priority=Priority.EDIT, patience=0.0, counts=False, tries=1
+        )
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._clock.real(seconds)):
+                await self._over.wait()
+
+
+async def send_rich(
+    sender: Sender,
+    where: Where,
+    blocks: tuple[RichBlock, ...],
+    *,
+    reply_to: int | None,
+    keyboard: InlineKeyboardMarkup | None,
+    patience: float = FINAL_PATIENCE_SECONDS,
+) -> Outcome:
+    """A new message; Rejected means that the classic form has to do."""
+    from aiogram.methods import SendRichMessage
+    from aiogram.types import ReplyParameters
+
+    reply = None
+    if reply_to is not None:
+        reply = ReplyParameters(message_id=reply_to, allow_sending_without_reply=True)
+    method = SendRichMessage(
+        chat_id=where.chat_id,
+        message_thread_id=where.thread_id or None,
+        rich_message=_rich(blocks),
+        reply_parameters=reply,
+        reply_markup=keyboard,
+    )
+    return await sender.call(method, chat_id=where.chat_id, priority=Priority.FINAL, patience=patience)
+
+
+async def edit_rich(
+    sender: Sender,
+    chat_id: int,
+    message_id: int,
+    blocks: tuple[RichBlock, ...],
+    *,
+    keyboard: InlineKeyboardMarkup | None,
+) -> Outcome:
+    from aiogram.methods import EditMessageText
+
+    method = EditMessageText(
+        chat_id=chat_id, message_id=message_id, rich_message=_rich(blocks), reply_markup=keyboard
+    )
+    return await sender.call(
+        method,
+        chat_id=chat_id,
+        priority=Priority.FINAL,
+        patience=EDIT_PATIENCE_SECONDS,
+        repeatable=True,
+        message=(chat_id, message_id),
+    )
+
+
+def refuses_form(outcome: Outcome) -> bool:
+    """Rejected for what it is, and not for the message that it was to replace."""
+    return isinstance(outcome, Rejected) and not misses_message(outcome)
+
+
+def _rich(blocks: tuple[RichBlock, ...]) -> Any:
+    from aiogram.types import InputRichMessage
+
+    return InputRichMessage.model_validate({"blocks": list(blocks)})

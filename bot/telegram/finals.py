@@ -1,0 +1,472 @@
+"""Brings an answer that has ended into its chat, exactly once: for live answers and after a crash alike."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from bot.telegram.drafts import Form, Latch, edit_rich, refuses_form, send_rich
+from bot.telegram.markup import (
+    DOCUMENT_NAME,
+    LIVE_UNITS,
+    MOST_PARTS,
+    Part,
+    Rendered,
+    RichBlock,
+    render,
+    rich_blocks,
+    split,
+)
+from bot.telegram.outcomes import (
+    Done,
+    Gone,
+    Moved,
+    NotSent,
+    Outcome,
+    Rejected,
+    Sent,
+    Unknown,
+    misses_message,
+)
+from bot.telegram.pacing import Clock, Priority
+from bot.telegram.sender import FINAL_PATIENCE_SECONDS, TRIES, Sender, Where
+from shared.adapters.postgres.deliveries import EndedTurn, PartRow, PostgresDeliveries
+from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
+
+if TYPE_CHECKING:
+    from aiogram.types import InlineKeyboardMarkup
+
+log = structlog.get_logger(__name__)
+
+COOL_DOWN_SECONDS = 60.0
+NOTHING = "…"
+STOPPED_WITHOUT_WORDS = "Stopped."
+"""The notice of a turn that was stopped before its first word (`shared.services.assistant`)."""
+_ROUNDS = 3
+_REMEMBERED = 1_000
+
+
+class Texts(Protocol):
+    """Every word of ours that is added to an answer."""
+
+    def stopped(self, place: PlaceRow) -> str:
+        """Below what was written until somebody pressed Stop: `[stopped]`."""
+
+    def working(self, place: PlaceRow, tool: str) -> str | None:
+        """The status line while a tool runs; None for tools that nobody shall see."""
+
+    def notice(self, place: PlaceRow, code: str, text: str) -> str:
+        """One friendly line for an error or a refusal; `text` is its advice in English."""
+
+    def document(self, place: PlaceRow) -> str:
+        """The caption of an answer that comes as a file."""
+
+
+Keyboard = Callable[[PlaceRow, int, str], "InlineKeyboardMarkup | None"]
+"""Of a place, a turn and its state (`running` while it is written): the buttons under the last part."""
+Question = Callable[[int, int], Awaitable[int | None]]
+"""Of a session and a turn: the message that asked, where the answer shall quote it."""
+Wants = Callable[[PlaceRow, Form], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """What answers are brought with; one for all bots of the process."""
+
+    senders: Mapping[int, Sender]
+    deliveries: PostgresDeliveries
+    places: PostgresTelegramPlaces
+    texts: Texts
+    keyboard: Keyboard
+    question: Question
+    wants: Wants
+    clock: Clock = field(default_factory=Clock)
+    latches: dict[int, Latch] = field(default_factory=dict)
+
+    def latch(self, bot_id: int) -> Latch:
+        return self.latches.setdefault(bot_id, Latch())
+
+    def uses(self, place: PlaceRow, form: Form) -> bool:
+        return self.wants(place, form) and self.latch(place.bot_id).allows(form)
+
+    async def question_of(self, place: PlaceRow, turn: int) -> int | None:
+        """In private chats it is clear what is answered."""
+        return await self.question(place.session_id, turn) if place.chat_id < 0 else None
+
+    async def follow(self, place: PlaceRow, new_chat_id: int) -> PlaceRow:
+        """The same place in the supergroup that its group has become."""
+        await self.places.migrate(place.bot_id, old_chat=place.chat_id, new_chat=new_chat_id)
+        return await self.places.place(place.address_id) or replace(place, chat_id=new_chat_id)
+
+
+class _Later(Exception):
+    """Not all of it could be brought now; the rows say what is left."""
+
+
+class _Again(Exception):
+    """A bubble was lost; its rows are as if it had never been."""
+
+
+class _Elsewhere(Exception):
+    def __init__(self, new_chat_id: int) -> None:
+        super().__init__(new_chat_id)
+        self.new_chat_id = new_chat_id
+
+
+class _Nobody(Exception):
+    """The chat cannot be reached any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Letter:
+    parts: tuple[Part, ...]
+    document: str | None = None
+    blocks: tuple[RichBlock, ...] | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.parts) + (self.document is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    place: PlaceRow
+    ended: EndedTurn
+    sender: Sender
+    letter: _Letter
+    keyboard: InlineKeyboardMarkup | None
+    reply_to: int | None
+    patience: float
+    tries: int
+    maybe_shown: str | None
+
+    @property
+    def where(self) -> Where:
+        return Where(chat_id=self.place.chat_id, thread_id=self.place.thread_id)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.ended.session_id, self.ended.turn
+
+    def keyboard_of(self, number: int) -> InlineKeyboardMarkup | None:
+        return self.keyboard if number == self.letter.count - 1 else None
+
+
+class Finals:
+    """The one code path for the end of an answer; raises StorageUnavailable."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._store = post.deliveries
+        self._unrecorded: dict[tuple[int, int, int], int] = {}
+        self._told: dict[tuple[int, str], float] = {}
+        self._left: dict[int, set[int]] = {}
+
+    async def deliver(
+        self,
+        place: PlaceRow,
+        ended: EndedTurn,
+        *,
+        patience: float = FINAL_PATIENCE_SECONDS,
+        tries: int = TRIES,
+        maybe_shown: str | None = None,
+    ) -> bool:
+        """True when nothing of it is left to do. `maybe_shown`: a lost bubble with this text may be there."""
+        brought = await self._deliver(place, ended, patience, tries, maybe_shown)
+        left = self._left.setdefault(ended.session_id, set())
+        (left.discard if brought else left.add)(ended.turn)
+        if not left:
+            del self._left[ended.session_id]
+        return brought
+
+    def left(self, session_id: int, *, before: int) -> list[int]:
+        """Earlier turns that are still to be brought: their answers come first."""
+        return sorted(turn for turn in self._left.get(session_id, ()) if turn < before)
+
+    def leave(self, session_id: int, turn: int) -> None:
+        self._left.setdefault(session_id, set()).add(turn)
+
+    async def _deliver(
+        self, place: PlaceRow, ended: EndedTurn, patience: float, tries: int, maybe_shown: str | None
+    ) -> bool:
+        for _ in range(_ROUNDS):
+            try:
+                await self._bring(place, ended, patience=patience, tries=tries, maybe_shown=maybe_shown)
+            except _Later:
+                return False
+            except _Nobody as gone:
+                await self._give_up(place, ended, str(gone))
+                return True
+            except _Elsewhere as moved:
+                place = await self._post.follow(place, moved.new_chat_id)
+                again = await self._store.ended_turn(ended.session_id, ended.turn)
+                ended = again or ended
+            except _Again:
+                continue
+            else:
+                return True
+        return False
+
+    def was_told(self, place: PlaceRow, code: str) -> bool:
+        """Whether this trouble was told in this chat just before."""
+        told = self._told.get((place.address_id, code), -inf)
+        return self._post.clock.now() - told < COOL_DOWN_SECONDS
+
+    def telling(self, place: PlaceRow, code: str) -> None:
+        now = self._post.clock.now()
+        if len(self._told) >= _REMEMBERED:
+            self._told = {k: at for k, at in self._told.items() if now - at < COOL_DOWN_SECONDS}
+        self._told[place.address_id, code] = now
+
+    # -- the whole ------------------------------------------------------------------------------------
+
+    async def _bring(
+        self, place: PlaceRow, ended: EndedTurn, *, patience: float, tries: int, maybe_shown: str | None
+    ) -> None:
+        sender = self._post.senders.get(place.bot_id)
+        if sender is None or sender.held_for(place.chat_id) > patience:
+            raise _Later
+        if await self._is_told_already(place, ended):
+            return
+        job = _Job(
+            place=place,
+            ended=ended,
+            sender=sender,
+            letter=self._letter(place, ended),
+            keyboard=self._post.keyboard(place, ended.turn, ended.state),
+            reply_to=await self._post.question_of(place, ended.turn),
+            patience=patience,
+            tries=tries,
+            maybe_shown=maybe_shown,
+        )
+        if job.letter.blocks is not None and not await self._bring_rich(job, job.letter.blocks):
+            job = replace(job, letter=replace(job.letter, blocks=None))
+        if job.letter.blocks is None:
+            await self._bring_parts(job)
+        if is_notice(ended):
+            self.telling(place, ended.error_code)
+        await self._clear_previous(job)
+
+    async def _bring_parts(self, job: _Job) -> None:
+        count = job.letter.count
+        rows = _by_part(await self._store.parts(*job.key))
+        if job.letter.document is not None and 1 in rows and rows[1].state == "sent":
+            await self._clear(job, rows, 1)
+        rows = _by_part(await self._store.plan(*job.key, address_id=job.ended.address_id, count=count))
+        for number in range(count):
+            await self._bring_part(job, rows[number])
+        await self._clear(job, rows, count)
+
+    async def _bring_rich(self, job: _Job, blocks: tuple[RichBlock, ...]) -> bool:
+        """False when the classic form has to do."""
+        rows = _by_part(await self._store.plan(*job.key, address_id=job.ended.address_id, count=1))
+        # First: whoever finds part 0 delivered later must not take these for parts of a classic answer.
+        await self._clear(job, rows, 1)
+        outcome = await self._rich_outcome(job, rows[0], blocks)
+        if outcome is None:
+            return False
+        if refuses_form(outcome):
+            self._post.latch(job.place.bot_id).refuse("rich", getattr(outcome, "reason", ""))
+            await self._store.surely_not_sent(*job.key, 0, error="rich message refused")
+            return False
+        await self._conclude(job, 0, outcome, edited=rows[0].state == "sent")
+        return True
+
+    async def _rich_outcome(self, job: _Job, row: PartRow, blocks: tuple[RichBlock, ...]) -> Outcome | None:
+        if row.remote_id is not None:
+            if not await self._is_here(job, row.remote_id):
+                return None
+            outcome = await edit_rich(
+                job.sender, job.place.chat_id, row.remote_id, blocks, keyboard=job.keyboard
+            )
+            return None if misses_message(outcome) else outcome
+        if not await self._store.begin(*job.key, 0):
+            raise _Later
+        return await send_rich(
+            job.sender, job.where, blocks,
+            reply_to=job.reply_to, keyboard=job.keyboard, patience=job.patience,
+        )  # fmt: skip
+
+    # -- one part -------------------------------------------------------------------------------------
+
+    async def _bring_part(self, job: _Job, row: PartRow) -> None:
+        if row.state == "sending":
+            await self._record_late(job, row)
+        elif row.state == "sent" and row.remote_id is not None:
+            if not await self._edit(job, row, row.remote_id):
+                await self._forget_bubble(job, row, row.remote_id)
+        elif row.state == "queued" and self._may_be_there(job, row):
+            await self._store.give_up(*job.key, 0, state="uncertain", error="its bubble may be there")
+        elif row.state == "queued":
+            await self._send(job, row.part)
+
+    def _may_be_there(self, job: _Job, row: PartRow) -> bool:
+        """Whether a bubble of unknown fate showed all that this answer says."""
+        return row.part == 0 and job.letter.count == 1 and job.maybe_shown == job.letter.parts[0].text
+
+    async def _edit(self, job: _Job, row: PartRow, message_id: int) -> bool:
+        """False when the bubble is good for nothing any more."""
+        if not await self._is_here(job, message_id):
+            return False
+        outcome = await job.sender.edit_text(
+            job.place.chat_id, message_id, job.letter.parts[row.part],
+            keyboard=job.keyboard_of(row.part), priority=Priority.FINAL,
+            patience=job.patience, tries=job.tries,
+        )  # fmt: skip
+        if isinstance(outcome, Rejected) and outcome.status != 404:
+            return False
+        if isinstance(outcome, Unknown | Rejected):
+            raise _Later
+        await self._conclude(job, row.part, outcome, edited=True)
+        return True
+
+    async def _send(self, job: _Job, number: int) -> None:
+        if not await self._store.begin(*job.key, number):
+            raise _Later
+        outcome = await self._send_out(job, number)
+        if isinstance(outcome, Rejected) and outcome.status == 404:
+            outcome = NotSent(reason=outcome.reason)
+        await self._conclude(job, number, outcome, edited=False)
+
+    async def _send_out(self, job: _Job, number: int) -> Outcome:
+        reply_to = job.reply_to if number == 0 else None
+        if job.letter.document is not None and number == len(job.letter.parts):
+            return await job.sender.send_document(
+                job.where, name=DOCUMENT_NAME, content=job.letter.document.encode(),
+                caption=self._post.texts.document(job.place), silent=True,
+                keyboard=job.keyboard_of(number), patience=job.patience, tries=job.tries,
+            )  # fmt: skip
+        return await job.sender.send_text(
+            job.where, job.letter.parts[number], reply_to=reply_to, keyboard=job.keyboard_of(number),
+            silent=number > 0, priority=Priority.FINAL, patience=job.patience, tries=job.tries,
+        )  # fmt: skip
+
+    async def _conclude(self, job: _Job, number: int, outcome: Outcome, *, edited: bool) -> None:
+        """What became of a part goes into its row."""
+        match outcome:
+            case Sent(message_id=message_id):
+                await self._record(job, number, message_id)
+            case Done():
+                await self._store.delivered(*job.key, number, remote_id=None)
+            case Unknown(reason=reason) if not edited:
+                log.warning("part_uncertain", session_id=job.key[0], turn=job.key[1], part=number)
+                await self._store.give_up(*job.key, number, state="uncertain", error=reason)
+            case Rejected(reason=reason):
+                log.error("part_rejected", session_id=job.key[0], turn=job.key[1], part=number, reason=reason)
+                await self._store.give_up(*job.key, number, state="dead", error=reason)
+            case Gone(reason=reason):
+                raise _Nobody(reason)
+            case Moved(new_chat_id=new_chat_id):
+                await self._store.surely_not_sent(*job.key, number, error="the group has moved")
+                raise _Elsewhere(new_chat_id)
+            case NotSent(reason=reason) | Unknown(reason=reason):
+                await self._store.surely_not_sent(*job.key, number, error=reason)
+                raise _Later
+
+    async def _record(self, job: _Job, number: int, message_id: int) -> None:
+        """Kept in mind until it is stored: while this process lives, a sent part is known to be sent."""
+        key = (*job.key, number)
+        self._unrecorded[key] = message_id
+        await self._store.delivered(*job.key, number, remote_id=message_id)
+        self._unrecorded.pop(key, None)
+
+    async def _record_late(self, job: _Job, row: PartRow) -> None:
+        message_id = self._unrecorded.get((*job.key, row.part))
+        if message_id is None:
+            raise _Later  # it is being sent, or its sender died and the next holder of the lease decides
+        await self._record(job, row.part, message_id)
+
+    # -- bubbles that are in the way ------------------------------------------------------------------
+
+    async def _forget_bubble(self, job: _Job, row: PartRow, message_id: int) -> None:
+        """This bubble and those behind it go, and their parts are sent anew."""
+        here = [known for known in (message_id,) if await self._is_here(job, known)]
+        left = await self._store.drop_surplus(*job.key, count=row.part)
+        await self._store.plan(*job.key, address_id=job.ended.address_id, count=job.letter.count)
+        await job.sender.delete(job.place.chat_id, {*here, *(left if here else ())})
+        raise _Again
+
+    async def _is_here(self, job: _Job, message_id: int) -> bool:
+        """In a supergroup that was a group, the number is another message's."""
+        if job.place.chat_id > 0:
+            return True
+        message = await self._post.places.message(job.place.bot_id, job.place.chat_id, message_id)
+        return message is not None and (message.session_id, message.turn) == job.key
+
+    async def _clear(self, job: _Job, rows: Mapping[int, PartRow], count: int) -> None:
+        """First out of the chat, then out of the rows: after a crash in between it is done again."""
+        surplus = [row.remote_id for row in rows.values() if row.part >= count]
+        if not surplus:
+            return
+        outcome = await job.sender.delete(
+            job.place.chat_id, [known for known in surplus if known is not None]
+        )
+        if isinstance(outcome, NotSent | Unknown):
+            raise _Later
+        await self._store.drop_surplus(*job.key, count=count)
+
+    async def _clear_previous(self, job: _Job) -> None:
+        """Buttons are under the newest answer only."""
+        if job.keyboard is None or job.ended.turn <= 1:
+            return
+        rows = await self._store.parts(job.ended.session_id, job.ended.turn - 1)
+        known = [row.remote_id for row in rows if row.remote_id is not None]
+        if not known:
+            return
+        bot_id, chat_id = job.place.bot_id, job.place.chat_id
+        message = await self._post.places.message(bot_id, chat_id, known[-1])
+        if message is not None and (message.session_id, message.turn) == (job.key[0], job.key[1] - 1):
+            await job.sender.edit_keyboard(chat_id, known[-1], None)
+
+    async def _give_up(self, place: PlaceRow, ended: EndedTurn, reason: str) -> None:
+        for row in await self._store.parts(ended.session_id, ended.turn):
+            await self._store.give_up(ended.session_id, ended.turn, row.part, state="dead", error=reason)
+        await self._post.places.set_reachable(place.bot_id, place.chat_id, reachable=False)
+
+    # -- words ----------------------------------------------------------------------------------------
+
+    async def _is_told_already(self, place: PlaceRow, ended: EndedTurn) -> bool:
+        """The same trouble twice within a minute is told once, unless a bubble has to become something."""
+        if not is_notice(ended) or any(row.remote_id is not None for row in ended.parts):
+            return False
+        if not self.was_told(place, ended.error_code):
+            return False
+        await self._store.delivered(ended.session_id, ended.turn, 0, remote_id=None)
+        return True
+
+    def _letter(self, place: PlaceRow, ended: EndedTurn) -> _Letter:
+        parts = split(self._rendered(place, ended), limit=LIVE_UNITS) or (Part(text=NOTHING),)
+        if len(parts) > MOST_PARTS:
+            return _Letter(parts=parts[:1], document=ended.text)
+        return _Letter(parts=parts, blocks=self._blocks(place, ended))
+
+    def _rendered(self, place: PlaceRow, ended: EndedTurn) -> Rendered:
+        if is_notice(ended):
+            return Rendered(text=self._post.texts.notice(place, ended.error_code, ended.text))
+        if ended.state != "stopped":
+            return render(ended.text)
+        if ended.text == STOPPED_WITHOUT_WORDS:
+            return Rendered(text=self._post.texts.stopped(place))
+        return render(ended.text).followed_by(self._post.texts.stopped(place))
+
+    def _blocks(self, place: PlaceRow, ended: EndedTurn) -> tuple[RichBlock, ...] | None:
+        """None as soon as something is in the chat for good, or on its way."""
+        begun = any(row.state not in _OPEN or (row.part > 0 and row.state == "queued") for row in ended.parts)
+        if begun or ended.state != "answered" or not self._post.uses(place, "rich"):
+            return None
+        return rich_blocks(ended.text)
+
+
+_OPEN = ("queued", "sent")
+
+
+def is_notice(ended: EndedTurn) -> bool:
+    return ended.state in ("refused", "failed")
+
+
+def _by_part(rows: Sequence[PartRow]) -> dict[int, PartRow]:
+    return {row.part: row for row in rows}

@@ -1,0 +1,311 @@
+"""Shows an answer in its chat while it is being written, and brings its end when it is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import structlog
+
+from bot.telegram.drafts import NativeDraft
+from bot.telegram.finals import Finals, Post
+from bot.telegram.markup import Part
+from bot.telegram.outcomes import Done, Gone, Moved, NotSent, Sent, Unknown, misses_message
+from bot.telegram.pacing import Priority
+from bot.telegram.sender import EDIT_PATIENCE_SECONDS, FINAL_PATIENCE_SECONDS, Sender, Where
+from bot.telegram.streaming import GROUP, NATIVE, PRIVATE, Bubble, Draft, Edit, Rhythm, Seen
+from bot.telegram.typing import EVERY_SECONDS, Starts, Typing
+from shared.adapters.postgres.telegram_places import PlaceRow
+from shared.core.errors import StorageUnavailable
+from shared.core.exchange import Delta, ReplyEvent, RunEnded, RunStarted, Stored, ToolRunning
+
+log = structlog.get_logger(__name__)
+
+BUBBLE_PATIENCE_SECONDS = 1.0
+"""The model's stream waits while a bubble is sent."""
+LAST_EDIT_SECONDS = 5.0
+
+
+class LiveAnswer:
+    """The listener of one session's answers, one turn after the other; `close` it when `answer` returns."""
+
+    def __init__(
+        self,
+        post: Post,
+        finals: Finals,
+        place: PlaceRow,
+        *,
+        tasks: Starts,
+        private: Rhythm = PRIVATE,
+        group: Rhythm = GROUP,
+        native: Rhythm = NATIVE,
+        typing_every: float = EVERY_SECONDS,
+        patience: float = FINAL_PATIENCE_SECONDS,
+        closed: Callable[[LiveAnswer], None] | None = None,
+    ) -> None:
+        self._post = post
+        self._finals = finals
+        self._place = place
+        self._tasks = tasks
+        self._rhythm = private if place.chat_id > 0 else group
+        self._native_rhythm = native
+        self._typing_every = typing_every
+        self._patience = patience
+        self._closed = closed
+        self._typing: Typing | None = None
+        self._draft = Draft(rhythm=self._rhythm)
+        self._draft.end()
+        self._turn = 0
+        self._epoch = 0
+        self._news = asyncio.Event()
+        self._is_idle = False
+        self._refreshing: asyncio.Task[None] | None = None
+        self._native: NativeDraft | None = None
+        self._maybe_shown: str | None = None
+
+    async def __call__(self, event: ReplyEvent) -> None:
+        """Never raises: what could not be shown now is brought by `recover`."""
+        try:
+            await self._hear(event)
+        except StorageUnavailable as error:
+            self._draft.end()
+            log.warning("answer_not_shown", session_id=self._place.session_id, reason=str(error))
+        except Exception:
+            self._draft.end()
+            log.exception("answer_not_shown", session_id=self._place.session_id, turn=self._turn)
+
+    async def close(self) -> None:
+        """Nothing of it is on its way any more."""
+        await self._end_show()
+        await self._stop_typing()
+        if self._closed is not None:
+            self._closed(self)
+
+    @property
+    def session_id(self) -> int:
+        return self._place.session_id
+
+    @property
+    def _sender(self) -> Sender | None:
+        return self._post.senders.get(self._place.bot_id)
+
+    @property
+    def _where(self) -> Where:
+        return Where(chat_id=self._place.chat_id, thread_id=self._place.thread_id)
+
+    # -- events ---------------------------------------------------------------------------------------
+
+    async def _hear(self, event: ReplyEvent) -> None:
+        match event:
+            case RunStarted():
+                await self._started(event)
+            case Delta() if event.turn == self._turn:
+                self._draft.hear(event, self._post.clock.now())
+                await self._show()
+            case ToolRunning() if event.turn == self._turn:
+                self._draft.works(self._post.texts.working(self._place, event.name))
+                await self._show()
+            case Stored(kind="msg"):
+                await self._stored(event)
+            case RunEnded():
+                await self._end_show()
+                await self._stop_typing()
+            case _:
+                pass
+
+    async def _started(self, event: RunStarted) -> None:
+        self._epoch = event.epoch
+        if event.turn == self._turn and not self._draft.is_ended:
+            self._draft.begin(event.attempt)
+            return
+        await self._end_show()
+        for earlier in self._finals.left(self._place.session_id, before=event.turn):
+            await self._bring_one(earlier)
+        self._turn, self._maybe_shown = event.turn, None
+        self._draft = Draft(rhythm=self._rhythm, attempt=event.attempt)
+        self._start_typing()
+        if event.attempt > 1:
+            await self._adopt_bubbles()
+        if not self._draft.bubbles and self._place.chat_id > 0 and self._post.uses(self._place, "drafts"):
+            self._start_native()
+
+    async def _stored(self, event: Stored) -> None:
+        if event.payload.get("waiting"):
+            await self._end_show()
+            await self._tell_waiting(event)
+        elif event.payload.get("role") in ("assistant", "notice"):
+            await self._end_show()
+            await self._stop_typing()
+            await self._bring(int(event.payload.get("turn", self._turn)))
+
+    async def _bring(self, turn: int) -> None:
+        """After whatever of earlier turns had to wait."""
+        for earlier in self._finals.left(self._place.session_id, before=turn):
+            if not await self._bring_one(earlier):
+                self._finals.leave(self._place.session_id, turn)
+                return
+        await self._bring_one(turn, maybe_shown=self._maybe_shown)
+
+    async def _bring_one(self, turn: int, *, maybe_shown: str | None = None) -> bool:
+        ended = await self._post.deliveries.ended_turn(self._place.session_id, turn)
+        if ended is None:
+            return False
+        place: PlaceRow | None = self._place
+        if ended.address_id != self._place.address_id:
+            place = await self._post.places.place(ended.address_id)
+        return place is not None and await self._finals.deliver(
+            place, ended, patience=self._patience, maybe_shown=maybe_shown
+        )
+
+    async def _tell_waiting(self, event: Stored) -> None:
+        """That an answer takes longer is said once; nobody misses it when it gets lost."""
+        code, sender = str(event.payload.get("error", "")), self._sender
+        if sender is None or self._finals.was_told(self._place, code):
+            return
+        words = self._post.texts.notice(self._place, code, str(event.payload.get("text", "")))
+        outcome = await sender.send_text(
+            self._where, Part(text=words), silent=True, patience=EDIT_PATIENCE_SECONDS
+        )
+        if isinstance(outcome, Sent):
+            self._finals.telling(self._place, code)
+
+    # -- bubbles --------------------------------------------------------------------------------------
+
+    async def _adopt_bubbles(self) -> None:
+        """An earlier attempt, perhaps of another process, has shown something: it is replaced in place."""
+        rows = await self._post.deliveries.parts(self._place.session_id, self._turn)
+        known = [row for row in rows if row.state == "sent" and row.remote_id is not None]
+        self._draft.bubbles = [Bubble(message_id=row.remote_id or 0) for row in known]
+        if known:
+            self._start_refreshing()
+
+    async def _show(self) -> None:
+        """A new bubble is sent here and now, so that none is on its way when the answer is committed."""
+        if self._native is None and self._draft.wants_bubble(self._post.clock.now()):
+            await self._open_bubble()
+        if self._is_idle and self._draft.next_at(0.0) is not None:
+            self._news.set()
+
+    async def _open_bubble(self) -> None:
+        opening, sender, number = self._draft.opening(), self._sender, len(self._draft.bubbles)
+        if opening is None or sender is None:
+            return
+        part, seen = opening
+        reply_to = await self._post.question_of(self._place, self._turn) if number == 0 else None
+        outcome = await sender.send_text(
+            self._where, part, reply_to=reply_to, silent=number > 0,
+            keyboard=self._post.keyboard(self._place, self._turn, "running"),
+            patience=BUBBLE_PATIENCE_SECONDS, tries=1,
+        )  # fmt: skip
+        match outcome:
+            case Sent(message_id=message_id):
+                await self._opened(sender, message_id, part, seen)
+            case NotSent(retry_after=retry_after):
+                self._draft.slowed(retry_after, self._post.clock.now())
+            case Unknown():
+                self._maybe_shown = part.text if number == 0 else None
+                self._draft.end()
+            case Moved(new_chat_id=new_chat_id):
+                self._place = await self._post.follow(self._place, new_chat_id)
+            case _:
+                self._draft.end()
+        if isinstance(outcome, Gone):
+            await self._post.places.set_reachable(self._place.bot_id, self._place.chat_id, reachable=False)
+
+    async def _opened(self, sender: Sender, message_id: int, part: Part, seen: Seen) -> None:
+        number = len(self._draft.bubbles)
+        ours = False
+        try:
+            ours = await self._post.deliveries.bubble_shown(
+                self._place.session_id, self._turn, number,
+                epoch=self._epoch, address_id=self._place.address_id, remote_id=message_id,
+            )  # fmt: skip
+        finally:
+            if not ours:
+                self._draft.end()
+                await sender.delete(self._place.chat_id, [message_id])
+        if ours:
+            self._draft.opened(message_id, part, seen, self._post.clock.now())
+            self._start_refreshing()
+
+    def _start_refreshing(self) -> None:
+        if self._refreshing is None:
+            self._refreshing = self._tasks.start(self._refresh(self._draft))
+
+    async def _refresh(self, draft: Draft) -> None:
+        while not draft.is_ended:
+            edit = draft.edit(self._post.clock.now())
+            if edit is not None:
+                await self._edit(draft, edit)
+                continue
+            self._news.clear()
+            at = draft.next_at(self._post.clock.now())
+            self._is_idle = at is None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._seconds_until(at)):
+                    await self._news.wait()
+
+    def _seconds_until(self, at: float | None) -> float | None:
+        """Without a time the next piece or the end wakes it."""
+        return None if at is None else self._post.clock.real(at - self._post.clock.now())
+
+    async def _edit(self, draft: Draft, edit: Edit) -> None:
+        sender = self._sender
+        if sender is None:
+            draft.end()
+            return
+        keyboard = self._post.keyboard(self._place, self._turn, "running") if edit.is_last else None
+        outcome = await sender.edit_text(
+            self._place.chat_id, edit.message_id, edit.part, keyboard=keyboard, priority=Priority.EDIT
+        )
+        now = self._post.clock.now()
+        if isinstance(outcome, Sent | Done):
+            draft.edited(edit, now)
+        elif isinstance(outcome, NotSent):
+            draft.slowed(outcome.retry_after, now)
+        elif isinstance(outcome, Unknown):
+            draft.slowed(None, now)
+        else:
+            if not misses_message(outcome):
+                log.info("live_edits_ended", outcome=type(outcome).__name__)
+            draft.end()
+
+    async def _end_show(self) -> None:
+        """The edit that is on its way may end: the next one for its message waits for it anyway."""
+        self._draft.end()
+        self._news.set()
+        if self._native is not None:
+            self._native.stop()
+        task, self._refreshing, self._native = self._refreshing, None, None
+        if task is not None:
+            await asyncio.wait([task], timeout=LAST_EDIT_SECONDS)
+
+    # -- native drafts --------------------------------------------------------------------------------
+
+    def _start_native(self) -> None:
+        sender = self._sender
+        if sender is None:
+            return
+        self._native = NativeDraft(
+            sender, self._where, self._draft, clock=self._post.clock,
+            latch=self._post.latch(self._place.bot_id), every=self._native_rhythm.edit_seconds,
+        )  # fmt: skip
+        self._refreshing = self._tasks.start(self._run_native(self._native))
+
+    async def _run_native(self, native: NativeDraft) -> None:
+        if not await native.run() and self._native is native:
+            self._native, self._refreshing = None, None
+
+    # -- typing ---------------------------------------------------------------------------------------
+
+    def _start_typing(self) -> None:
+        if self._typing is None and (sender := self._sender) is not None:
+            self._typing = Typing(
+                sender, self._where, tasks=self._tasks, clock=self._post.clock, every=self._typing_every
+            )
+
+    async def _stop_typing(self) -> None:
+        typing, self._typing = self._typing, None
+        if typing is not None:
+            await typing.stop()

@@ -1,0 +1,462 @@
+"""The one way out of a bot: every call waits for its turn, and its outcome is known for what it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from bot.telegram.markup import MESSAGE_UNITS, Part, units
+from bot.telegram.outcomes import (
+    Done,
+    NotSent,
+    Outcome,
+    Sent,
+    Unknown,
+    misses_thread,
+    outcome_of,
+    refuses_entities,
+)
+from bot.telegram.pacing import Clock, Limits, Priority, Queue, Ticket
+
+if TYPE_CHECKING:
+    from aiogram import Bot
+    from aiogram.methods import TelegramMethod
+    from aiogram.types import InlineKeyboardMarkup, MessageEntity, ReplyParameters
+
+log = structlog.get_logger(__name__)
+
+REQUEST_SECONDS = 30.0
+CONNECT_SECONDS = 5.0
+BACKOFF_SECONDS = 0.5
+TRIES = 3
+FINAL_PATIENCE_SECONDS = 120.0
+EDIT_PATIENCE_SECONDS = 5.0
+TYPING_SECONDS = 5.0
+CALLBACK_PATIENCE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """A chat, and a topic of it where `thread_id` is not 0."""
+
+    chat_id: int
+    thread_id: int = 0
+
+    @property
+    def is_group(self) -> bool:
+        return self.chat_id < 0
+
+
+def open_bot(token: str, *, api_url: str | None = None, timeout: float = REQUEST_SECONDS) -> Bot:
+    """aiogram's client for Telegram's own server, or for another one; close its session in the end."""
+    from aiogram import Bot
+    from aiogram.client.session.aiohttp import AiohttpSession
+    from aiogram.client.telegram import PRODUCTION, TelegramAPIServer
+
+    server = PRODUCTION if api_url is None else TelegramAPIServer.from_base(api_url)
+    return Bot(token, session=AiohttpSession(api=server, timeout=timeout))
+
+
+class Sender:
+    """`patience` is how long a call may wait for its turn, through a 429 as well."""
+
+    def __init__(
+        self,
+        bot: Bot,
+        *,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        timeout: float = REQUEST_SECONDS,
+        backoff: float = BACKOFF_SECONDS,
+    ) -> None:
+        self._bot = bot
+        self._clock = clock or Clock()
+        self._queue = Queue(limits or Limits())
+        self._timeout = timeout
+        self._backoff = backoff
+        self._turns: dict[Ticket, asyncio.Future[bool]] = {}
+        self._edits: dict[tuple[int, int], Ticket] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def bot_id(self) -> int:
+        return self._bot.id
+
+    def held_for(self, chat_id: int) -> float:
+        """Seconds for which Telegram wants nothing for this chat; 0 when it may be written to."""
+        return max(0.0, self._queue.held_until(chat_id) - self._clock.now())
+
+    async def close(self) -> None:
+        """Whoever still waits is told that nothing was sent."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for turn in self._turns.values():
+            if not turn.done():
+                turn.set_result(False)
+        await self._bot.session.close()
+
+    # -- messages -------------------------------------------------------------------------------------
+
+    async def send_text(
+        self,
+        where: Where,
+        part: Part,
+        *,
+        reply_to: int | None = None,
+        keyboard: InlineKeyboardMarkup | None = None,
+        silent: bool = False,
+        priority: Priority = Priority.NOTICE,
+        patience: float = FINAL_PATIENCE_SECONDS,
+        tries: int = TRIES,
+    ) -> Outcome:
+        """Repeated only when it surely never arrived; refused formatting or topics are left out."""
+        from aiogram.methods import SendMessage
+        from aiogram.types import LinkPreviewOptions
+
+        def method(part: Part, thread_id: int) -> SendMessage:
+            return SendMessage(
+                chat_id=where.chat_id,
+                message_thread_id=thread_id or None,
+                text=part.text,
+                entities=_entities(part),
+                link_preview_options=LinkPreviewOptions(is_disabled=True),
+                disable_notification=silent or None,
+                reply_parameters=_reply(reply_to),
+                reply_markup=keyboard,
+            )
+
+        wish = _Wish(chat_id=where.chat_id, priority=priority, patience=patience, tries=tries)
+        outcome = await self._call(method(part, where.thread_id), wish)
+        thread_id = where.thread_id
+        for _ in range(2):
+            if refuses_entities(outcome) and part.entities:
+                log.warning("entities_refused", bot_id=self.bot_id, chat_id=where.chat_id)
+                part = without_entities(part)
+            elif misses_thread(outcome) and thread_id:
+                thread_id = 0
+            else:
+                break
+            outcome = await self._call(method(part, thread_id), wish)
+        return outcome
+
+    async def edit_text(
+        self,
+        chat_id: int,
+        message_id: int,
+        part: Part,
+        *,
+        keyboard: InlineKeyboardMarkup | None = None,
+        priority: Priority = Priority.EDIT,
+        patience: float = EDIT_PATIENCE_SECONDS,
+        tries: int = 1,
+    ) -> Outcome:
+        """An edit of the same message that still waits is replaced, and told that nothing is left to do."""
+        from aiogram.methods import EditMessageText
+        from aiogram.types import LinkPreviewOptions
+
+        def method(part: Part) -> EditMessageText:
+            return EditMessageText(
+                chat_id=chat_id,
+                message_id=message_id,
+                text=part.text,
+                entities=_entities(part),
+                link_preview_options=LinkPreviewOptions(is_disabled=True),
+                reply_markup=keyboard,
+            )
+
+        wish = _Wish(
+            chat_id=chat_id, priority=priority, patience=patience, tries=tries,
+            repeatable=True, message=(chat_id, message_id), replaceable=True,
+        )  # fmt: skip
+        outcome = await self._call(method(part), wish)
+        if refuses_entities(outcome) and part.entities:
+            log.warning("entities_refused", bot_id=self.bot_id, chat_id=chat_id)
+            outcome = await self._call(method(without_entities(part)), wish)
+        return outcome
+
+    async def send_document(
+        self,
+        where: Where,
+        *,
+        name: str,
+        content: bytes,
+        caption: str = "",
+        reply_to: int | None = None,
+        keyboard: InlineKeyboardMarkup | None = None,
+        silent: bool = False,
+        priority: Priority = Priority.FINAL,
+        patience: float = FINAL_PATIENCE_SECONDS,
+        tries: int = TRIES,
+    ) -> Outcome:
+        from aiogram.methods import SendDocument
+        from aiogram.types import BufferedInputFile
+
+        def method(thread_id: int) -> SendDocument:
+            return SendDocument(
+                chat_id=where.chat_id,
+                message_thread_id=thread_id or None,
+                document=BufferedInputFile(content, filename=name),
+                caption=caption or None,
+                disable_notification=silent or None,
+                reply_parameters=_reply(reply_to),
+                reply_markup=keyboard,
+            )
+
+        wish = _Wish(chat_id=where.chat_id, priority=priority, patience=patience, tries=tries)
+        outcome = await self._call(method(where.thread_id), wish)
+        if misses_thread(outcome) and where.thread_id:
+            outcome = await self._call(method(0), wish)
+        return outcome
+
+    async def edit_keyboard(
+        self, chat_id: int, message_id: int, keyboard: InlineKeyboardMarkup | None = None
+    ) -> Outcome:
+        from aiogram.methods import EditMessageReplyMarkup
+
+        method = EditMessageReplyMarkup(chat_id=chat_id, message_id=message_id, reply_markup=keyboard)
+        return await self.call(
+            method, chat_id=chat_id, priority=Priority.EDIT, patience=EDIT_PATIENCE_SECONDS,
+            repeatable=True, message=(chat_id, message_id),
+        )  # fmt: skip
+
+    async def delete(self, chat_id: int, message_ids: Iterable[int]) -> Outcome:
+        """Done when all of them are gone, else the first outcome that is not."""
+        from aiogram.methods import DeleteMessage
+
+        first: Outcome = Done()
+        for message_id in message_ids:
+            method = DeleteMessage(chat_id=chat_id, message_id=message_id)
+            outcome = await self.call(
+                method, chat_id=chat_id, priority=Priority.FINAL,
+                patience=EDIT_PATIENCE_SECONDS, repeatable=True, counts=False,
+            )  # fmt: skip
+            if isinstance(first, Done):
+                first = outcome
+        return first
+
+    # -- what no screen keeps -------------------------------------------------------------------------
+
+    async def typing(self, where: Where, *, action: str = "typing") -> Outcome:
+        """Never waits: a late one would be a lie."""
+        from aiogram.methods import SendChatAction
+
+        def method(thread_id: int) -> SendChatAction:
+            return SendChatAction(
+                chat_id=where.chat_id, message_thread_id=thread_id or None, action=action
+            )  # fmt: skip
+
+        wish = _Wish(
+            chat_id=where.chat_id, priority=Priority.TYPING, patience=0.0, tries=1,
+            counts=False, timeout=TYPING_SECONDS,
+        )  # fmt: skip
+        outcome = await self._call(method(where.thread_id), wish)
+        if misses_thread(outcome) and where.thread_id:
+            outcome = await self._call(method(0), wish)
+        return outcome
+
+    async def react(self, chat_id: int, message_id: int, emoji: str | None) -> Outcome:
+        from aiogram.methods import SetMessageReaction
+        from aiogram.types import ReactionTypeEmoji
+
+        wanted: list[Any] = [] if emoji is None else [ReactionTypeEmoji(emoji=emoji)]
+        method = SetMessageReaction(chat_id=chat_id, message_id=message_id, reaction=wanted)
+        return await self.call(
+            method, chat_id=chat_id, priority=Priority.NOTICE, patience=EDIT_PATIENCE_SECONDS,
+            repeatable=True, counts=False,
+        )  # fmt: skip
+
+    async def answer_callback(self, query_id: str, *, text: str = "", alert: bool = False) -> Outcome:
+        """Of a pressed button; one that came too late is Rejected, which is nobody's fault."""
+        from aiogram.methods import AnswerCallbackQuery
+
+        method = AnswerCallbackQuery(
+            callback_query_id=query_id, text=text or None, show_alert=alert or None
+        )  # fmt: skip
+        return await self.call(
+            method, chat_id=None, priority=Priority.CALLBACK,
+            patience=CALLBACK_PATIENCE_SECONDS, repeatable=True,
+        )  # fmt: skip
+
+    async def call(
+        self,
+        method: TelegramMethod[Any],
+        *,
+        chat_id: int | None,
+        priority: Priority = Priority.NOTICE,
+        patience: float = FINAL_PATIENCE_SECONDS,
+        repeatable: bool = False,
+        counts: bool = True,
+        message: tuple[int, int] | None = None,
+        tries: int = TRIES,
+    ) -> Outcome:
+        """Any other call. `repeatable`: doing it twice is the same as doing it once; calls for the same
+        `message` go one after the other.
+        """
+        wish = _Wish(
+            chat_id=chat_id, priority=priority, patience=patience, repeatable=repeatable,
+            counts=counts, message=message, tries=tries,
+        )  # fmt: skip
+        return await self._call(method, wish)
+
+    # -- one call -------------------------------------------------------------------------------------
+
+    async def _call(self, method: TelegramMethod[Any], wish: _Wish) -> Outcome:
+        deadline = self._clock.now() + wish.patience
+        tried = 0
+        while True:
+            refused = await self._wait_for_turn(wish, deadline)
+            if refused is not None:
+                return refused
+            outcome = await self._once(method, wish)
+            tried += 1
+            if isinstance(outcome, NotSent) and outcome.retry_after is not None:
+                until = self._clock.now() + outcome.retry_after
+                self._queue.hold(wish.chat_id, until)
+                self._pump()
+                if until > deadline or tried >= _MOST_TRIES:
+                    return outcome
+                continue
+            again = isinstance(outcome, NotSent) or (wish.repeatable and isinstance(outcome, Unknown))
+            if not again or tried >= wish.tries:
+                return outcome
+            await self._clock.sleep(self._backoff * 2 ** (tried - 1))
+
+    async def _once(self, method: TelegramMethod[Any], wish: _Wish) -> Outcome:
+        from aiogram.exceptions import AiogramError
+        from aiogram.types import Message
+        from aiohttp import ClientTimeout
+
+        seconds = self._timeout if wish.timeout is None else min(wish.timeout, self._timeout)
+        limits: Any = ClientTimeout(total=seconds, sock_connect=min(CONNECT_SECONDS, seconds))
+        try:
+            value = await self._bot(method, request_timeout=limits)
+        except (AiogramError, OSError, ValueError) as error:
+            outcome = outcome_of(error)
+            log.info(
+                "call_failed", method=method.__api_method__, bot_id=self.bot_id, chat_id=wish.chat_id,
+                outcome=type(outcome).__name__, reason=getattr(outcome, "reason", ""),
+            )  # fmt: skip
+            return outcome
+        finally:
+            self._finish(wish)
+        return Sent(message_id=value.message_id) if isinstance(value, Message) else Done(value=value)
+
+    # -- waiting for the turn -------------------------------------------------------------------------
+
+    async def _wait_for_turn(self, wish: _Wish, deadline: float) -> Outcome | None:
+        """None when the call may go out now."""
+        ticket = Ticket(
+            chat_id=wish.chat_id, priority=wish.priority, deadline=deadline,
+            counts=wish.counts, message=wish.message,
+        )  # fmt: skip
+        if wish.replaceable and wish.message is not None:
+            self._replace_edit(wish.message, ticket)
+        turn = self._turns[ticket] = asyncio.get_running_loop().create_future()
+        try:
+            if not self._queue.add(ticket):
+                return NotSent(reason="too many calls wait")
+            self._pump()
+            if await turn:
+                wish.ticket = ticket
+                return None
+        except asyncio.CancelledError:
+            self._leave(ticket, granted=turn.done() and not turn.cancelled() and turn.result())
+            raise
+        finally:
+            self._turns.pop(ticket, None)
+            if wish.message is not None and self._edits.get(wish.message) is ticket:
+                del self._edits[wish.message]
+        if ticket.deadline == -inf:
+            return Done()
+        held = self._queue.held_until(wish.chat_id) - self._clock.now()
+        return NotSent(reason="no turn in time", retry_after=held if held > 0 else None)
+
+    def _replace_edit(self, message: tuple[int, int], ticket: Ticket) -> None:
+        older, self._edits[message] = self._edits.get(message), ticket
+        if older is not None and older in self._turns and not self._turns[older].done():
+            older.deadline = -inf
+            self._queue.remove(older)
+            self._turns[older].set_result(False)
+
+    def _leave(self, ticket: Ticket, *, granted: bool) -> None:
+        self._queue.remove(ticket)
+        if granted:
+            self._queue.finished(ticket)
+        self._pump()
+
+    def _finish(self, wish: _Wish) -> None:
+        ticket, wish.ticket = wish.ticket, None
+        if ticket is not None:
+            self._queue.finished(ticket)
+            self._pump()
+
+    def _pump(self) -> None:
+        """Lets everybody go whose turn it is, and comes back when the next one may."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = self._clock.now()
+        for ticket in self._queue.due(now):
+            self._tell(ticket, go=True)
+        for ticket in self._queue.expired(now):
+            self._tell(ticket, go=False)
+        at = self._queue.next_at()
+        if at is not None:
+            delay = self._clock.real(at - now)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._pump)
+
+    def _tell(self, ticket: Ticket, *, go: bool) -> None:
+        turn = self._turns.get(ticket)
+        if turn is not None and not turn.done():
+            turn.set_result(go)
+        elif go:
+            self._queue.finished(ticket)
+
+
+_MOST_TRIES = 10
+"""However patient the caller: a chat that always answers 429 is left to the next look."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Wish:
+    chat_id: int | None
+    priority: Priority
+    patience: float
+    tries: int
+    repeatable: bool = False
+    counts: bool = True
+    message: tuple[int, int] | None = None
+    replaceable: bool = False
+    timeout: float | None = None
+    ticket: Ticket | None = None
+
+
+def without_entities(part: Part) -> Part:
+    """For formatting that was refused; addresses of links are spelled out where there is room for them."""
+    text, raw = part.text, part.text.encode("utf-16-le")
+    for entity in reversed(part.entities):
+        if entity.url is not None:
+            longer = raw[: 2 * entity.end] + f" ({entity.url})".encode("utf-16-le") + raw[2 * entity.end :]
+            spelled = longer.decode("utf-16-le")
+            if units(spelled) <= MESSAGE_UNITS:
+                text, raw = spelled, longer
+    return replace(part, text=text, entities=())
+
+
+def _entities(part: Part) -> list[MessageEntity] | None:
+    from aiogram.types import MessageEntity
+
+    return [MessageEntity.model_validate(entity.to_api()) for entity in part.entities] or None
+
+
+def _reply(message_id: int | None) -> ReplyParameters | None:
+    from aiogram.types import ReplyParameters
+
+    if message_id is None:
+        return None
+    return ReplyParameters(message_id=message_id, allow_sending_without_reply=True)
