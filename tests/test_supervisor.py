@@ -298,6 +298,19 @@ def test_up_prints_pages_that_open_and_stops_on_ctrl_c(
     assert not list(folder.glob("*.pid"))
 
 
+@pytest.mark.skipif(not (ROOT / "bot" / "__main__.py").exists(), reason="the bot process is not there yet")
+async def test_up_starts_the_bot_and_prints_the_link_for_its_first_owner(
+    environment: dict[str, str], stopped: list[subprocess.Popen[str]]
+) -> None:
+    async with running_bot_api() as fake:
+        told = {**environment, "TELEGRAM_BOT_TOKEN": TOKEN, "EVERTALK_TELEGRAM_API_URL": fake.base_url}
+        process, lines = await asyncio.to_thread(start_up, told)
+        stopped.append(process)
+        assert re.search(rf"Telegram +@{USERNAME} – https://t\.me/{USERNAME}\?start=\S+", "\n".join(lines))
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.to_thread(process.wait, 20) == 0
+
+
 @needs_all_processes
 @pytest.mark.faults
 def test_up_works_again_after_kill_9_of_everything(

@@ -1,0 +1,68 @@
+"""The command menus that Telegram shows: who sees which commands, in which language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.core.commands import Audience, Command, commands_for
+
+Scope = Literal["all_private_chats", "all_group_chats", "all_chat_administrators"]
+"""`type` of the Bot API's BotCommandScope."""
+NAME_CHARS = 32
+DESCRIPTION_CHARS = 256
+MOST_COMMANDS = 100
+
+_GERMAN: Mapping[str, str] = {
+    "help": "Zeigen, was du hier tun kannst",
+    "start": "Begrüßung, und wie es geht",
+    "new": "Neu anfangen; was gesagt wurde, bleibt",
+    "stop": "Die Antwort anhalten, die gerade entsteht",
+    "retry": "Deine letzte Nachricht noch einmal beantworten",
+    "compact": "Ältere Nachrichten jetzt zusammenfassen",
+    "undo": "Die letzte Zusammenfassung zurücknehmen",
+    "status": "Zeigen, wie es um das Gespräch steht",
+    "context": "Zeigen, was der Assistent im Blick hat",
+    "pin": "Eine Nachricht Wort für Wort behalten; als Antwort senden",
+    "unpin": "Angeheftetes wieder lösen; als Antwort senden",
+    "pins": "Zeigen, was angeheftet ist",
+    "export": "Das ganze Gespräch als Datei bekommen",
+    "settings": "Wählen, wie ich mich in diesem Chat verhalte",
+}
+_OF_NO_USE_IN_GROUPS = frozenset({"start"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Menu:
+    """The arguments of one `setMyCommands`."""
+
+    scope: Scope
+    language: str
+    """Two letters, or empty for everybody whose language has no menu of its own."""
+    commands: tuple[tuple[str, str], ...]
+    """Names without the slash, and descriptions."""
+
+
+def menus(audience: Audience) -> tuple[Menu, ...]:
+    table = commands_for(channel="telegram", audience=audience)
+    in_groups = tuple(command for command in table if command.name not in _OF_NO_USE_IN_GROUPS)
+    shown: dict[Scope, tuple[Command, ...]] = {
+        "all_private_chats": table,
+        "all_group_chats": tuple(command for command in in_groups if command.groups == "everyone"),
+        "all_chat_administrators": in_groups,
+    }
+    return tuple(
+        Menu(scope=scope, language=language, commands=_entries(commands, language))
+        for scope, commands in shown.items()
+        for language in ("", "de")
+    )
+
+
+def described(command: Command, language: str) -> str:
+    """What it does, in the language of the bot's texts; also for /help."""
+    return _GERMAN.get(command.name, command.description) if language == "de" else command.description
+
+
+def _entries(commands: tuple[Command, ...], language: str) -> tuple[tuple[str, str], ...]:
+    return tuple((command.name, described(command, language)) for command in commands)

@@ -1,0 +1,316 @@
+"""The bot's own words in German."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot.telegram.texts.english import Texts
+from bot.telegram.texts.shown import ContextShown, Markdown, Plain, bar, columns, literal
+
+_CANNOT = {
+    "voice": "Sprachnachrichten kann ich noch nicht anhören.",
+    "audio": "Tondateien kann ich noch nicht anhören.",
+    "video": "Videos kann ich nicht ansehen.",
+    "video_note": "Videonachrichten kann ich nicht ansehen.",
+    "animation": "Animationen kann ich nicht ansehen.",
+    "sticker": "Schöner Sticker! Ich kann aber nur Worte, Bilder und Dokumente lesen.",
+    "location": "Karten kann ich nicht lesen.",
+    "contact": "Kontakte kann ich nicht lesen.",
+    "poll": "An Umfragen kann ich nicht teilnehmen.",
+}
+_PARTS = {
+    "history": "Gespräch",
+    "summary": "Zusammenfassung",
+    "memory": "Erinnerungen",
+    "system": "Anweisungen",
+    "tools": "Werkzeuge",
+}
+_ADVICE = {
+    "bad_input": "Das konnte ich nicht lesen. Bitte schick es noch einmal als einfachen Text.",
+    "empty_message": "Die Nachricht ist leer. Schreib bitte zuerst etwas.",
+    "message_too_long": "Die Nachricht ist zu lang. Bitte teile sie auf.",
+    "unreadable_message": "Das konnte ich nicht lesen. Bitte schick es noch einmal als einfachen Text.",
+    "bad_arguments": "Damit kann der Befehl nichts anfangen. /help zeigt, wie man ihn schreibt.",
+    "unknown_session": "Dieses Gespräch habe ich nicht gefunden. Schreib mir, dann beginnt ein neues.",
+    "stale_view": "Das Gespräch hat sich inzwischen verändert. Bitte versuch es noch einmal.",
+    "cap_reached": (
+        "Für heute ist das Budget aufgebraucht. Deine Nachricht ist aufbewahrt; "
+        "schreib bitte morgen wieder, oder bitte den Betreiber, mehr zu erlauben."
+    ),
+    "context_budget_exceeded": (
+        "Das ist zu viel für eine Antwort. Bitte kürze die Nachricht oder löse etwas Angeheftetes."
+    ),
+    "storage_unavailable": (
+        "Ich konnte die Nachricht gerade nicht speichern. Das wird von selbst noch einmal versucht."
+    ),
+    "model_unavailable": (
+        "Das Modell ist gerade nicht erreichbar. Deine Nachricht ist aufbewahrt und wird beantwortet."
+    ),
+    "model_busy": (
+        "Das Modell ist ausgelastet. Deine Nachricht ist aufbewahrt und wird in Kürze beantwortet."
+    ),
+    "model_refused_account": (
+        "Das Konto beim Anbieter des Modells braucht Aufmerksamkeit. Der Betreiber weiß davon; "
+        "deine Nachricht ist aufbewahrt und wird beantwortet, sobald es wieder geht."
+    ),
+    "file_too_large": "Die Datei ist zu groß.",
+}
+_PUBLIC_ADVICE = {
+    "context_budget_exceeded": "Das ist mir auf einmal zu viel. Bitte mach es kürzer.",
+    "model_refused_account": (
+        "Ich kann im Moment nicht antworten. Deine Nachricht ist aufbewahrt, ich antworte später."
+    ),
+    "model_unavailable": (
+        "Ich kann gerade nicht antworten. Deine Nachricht ist aufbewahrt, ich antworte bald."
+    ),
+    "model_busy": "Gerade schreiben mir viele. Deine Nachricht ist aufbewahrt, ich antworte in Kürze.",
+    "cap_reached": (
+        "Für heute habe ich genug geredet. Deine Nachricht ist aufbewahrt; schreib bitte morgen wieder."
+    ),
+}
+_EXAMPLES = (
+    "Was kann ich heute Abend mit Eiern und Spinat kochen?",
+    "Erklär mir Ebbe und Flut, als wäre ich zehn.",
+    "Hilf mir, einen Kunden freundlich zu erinnern.",
+)
+_SOMETHING_WRONG = (
+    "Bei mir ist etwas schiefgegangen. Deine Nachricht ist aufbewahrt; bitte versuch es noch einmal."
+)
+_UNDO_REFUSED = {
+    "nothing_to_undo": "Es wurde noch nichts zusammengefasst.",
+    "crosses_new": "Davor liegt ein Neuanfang; so weit geht es nicht zurück.",
+    "would_not_fit": "Die alten Nachrichten passen nicht mehr auf einmal in meinen Blick.",
+    "nothing_to_restore": "Es gibt keine Zusammenfassung, die zurückgeholt werden kann.",
+    "newer_turns": "Inzwischen haben wir weitergeredet; das geht nicht mehr.",
+}
+_SETTINGS = {
+    "language": "Sprache",
+    "notices": "Sagen, wenn Älteres zusammengefasst wurde",
+    "drafts": "Antworten mit Stopp-Knopf",
+    "rich": "Tabellen und Formeln",
+    "receipts": "Gelesenes markieren",
+    "model": "Modell",
+}
+
+
+def _number(value: int) -> str:
+    return f"{value:,}".replace(",", ".")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class German(Texts):
+    language: str = "de"
+
+    about: Plain = "Sprich mit mir über alles. Ich weiß noch, was wir gesagt haben."
+    description: Plain = (
+        "Hallo! Ich bin ein Assistent, mit dem du so lange reden kannst, wie du magst: Was wichtig ist, "
+        "weiß ich noch, egal wie lange es her ist. Drück auf Start und schreib mir."
+    )
+
+    pairing_full: Markdown = (
+        "Gerade warten zu viele auf Einlass. Bitte versuch es in einer Stunde noch einmal."
+    )
+    refused: Markdown = (
+        "Es tut mir leid, ich darf hier nicht mit dir reden. Nur mein Besitzer kann das ändern."
+    )
+    allowed: Markdown = "Du kannst jetzt mit mir reden. Was beschäftigt dich?"
+    owner_link_used: Markdown = (
+        "Dieser Link wurde schon benutzt oder ist zu alt. Mein Besitzer kann einen neuen machen."
+    )
+    owner_now: Markdown = (
+        "Hallo! Ich gehöre jetzt dir. Wenn mir jemand anderes schreibt, bekommt er einen Code, und du "
+        "entscheidest, ob er mit mir reden darf."
+    )
+    allow: Plain = "Einlassen"
+    deny: Plain = "Ablehnen"
+    decided_before: Plain = "Das wurde schon entschieden."
+    left_group: Markdown = (
+        "Mein Besitzer hat mich für diese Gruppe nicht freigegeben, darum gehe ich. Auf Wiedersehen!"
+    )
+
+    picture_unseen: Markdown = "Bilder kann ich hier nicht ansehen. Bitte beschreib es mit Worten."
+    nothing_to_read: Markdown = "Darin war nichts, was ich lesen kann."
+    too_many_files: Markdown = "Das sind zu viele Dateien auf einmal. Bitte schick weniger."
+
+    stopped: Plain = "⏹ Angehalten."
+    interrupted: Plain = "⚠️ Hier wurde ich unterbrochen und konnte nicht weiterschreiben."
+    whole_answer: Plain = "Die ganze Antwort"
+
+    nothing_to_stop: Plain = "Ich schreibe gerade nichts."
+    stopping: Plain = "Ich halte an …"
+    nothing_to_retry: Markdown = "Es gibt keine Nachricht, die ich noch einmal beantworten könnte."
+    answering_again: Plain = "Ich antworte noch einmal …"
+    unknown_button: Plain = "Dieser Knopf gilt nicht mehr."
+    others_button: Plain = "Dieser Knopf ist für jemand anderen."
+    admins_only: Markdown = "In einer Gruppe dürfen das nur die Administratoren."
+    busy: Plain = "Einen Moment, ich bin noch dabei."
+    not_now: Markdown = "Das ging gerade nicht. Bitte versuch es gleich noch einmal."
+    fresh_start: Markdown = "Wir fangen neu an. Was ich über dich weiß, bleibt, und alles oben bleibt lesbar."
+
+    summarising: Plain = "Ich fasse ältere Nachrichten zusammen …"
+    summary_title: Markdown = "**Was ich von unseren älteren Nachrichten behalte**"
+    undone: Markdown = "Die älteren Nachrichten sind wieder da, Wort für Wort."
+    view: Plain = "Ansehen"
+    undo: Plain = "Rückgängig"
+
+    pinned: Markdown = "📌 Angeheftet. Das behalte ich Wort für Wort, egal wie lange wir reden."
+    pinned_before: Markdown = "Das ist schon angeheftet."
+    unpinned: Markdown = "Nicht mehr angeheftet."
+    not_pinned: Markdown = "Das ist nicht angeheftet."
+    pin_what: Markdown = "Antworte mit `/pin` auf die Nachricht, die ich behalten soll."
+    unpin_what: Markdown = "Antworte mit `/unpin` auf die angeheftete Nachricht."
+    no_pins: Markdown = (
+        "Nichts ist angeheftet. Antworte mit `/pin` auf eine Nachricht, dann behalte ich sie Wort für Wort."
+    )
+    pin_unknown: Markdown = (
+        "Diese Nachricht habe ich nicht und kann sie nicht anheften. Bitte schick sie noch einmal."
+    )
+    pin_too_long: Markdown = (
+        "Das ist zu lang, um es Wort für Wort zu behalten. Bitte hefte etwas Kürzeres an."
+    )
+
+    nothing_to_export: Markdown = "Wir haben noch nicht geredet, also gibt es nichts für eine Datei."
+    settings_title: Markdown = "**Einstellungen dieses Chats**\n\nDrück auf eine, um sie zu ändern."
+    on: Plain = "an"
+    off: Plain = "aus"
+    close: Plain = "Schließen"
+    saved: Plain = "Gespeichert."
+    memory_title: Markdown = "**Was ich über dich weiß**"
+    no_memory: Markdown = "Ich weiß noch nichts über dich."
+    forget: Plain = "Vergiss"
+    forgotten: Plain = "Vergessen."
+    answer_again: Markdown = "Du hast deine Nachricht geändert. Soll ich noch einmal antworten?"
+    yes: Plain = "Noch einmal antworten"
+    no: Plain = "Nein, lass es so"
+    edit_noted: Markdown = "Ich habe mir die Änderung gemerkt."
+    regenerate: Plain = "Noch einmal"
+    longer: Plain = "Weiter"
+    shorter: Plain = "Kürzer"
+    stop: Plain = "Stopp"
+    thanks_good: Plain = "Danke! Schön, dass es geholfen hat."
+    thanks_bad: Plain = "Danke. Schade, dass es nicht gut war."
+    opinion_gone: Plain = "Zurückgenommen."
+
+    demo: Markdown = "Ganz ehrlich: Im Moment antwortet dir nur eine Demo ohne Verstand."
+    demo_advice: Markdown = "Mein Besitzer kann mir mit `./evertalk setup` ein echtes Modell geben."
+
+    def hello(self, *, name: str = "", demo: bool = False, public: bool = False) -> Markdown:
+        greeting = f"Hallo {literal(name, most=40)}!" if name.strip() else "Hallo!"
+        who = "Ich bin ein KI-Assistent" + ("." if public else " und weiß noch, worüber wir reden.")
+        lines = [
+            f"{greeting} {who} Schreib mir einfach, zum Beispiel:",
+            "\n".join(f"- {example}" for example in _EXAMPLES),
+            "/help zeigt, was ich noch kann.",
+        ]
+        if demo:
+            lines.append(self.demo if public else f"{self.demo} {self.demo_advice}")
+        return "\n\n".join(lines)
+
+    def hello_group(self, *, username: str, hears_all: bool) -> Markdown:
+        hint = self.group_hint(hears_all=hears_all)
+        return f"Hallo! Erwähnt mich als @{literal(username)} oder antwortet mir, dann antworte ich. {hint}"
+
+    def group_hint(self, *, hears_all: bool) -> Markdown:
+        if hears_all:
+            return "Ich kann in der Gruppe alles lesen und antworte nur, wenn ich gefragt werde."
+        return (
+            "Telegrams Privatsphäre-Modus ist an: Ich sehe nur, was mich erwähnt, mir antwortet "
+            "oder ein Befehl ist, sonst nichts aus der Gruppe."
+        )
+
+    def help(self, *, commands: Sequence[tuple[str, str]], groups: str = "") -> Markdown:
+        rows = "\n".join(f"- {literal(call)} – {literal(what, most=200)}" for call, what in commands)
+        head = "Schreib mir einfach; Bilder, PDFs und Textdateien gehen auch. Außerdem kannst du senden:"
+        return "\n\n".join([head, rows, *([groups] if groups else [])])
+
+    def pairing_code(self, *, code: str) -> Markdown:
+        return (
+            "Ich rede nur mit Menschen, die mein Besitzer eingelassen hat. Bitte gib ihm diesen Code:\n\n"
+            f"`{code}`\n\nEr gilt eine Stunde. Schreib mir danach noch einmal."
+        )
+
+    def asks_for_access(self, *, name: str, username: str, code: str) -> Markdown:
+        who = f"{literal(name)} (@{literal(username)})" if username else literal(name)
+        return f"{who} möchte mit mir reden. Code: `{code}`"
+
+    def let_in(self, *, name: str) -> Markdown:
+        return f"{literal(name)} kann jetzt mit mir reden."
+
+    def kept_out(self, *, name: str) -> Markdown:
+        return f"{literal(name)} wurde abgelehnt."
+
+    def cannot(self, *, kind: str) -> Markdown:
+        words = _CANNOT.get(kind, "Diese Art von Nachricht kann ich nicht lesen.")
+        return f"{words} Bitte schreib mir stattdessen."
+
+    def file_too_large(self, *, name: str, limit_mb: int) -> Markdown:
+        return f"{literal(name)} ist zu groß: Ich kann Dateien bis {limit_mb} MB lesen."
+
+    def file_unreadable(self, *, name: str) -> Markdown:
+        return f"{literal(name)} kann ich nicht lesen. Bilder, PDFs mit Text und Textdateien gehen."
+
+    def file_shortened(self, *, name: str) -> Markdown:
+        return f"{literal(name)} ist lang, darum lese ich nur den Anfang."
+
+    def advice(self, *, code: str, advice: str, public: bool) -> Markdown:
+        special = _PUBLIC_ADVICE.get(code) if public else None
+        return special or _ADVICE.get(code, _SOMETHING_WRONG)
+
+    def try_later(self, *, seconds: int) -> Plain:
+        return f"Das war viel auf einmal. Bitte versuch es in {seconds} Sekunden noch einmal."
+
+    def summarised(self, *, messages: int) -> Markdown:
+        if messages == 1:
+            return "Ich habe eine ältere Nachricht zusammengefasst."
+        return f"Ich habe {_number(messages)} ältere Nachrichten zusammengefasst."
+
+    def undo_refused(self, *, reason: str, advice: str) -> Markdown:
+        return _UNDO_REFUSED.get(reason, "Das ließ sich nicht rückgängig machen.")
+
+    def context(self, shown: ContextShown) -> Markdown:
+        rows = {_PARTS.get(name, name): _number(size) for name, size in shown.parts.items() if size}
+        head = f"**Was ich im Blick habe**: {shown.percent:.0f} % von {_number(shown.limit)} Token"
+        block = f"```\n{bar(shown.percent)} {shown.percent:.0f} %\n{columns(rows)}\n```"
+        lines = self._context_lines(shown)
+        return "\n\n".join([head, block, *(["\n".join(lines)] if lines else [])])
+
+    def _context_lines(self, shown: ContextShown) -> list[str]:
+        lines = []
+        if shown.summarised_turns:
+            lines.append(f"- Ältere Runden, die zusammengefasst sind: {_number(shown.summarised_turns)}")
+        if shown.next_summary_at is not None:
+            lines.append(
+                f"- Die nächste Zusammenfassung kommt bei etwa {_number(shown.next_summary_at)} Token"
+            )
+        if shown.pins:
+            lines.append(f"- Angeheftet: {shown.pins}")
+        if shown.cached_percent is not None:
+            lines.append(
+                f"- {shown.cached_percent} % der letzten Anfrage waren schon gelesen und kosten ein Zehntel"
+            )
+        if shown.spent_usd is not None:
+            dollars = f"{shown.spent_usd:.2f}".replace(".", ",")
+            lines.append(f"- Dieses Gespräch hat bisher {dollars} $ gekostet")
+        return lines
+
+    def pins(self, *, excerpts: Sequence[str]) -> Markdown:
+        rows = "\n".join(f"{number}. {literal(words, most=80)}" for number, words in enumerate(excerpts, 1))
+        return f"**📌 Angeheftet: Das behalte ich Wort für Wort**\n\n{rows}"
+
+    def export_caption(self, *, messages: int) -> Plain:
+        return (
+            "Unser Gespräch: eine Nachricht"
+            if messages == 1
+            else f"Unser Gespräch: {_number(messages)} Nachrichten"
+        )
+
+    def setting(self, *, name: str, value: str) -> Plain:
+        return f"{_SETTINGS.get(name, name)}: {value}"
+
+    def notes(self, *, notes: Sequence[str]) -> Markdown:
+        rows = "\n".join(f"{number}. {literal(words, most=200)}" for number, words in enumerate(notes, 1))
+        return f"{self.memory_title}\n\n{rows}" if rows else self.no_memory
+
+    def forget_note(self, *, number: int) -> Plain:
+        return f"{self.forget} Nr. {number}"

@@ -1,0 +1,224 @@
+"""The bot's own words: whole in both languages, within Telegram's limits, without jargon or others' marks."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from bot.telegram.arrivals import MediaKind
+from bot.telegram.markup import render, units
+from bot.telegram.texts import ContextShown, Texts, literal, texts_for
+from bot.telegram.texts.german import German
+from shared.core import errors
+
+CONTEXT = ContextShown(
+    percent=45.4,
+    used=90_800,
+    limit=200_000,
+    parts={"system": 1200, "tools": 0, "memory": 300, "summary": 2_000, "history": 87_300},
+    pins=2,
+    summarised_turns=41,
+    next_summary_at=120_000,
+    cached_percent=93,
+    spent_usd=Decimal("1.5"),
+)
+SAMPLES: dict[str, Any] = {
+    "name": "Ada", "username": "ada_l", "code": "ABCD2345", "kind": "voice", "limit_mb": 20, "demo": True,
+    "public": False, "hears_all": False, "commands": [("/compact [focus]", "Summarise")], "groups": "",
+    "advice": "Something is wrong.", "seconds": 60, "messages": 1041, "reason": "nothing_to_undo",
+    "shown": CONTEXT, "excerpts": ["Milk, eggs", "The *code*"], "value": "on", "notes": ["Likes tea"],
+    "number": 3,
+}  # fmt: skip
+FIELDS = [field.name for field in dataclasses.fields(Texts)]
+METHODS = [name for name, _ in inspect.getmembers(Texts, inspect.isfunction) if not name.startswith("_")]
+SAME_IN_BOTH = {"setting"}
+"""With the sample's name, which is no setting."""
+LANGUAGES = ("en", "de")
+
+
+def said(language: str, name: str, **other: Any) -> str:
+    texts = texts_for(language)
+    if name in FIELDS:
+        return str(getattr(texts, name))
+    method = getattr(texts, name)
+    wanted = inspect.signature(method).parameters
+    return str(
+        method(**{key: {**SAMPLES, **other}[key] for key in wanted}) if name != "context" else method(CONTEXT)
+    )
+
+
+@pytest.mark.parametrize("name", [*FIELDS, *METHODS])
+def test_every_sentence_is_there_in_both_languages(name: str) -> None:
+    own = vars(German)["__annotations__"] if name in FIELDS else vars(German)
+    assert name in own, f"{name} has no German words"
+    english, german = said("en", name), said("de", name)
+    assert english.strip()
+    assert german.strip()
+    assert english != german or name in SAME_IN_BOTH
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", [*FIELDS, *METHODS])
+def test_every_sentence_fits_where_it_is_shown(language: str, name: str) -> None:
+    text = said(language, name)
+    kind = inspect.signature(getattr(Texts, name)).return_annotation if name in METHODS else None
+    kind = kind or next(field.type for field in dataclasses.fields(Texts) if field.name == name)
+    shown = text if kind == "Plain" else render(text).text
+    assert units(shown) <= 4096
+    if kind == "Plain" and name != "description":
+        assert len(shown) <= 200, "an answer to a press has at most 200 characters"
+    if kind == "Plain":
+        assert not re.search(r"\*\*|`", text), "this is shown as it stands"
+    else:
+        assert "\\" not in shown
+        assert "**" not in shown
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_profile_keeps_telegrams_limits(language: str) -> None:
+    texts = texts_for(language)
+    assert len(texts.about) <= 120
+    assert len(texts.description) <= 512
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", [*FIELDS, *METHODS])
+def test_people_meet_no_technical_words(language: str, name: str) -> None:
+    """Only /context, which the public does not have, speaks of tokens."""
+    text = said(language, name, public=True)
+    jargon = r"compact|kompakt|token|context|kontext|prompt|session|cache|provider|webhook|database|turn\b"
+    if name not in ("context", "help", "language"):
+        assert not re.search(jargon, text, re.IGNORECASE), text
+
+
+@pytest.mark.parametrize("code", ["de", "de-AT", "DE", "de_CH"])
+def test_germans_of_every_country_read_german(code: str) -> None:
+    assert texts_for(code).language == "de"
+
+
+@pytest.mark.parametrize("code", ["", "en", "fr", "den", "x" * 500])
+def test_everybody_else_reads_english(code: str) -> None:
+    assert texts_for(code).language == "en"
+
+
+NASTY = [
+    "*bold*", "[x](http://evil.example)", "`code`", "# head", "1. one", "a\n\nb\tc", "<b>", "&amp;", "||",
+    "~~x~~", "\\", "$x$", "\\(x\\)", "http://evil.example", "- item", "> quote", "_" * 5, "Ada_Lovelace",
+    "😀" * 70,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", NASTY)
+def test_a_name_stays_a_name(words: str) -> None:
+    shown = render(f"Hello {literal(words)}!")
+    line = " ".join(words.split())
+    expected = line if len(line) <= 60 else line[:59] + "…"
+    assert shown.text == f"Hello {expected}!"
+    assert shown.entities == ()
+
+
+@pytest.mark.parametrize("words", NASTY)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_words_of_others_cannot_format_a_message_of_ours(language: str, words: str) -> None:
+    texts = texts_for(language)
+    assert render(texts.let_in(name=words)).entities == ()
+    assert render(texts.file_unreadable(name=words)).entities == ()
+    assert {entity.type for entity in render(texts.pins(excerpts=[words])).entities} == {"bold"}
+
+
+def error_classes(kind: type[errors.EvertalkError]) -> list[type[errors.EvertalkError]]:
+    return [kind, *(found for child in kind.__subclasses__() for found in error_classes(child))]
+
+
+OURS = [kind for kind in error_classes(errors.EvertalkError) if kind.__module__ == "shared.core.errors"]
+UNSEEN = {"error", "fenced", "model_error", "prompt_too_long", "model_rejected_request"}
+"""People are told in general words that something went wrong."""
+
+
+@pytest.mark.parametrize("code", sorted({kind.code for kind in OURS} - UNSEEN))
+def test_every_error_has_german_advice_of_its_own(code: str) -> None:
+    german = texts_for("de").advice(code=code, advice="English.", public=False)
+    assert german != texts_for("de").advice(code="error", advice="English.", public=False)
+    assert (
+        texts_for("en").advice(code=code, advice="As the error says.", public=False) == "As the error says."
+    )
+
+
+@pytest.mark.parametrize("code", sorted({kind.code for kind in OURS}))
+def test_the_public_hears_nothing_of_models_and_accounts(code: str) -> None:
+    advice = {kind.code: kind.advice for kind in OURS}[code]
+    for language in LANGUAGES:
+        told = texts_for(language).advice(code=code, advice=advice, public=True)
+        assert not re.search(r"model|token|account|konto|anbieter|pin\b", told, re.IGNORECASE), told
+
+
+def test_refusals_to_undo_are_told_in_german() -> None:
+    from typing import get_args, get_type_hints
+
+    from shared.core.upkeep import Refused
+
+    for reason in get_args(get_type_hints(Refused)["reason"]):
+        told = texts_for("de").undo_refused(reason=reason, advice="English.")
+        assert told != texts_for("de").undo_refused(reason="unheard of", advice="English.")
+
+
+def test_the_context_is_shown_with_a_bar_and_its_parts() -> None:
+    text = render(texts_for("en").context(CONTEXT)).text
+    assert "█████████░░░░░░░░░░░ 45 %" in text
+    assert "Conversation  87,300" in text
+    assert "Tools" not in text
+    assert "$1.50" in text
+    german = render(texts_for("de").context(CONTEXT)).text
+    assert "Gespräch         87.300" in german
+    assert "1,50 $" in german
+
+
+def test_a_context_of_nothing_can_be_shown() -> None:
+    empty = ContextShown(percent=0.0, used=0, limit=200_000, parts={})
+    assert "░" * 20 in render(texts_for("en").context(empty)).text
+
+
+def test_the_first_words_are_honest_about_the_demo_and_the_machine() -> None:
+    texts = texts_for("en")
+    assert "demo without intelligence" in texts.hello(demo=True)
+    assert "demo" not in texts.hello()
+    assert "AI assistant" in texts.hello(public=True)
+    assert "evertalk" not in texts.hello(demo=True, public=True)
+    assert render(texts.hello(name="Ada")).text.count("•") == 3
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_kind_of_message_that_cannot_be_read_has_its_own_words(language: str) -> None:
+    from typing import get_args
+
+    kinds = set(get_args(MediaKind)) - {"photo", "document", "dice", "other"}
+    texts = texts_for(language)
+    assert len({texts.cannot(kind=kind) for kind in kinds | {"other"}}) == len(kinds) + 1
+
+
+def test_one_is_told_as_one() -> None:
+    assert texts_for("en").summarised(messages=1) == "I summarised one older message."
+    assert texts_for("en").summarised(messages=41) == "I summarised 41 older messages."
+    assert texts_for("de").summarised(messages=1041) == "Ich habe 1.041 ältere Nachrichten zusammengefasst."
+
+
+def test_settings_have_names_in_both_languages() -> None:
+    assert texts_for("en").setting(name="language", value="English") == "Language: English"
+    assert texts_for("de").setting(name="language", value="Deutsch") == "Sprache: Deutsch"
+
+
+def test_help_shows_commands_as_one_types_them() -> None:
+    shown = render(
+        texts_for("en").help(commands=[("/compact [focus] [--force]", "Summarise older messages")])
+    )
+    assert "• /compact [focus] [--force] – Summarise older messages" in shown.text
+    assert shown.entities == ()
+
+
+def test_nothing_remembered_is_said_in_words() -> None:
+    assert texts_for("en").notes(notes=[]) == texts_for("en").no_memory
