@@ -13,6 +13,7 @@ import asyncpg
 from shared.adapters.arq_queue import ArqDoorbell
 from shared.adapters.models.chosen import models_of
 from shared.adapters.models.routing import Models
+from shared.adapters.postgres.attachments import PostgresAttachments
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
@@ -23,15 +24,18 @@ from shared.core.policy import ContextPolicy, fitted, preset, with_overrides
 from shared.core.turns import Caps
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
-from shared.services.conversation import Conversation
+from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import crash_at
 from shared.services.maintenance import Maintenance
+from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
 from shared.services.summariser import Summariser
 from shared.services.tools import SaveMemory, Toolbox
 from shared.settings import Settings
 
 Role = Literal["web", "bot", "worker"]
+BOT_MESSAGE_CHARS = 60_000
+"""A paste arrives in pieces of 4,096 and is one message again."""
 _CHANNELS = {"web": "web", "bot": "telegram", "worker": ""}
 
 
@@ -95,6 +99,9 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         spend=turns,
         caps=caps,
         doorbell=doorbell,
+        pictures=Pictures(
+            store=PostgresAttachments(pool), model=models, counter=counter, summary_model=models.summary
+        ),
         clock=SystemClock(),
         crash_point=crash_point,
     )
@@ -108,6 +115,8 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         doorbell=doorbell,
         caps=caps,
         crash_point=crash_point,
+        message_chars=BOT_MESSAGE_CHARS if role == "bot" else MESSAGE_CHARS,
+        delivers=role != "bot",
     )
     commands = Commands(
         store=upkeep,

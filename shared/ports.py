@@ -17,6 +17,15 @@ StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal", "window_ex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """The bytes behind an image block, and the sentence that stands in for it later."""
+
+    mime: str
+    body: bytes
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """One call. `cache_at` holds indices of messages that end a stable prefix (at most 3)."""
 
@@ -26,6 +35,8 @@ class ModelRequest:
     tools: tuple[ToolSpec, ...] = ()
     max_output_tokens: int = 8192
     cache_at: tuple[int, ...] = ()
+    pictures: Mapping[int, Picture] = field(default_factory=dict)
+    """Of the turn that is open, by attachment; a model without the ability gets their descriptions."""
     json_schema: Mapping[str, Any] | None = None
     """Ask for JSON of this shape where the provider can; the answer is parsed leniently anyway."""
 
@@ -43,7 +54,7 @@ class ModelReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """What is known of one model. `capabilities` ⊆ {cache, tools, thinking, count_tokens, json}."""
+    """What is known of one model. `capabilities` ⊆ {cache, tools, thinking, count_tokens, json, images}."""
 
     name: str
     window: int

@@ -16,7 +16,8 @@ STATEMENTS = (
         ADD COLUMN unreachable_since TIMESTAMP WITH TIME ZONE
     """,
     """
-    ALTER TABLE attachments ADD COLUMN name TEXT DEFAULT '' NOT NULL
+    ALTER TABLE attachments ADD COLUMN name TEXT DEFAULT '' NOT NULL,
+        ADD COLUMN description TEXT DEFAULT '' NOT NULL
     """,
     """
     ALTER TABLE deliveries DROP CONSTRAINT delivery_state,
@@ -145,6 +146,6 @@ def downgrade() -> None:
     )
     op.execute("DROP INDEX deliveries_pending")
     op.execute("CREATE INDEX deliveries_pending ON deliveries (channel, created_at) WHERE state = 'queued'")
-    op.execute("ALTER TABLE attachments DROP COLUMN name")
+    op.execute("ALTER TABLE attachments DROP COLUMN name, DROP COLUMN description")
     for column in ("title", "settings", "unreachable_since"):
         op.execute(f"ALTER TABLE addresses DROP COLUMN {column}")

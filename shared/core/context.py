@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, overload
 
 from shared.core.memory import core_block
 from shared.core.messages import (
@@ -111,7 +111,7 @@ def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy) -> E
         return entry  # nearly every one: nothing to prune, nothing thought, no mark
     blocks = apply_pruning(entry, policy)
     if entry.turn != open_turn:
-        blocks = tuple(block for block in blocks if not isinstance(block, Thinking))
+        blocks = tuple(_told(block) for block in blocks if not isinstance(block, Thinking))
     if entry.author != "assistant":
         blocks = tuple(_defused_block(block) for block in blocks)
     return entry if blocks == entry.blocks else replace(entry, blocks=blocks)
@@ -129,11 +129,22 @@ def plain_words(blocks: Iterable[Block]) -> str:
         match block:
             case Text(text=text) | ToolResult(text=text):
                 words.append(text.strip())
-            case Image(description=description):
-                words.append(f"(picture: {description or 'not described'})")
+            case Image():
+                words.append(_told(block).text)
             case _:
                 pass
     return "\n".join(word for word in words if word)
+
+
+@overload
+def _told(block: Image) -> Text: ...
+@overload
+def _told(block: Block) -> Block: ...
+def _told(block: Block) -> Block:
+    """A picture is looked at in the turn that it came with; later its description stands for it."""
+    if isinstance(block, Image):
+        return Text(text=f"(picture: {block.description or 'not described'})")
+    return block
 
 
 def _system_parts(layers: SystemLayers, core: str) -> tuple[SystemPart, ...]:

@@ -6,6 +6,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from shared.core.messages import Block, Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxReceipt:
+    """Raw updates that end with this message's commit, and the messages of the chat that it is made of."""
+
+    bot_id: int
+    update_ids: tuple[int, ...]
+    chat_id: int
+    message_ids: tuple[int, ...] = ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
@@ -18,6 +30,13 @@ class Inbound:
     """Unique within the session: `web:<cid>`, `tg:<bot>:<update>`. A repeat is the same message."""
     cid: str | None = None
     """The client's own id, echoed so that an optimistic bubble finds its message."""
+    more: tuple[Block, ...] = ()
+    """Pictures and the text of documents, behind the words."""
+    receipt: InboxReceipt | None = None
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return (*((Text(text=self.text),) if self.text else ()), *self.more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +61,8 @@ class Accepted:
 class RunStarted:
     turn: int
     attempt: int
+    epoch: int = 0
+    """Of the claim; what a channel stores of an answer that is still being written carries it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

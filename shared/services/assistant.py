@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, timedelta
 from typing import Any, Protocol
@@ -18,8 +18,9 @@ from shared.core.session import Entry, View
 from shared.core.tokens import estimate_blocks, learned_ratio
 from shared.core.turns import Caps, Claim, JobOrder, Outcome, Spending, StepOutcome
 from shared.core.upkeep import SessionState
-from shared.ports import ChatModel, Clock, Doorbell, ModelCard, ModelReply, ToolContext, Usage
+from shared.ports import ChatModel, Clock, Doorbell, ModelCard, ModelReply, Picture, ToolContext, Usage
 from shared.services.crash import CrashPoint
+from shared.services.pictures import Pictures
 from shared.services.prompting import Prepared, Prompting, audit_of, prompt_parts
 from shared.services.spending import Purse, SpendStore, spending, spending_of
 from shared.services.tools import Toolbox
@@ -94,6 +95,8 @@ class _Attempt:
     texts: list[str] = field(default_factory=list)
     """The visible words of earlier rounds of this turn."""
     spent: list[Spending] = field(default_factory=list)
+    described: list[Spending] = field(default_factory=list)
+    """Calls that have settled their own reservations."""
     spent_before: list[Spending] = field(default_factory=list)
     """Calls whose usage was committed with a tool round."""
     restarts: int = 0
@@ -101,6 +104,7 @@ class _Attempt:
     draft: str = ""
     """The words of the running call."""
     calls: int = 0
+    pictures: Mapping[int, Picture] = field(default_factory=dict)
     shown_attempt: int = -1
     """The attempt that screens draw at the moment."""
 
@@ -124,9 +128,11 @@ class Assistant:
         spend: SpendStore,
         caps: Caps,
         doorbell: Doorbell,
+        pictures: Pictures,
         clock: Clock,
         crash_point: CrashPoint,
     ) -> None:
+        self._pictures = pictures
         self._spend = spend
         self._caps = caps
         self._doorbell = doorbell
@@ -159,6 +165,8 @@ class Assistant:
         card = await self._model.card(self._prompting.model_of(claim.agent_config))
         state = _Attempt(claim=claim, view=view, emit=emit, stop=stop)
         state.texts = [text for text in map(text_of, _said_in_this_turn(view)) if text]
+        mine = [block for entry in _this_turn(view) for block in entry.blocks]
+        state.pictures = await self._pictures.of_turn(mine)
         await self._finish_lost_calls(state)
         # Decisions about the prefix are taken once, at the start of the turn, never between tool calls.
         prunes = plan_pruning(
@@ -176,7 +184,15 @@ class Assistant:
             return refusal(
                 error, spent=state.spent, settled_micro=_micro([*state.spent_before, *state.spent])
             )
+        if state.pictures:
+            await self._describe(state, text_of(mine))
         return self._answered(state, prepared, reply, tuple((prune.seq, prune.form) for prune in prunes))
+
+    async def _describe(self, state: _Attempt, words: str) -> None:
+        purse = Purse(self._spend, session_id=state.claim.session_id, job_id=None, caps=self._caps)
+        chat_model = self._prompting.model_of(state.claim.agent_config)
+        await self._pictures.describe(state.pictures, words=words, chat_model=chat_model, purse=purse)
+        state.described += purse.spent
 
     def stored(self, outcome: Outcome) -> None:
         """The outcome was committed: its prompt parts need not be sent again by this process."""
@@ -299,7 +315,8 @@ class Assistant:
         state.draft, state.model_attempt = "", 0
         call = asyncio.ensure_future(
             self._model.reply(
-                prepared.request, on_text=lambda attempt, text: self._on_text(state, attempt, text)
+                replace(prepared.request, pictures=state.pictures) if state.pictures else prepared.request,
+                on_text=lambda attempt, text: self._on_text(state, attempt, text),
             )
         )
         try:
@@ -423,7 +440,7 @@ class Assistant:
             blocks=blocks,
             tokens=tokens,
             screen=screen,
-            spent=tuple(state.spent),
+            spent=(*state.spent, *state.described),
             settled_micro=_micro([*state.spent_before, *state.spent]),
             audit=audit_of(
                 prepared,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -31,6 +31,7 @@ from shared.core.exchange import (
     RunStarted,
     Stored,
 )
+from shared.core.tokens import estimate_blocks
 from shared.core.turns import AnswerStored, Caps, Claim, Outcome
 from shared.core.upkeep import SessionState
 from shared.ports import Doorbell, TokenCounter
@@ -65,7 +66,9 @@ class TurnStore(Protocol):
         self, claim: Claim, *, seconds: float, fault: bool, notice: Mapping[str, Any] | None
     ) -> tuple[int, Mapping[str, Any]] | None: ...
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None: ...
-    async def unanswered(self, channel: str, *, limit: int = 100) -> list[int]: ...
+    async def unanswered(
+        self, channel: str, *, accounts: Sequence[str] | None = None, limit: int = 100
+    ) -> list[int]: ...
     async def request_stop(self, session_id: int) -> bool: ...
     async def stops_requested(self, worker_id: int) -> list[int]: ...
 
@@ -89,7 +92,12 @@ class Conversation:
         doorbell: Doorbell,
         caps: Caps,
         crash_point: CrashPoint,
+        message_chars: int = MESSAGE_CHARS,
+        delivers: bool = True,
     ) -> None:
+        """`delivers` is False for a channel that sends parts of its own and notes when each arrived."""
+        self._message_chars = message_chars
+        self._delivers = delivers
         self._channel = channel
         self._worker_id = worker_id
         self._turns = turns
@@ -104,11 +112,10 @@ class Conversation:
 
     async def accept(self, inbound: Inbound) -> Accepted:
         """Store a message; when this returns, it will be answered. Raises BadInput, StorageUnavailable."""
-        check_text(inbound.text)
+        check_text(inbound.text, most=self._message_chars, alone=not inbound.more)
+        tokens = estimate_blocks(inbound.blocks, self._counter.count)
         self._crash_point("before_accept")
-        accepted = await self._turns.accept(
-            inbound, channel=self._channel, tokens=self._counter.count(inbound.text)
-        )
+        accepted = await self._turns.accept(inbound, channel=self._channel, tokens=tokens)
         self._crash_point("after_accept")
         return accepted
 
@@ -130,9 +137,9 @@ class Conversation:
             return True
         return await self._turns.request_stop(session_id)
 
-    async def unanswered(self, channel: str) -> list[int]:
+    async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
         """Sessions of a channel whose turn is due and held by no living process."""
-        return await self._turns.unanswered(channel)
+        return await self._turns.unanswered(channel, accounts=accounts)
 
     async def heartbeat(self) -> None:
         """Once a second: say that this process lives, and hear who asks it to stop a turn."""
@@ -172,7 +179,7 @@ class Conversation:
         if claim.stop_requested:
             stop.set_result(None)
         try:
-            await emit(RunStarted(turn=claim.turn, attempt=claim.attempt))
+            await emit(RunStarted(turn=claim.turn, attempt=claim.attempt, epoch=claim.epoch))
             answered = await self._attempt(claim, emit, stop)
             return await self._commit(claim, answered, emit)
         except Fenced:
@@ -210,7 +217,8 @@ class Conversation:
         await emit(RunEnded(turn=claim.turn, state=answered.outcome.state))
         if (measured := await self._measured(claim, answered, stored)) is not None:
             await emit(measured)
-        await self._turns.record_delivered(claim)
+        if self._delivers:
+            await self._turns.record_delivered(claim)
         self._crash_point("after_delivered")
         if stored.job_id is not None:
             await self._doorbell.ring(stored.job_id, 0)
@@ -295,12 +303,15 @@ class Conversation:
         return guarded
 
 
-def check_text(text: str) -> None:
-    """Raises a BadInput that says what to do; what passes can be stored and sent back unchanged."""
-    if not text.strip():
+def check_text(text: str, *, most: int = MESSAGE_CHARS, alone: bool = True) -> None:
+    """Raises a BadInput that says what to do; what passes can be stored and sent back unchanged.
+
+    A message may be without words only when something else comes with it.
+    """
+    if not text.strip() and (alone or text):
         raise EmptyMessage
-    if len(text) > MESSAGE_CHARS:
-        raise MessageTooLong(chars=len(text), limit=MESSAGE_CHARS)
+    if len(text) > most:
+        raise MessageTooLong(chars=len(text), limit=most)
     if "\x00" in text or any("\ud800" <= char <= "\udfff" for char in text):
         raise UnreadableMessage("control bytes or broken characters")
 

@@ -19,7 +19,7 @@ from shared.ports import ModelCard, Prices
 
 UNKNOWN_WINDOW = 8_192
 UNKNOWN_MAX_OUTPUT = 4_096
-ALL_CAPABILITIES = frozenset({"cache", "tools", "thinking", "count_tokens", "json"})
+ALL_CAPABILITIES = frozenset({"cache", "tools", "thinking", "count_tokens", "json", "images"})
 MODEST_CAPABILITIES = frozenset({"tools"})
 """What a server that speaks the Messages API can do at least, as far as we know."""
 CACHE_WRITE_FACTOR = 1.25

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shared.core.messages import Block, Image, Message, Text, Thinking, ToolResult, ToolUse
-from shared.ports import ModelCard, ModelRequest, SystemPart, ToolSpec
+from shared.ports import ModelCard, ModelRequest, Picture, SystemPart, ToolSpec
 
 MAX_BREAKPOINTS = 4
 _MAX_MESSAGE_BREAKPOINTS = 3
@@ -35,7 +36,11 @@ def counted_body(request: ModelRequest, card: ModelCard, wire_name: str, *, thin
     with_thinking = thinking and "thinking" in card.capabilities
     system = [_system(part) for part in request.system]
     tools = [_tool(tool) for tool in request.tools] if has_tools else []
-    messages = [_message(message, tools=has_tools, thinking=with_thinking) for message in request.messages]
+    pictures = request.pictures if "images" in card.capabilities else {}
+    messages = [
+        _message(message, tools=has_tools, thinking=with_thinking, pictures=pictures)
+        for message in request.messages
+    ]
     if "cache" in card.capabilities:
         _mark(request, system, tools, messages)
     body: Json = {"model": wire_name, "messages": [message for message in messages if message["content"]]}
@@ -72,15 +77,17 @@ def _tool(tool: ToolSpec) -> Json:
     return {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
 
 
-def _message(message: Message, *, tools: bool, thinking: bool) -> Json:
-    blocks = (_block(block, tools=tools, thinking=thinking) for block in message.blocks)
+def _message(message: Message, *, tools: bool, thinking: bool, pictures: Mapping[int, Picture]) -> Json:
+    blocks = (_block(block, tools=tools, thinking=thinking, pictures=pictures) for block in message.blocks)
     return {"role": message.role, "content": [block for block in blocks if block is not None]}
 
 
-def _block(block: Block, *, tools: bool, thinking: bool) -> Json | None:
+def _block(block: Block, *, tools: bool, thinking: bool, pictures: Mapping[int, Picture]) -> Json | None:
     match block:
         case Text(text=text):
             return {"type": "text", "text": text} if text.strip() else None
+        case Image(attachment_id=id_) if id_ in pictures:
+            return _picture(pictures[id_])
         case Image(description=description):
             return {"type": "text", "text": f"[image: {description or 'not described'}]"}
         case Thinking(text=text, signature=signature):
@@ -89,6 +96,11 @@ def _block(block: Block, *, tools: bool, thinking: bool) -> Json | None:
             return _tool_use(id_, name, input_) if tools else _called(name, input_)
         case ToolResult():
             return _tool_result(block) if tools else {"type": "text", "text": f"[tool result: {block.text}]"}
+
+
+def _picture(picture: Picture) -> Json:
+    data = base64.b64encode(picture.body).decode("ascii")
+    return {"type": "image", "source": {"type": "base64", "media_type": picture.mime, "data": data}}
 
 
 def _tool_use(id_: str, name: str, input_: Mapping[str, Any]) -> Json:

@@ -636,6 +636,7 @@ class Attachment(SQLModel, table=True):
     body: bytes | None = field(digest(null=True))
     created_at: datetime = field(moment())
     name: str = field(words(default=""))
+    description: str = field(words(default=""))
 
 
 class TelegramUpdate(SQLModel, table=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 LEASE_SECONDS = 4
 """A lease lapses this long after its process' last beat (design: beat 1 s, lapse 4 s)."""
 
-ACCEPT = """
+_ACCEPT = """
 WITH s AS (
   UPDATE sessions
      SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1,
@@ -24,8 +24,22 @@ WITH s AS (
 ), ev AS (
   INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
   SELECT $1, event_seq, 'msg', seq, turn_no, $8::jsonb FROM s
-)
-SELECT seq, turn_no, event_seq, now() AS at FROM s
+"""
+ACCEPT = f"{_ACCEPT}) SELECT seq, turn_no, event_seq, now() AS at FROM s"
+ACCEPT_FROM_INBOX = f"""{_ACCEPT}
+), inbox AS (
+  UPDATE telegram_updates SET handled_at = now()
+   WHERE bot_id = $9 AND update_id = ANY ($10::bigint[]) AND handled_at IS NULL
+), known AS (
+  INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no)
+  SELECT $9, $11, message_id, $1, seq, turn_no FROM s, unnest($12::bigint[]) AS message_id
+  ON CONFLICT DO NOTHING
+) SELECT seq, turn_no, event_seq, now() AS at FROM s
+"""
+"""The message and the end of its raw updates in one commit: a crash leaves both or neither."""
+INBOX_HANDLED = """
+UPDATE telegram_updates SET handled_at = now()
+ WHERE bot_id = $1 AND update_id = ANY ($2::bigint[]) AND handled_at IS NULL
 """
 
 ACCEPTED_BEFORE = """
@@ -249,5 +263,7 @@ SELECT s.id FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = 
    AND (s.leased_by IS NULL OR NOT EXISTS (
          SELECT FROM workers w WHERE w.id = s.leased_by AND w.stopped_at IS NULL
             AND w.beat > now() - interval '{LEASE_SECONDS} s'))
+   AND ($3::text[] IS NULL OR EXISTS (
+         SELECT FROM addresses a WHERE a.id = t.address_id AND a.account = ANY ($3)))
  ORDER BY s.id LIMIT $2
 """

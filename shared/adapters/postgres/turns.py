@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from operator import attrgetter
 from typing import Any
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres import turn_sql
 from shared.adapters.postgres.answer_sql import ANSWER, ANSWER_PLAIN, AUDIT, USAGE
 from shared.adapters.postgres.pool import store_method
 from shared.core.errors import CapReached, Fenced, UnknownSession
 from shared.core.exchange import Accepted, Inbound
-from shared.core.messages import Block, ToolUse, blocks_from_json, blocks_to_json, text_message
+from shared.core.messages import Block, Image, ToolUse, blocks_from_json, blocks_to_json
 from shared.core.screen import message_payload, notice_payload
 from shared.core.session import Entry, View
 from shared.core.turns import (
@@ -41,18 +42,23 @@ class PostgresTurns:
     @store_method
     async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted:
         """Store a person's message, once per dedupe key; raises UnknownSession, StorageUnavailable."""
-        blocks = blocks_to_json(text_message("user", inbound.text).blocks)
         extra = {"cid": inbound.cid} if inbound.cid else {}
-        arguments = (
+        arguments: tuple[Any, ...] = (
             inbound.session_id, inbound.dedupe_key, channel, inbound.address_id,
-            blocks, tokens, inbound.cid, extra,
+            blocks_to_json(inbound.blocks), tokens, inbound.cid, extra,
         )  # fmt: skip
+        sql, receipt = turn_sql.ACCEPT, inbound.receipt
+        if receipt is not None:
+            sql = turn_sql.ACCEPT_FROM_INBOX
+            arguments += (receipt.bot_id, receipt.update_ids, receipt.chat_id, receipt.message_ids)
         try:
-            row = await self._pool.fetchrow(turn_sql.ACCEPT, *arguments)
+            row = await self._pool.fetchrow(sql, *arguments)
         except asyncpg.UniqueViolationError:
             row = None  # the same message came twice at the same moment: the other one is stored now
         if repeated := row is None:
             row = await self._pool.fetchrow(turn_sql.ACCEPTED_BEFORE, *arguments[:2])
+            if receipt is not None and row is not None:
+                await self._pool.execute(turn_sql.INBOX_HANDLED, receipt.bot_id, receipt.update_ids)
         if row is None:
             raise UnknownSession(f"session {inbound.session_id}")
         return Accepted(
@@ -86,7 +92,7 @@ class PostgresTurns:
     async def load(self, session_id: int, *, base_turn: int, through_turn: int) -> tuple[Entry, ...]:
         """Live entries in the order of the context, hidden pins first."""
         rows = await self._pool.fetch(turn_sql.LOAD, session_id, base_turn, through_turn)
-        return tuple(entry_from(row) for row in rows)
+        return await described(self._pool, [entry_from(row) for row in rows])
 
     @store_method
     async def record_tool_calls(
@@ -189,9 +195,12 @@ class PostgresTurns:
         return reservation_id
 
     @store_method
-    async def unanswered(self, channel: str, *, limit: int = 100) -> list[int]:
-        """Sessions whose next turn is due and held by no living process."""
-        rows = await self._pool.fetch(turn_sql.UNANSWERED, channel, limit)
+    async def unanswered(
+        self, channel: str, *, accounts: Sequence[str] | None = None, limit: int = 100
+    ) -> list[int]:
+        """Sessions whose next turn is due and held by no living process; of these accounts only, if named."""
+        named = None if accounts is None else list(accounts)
+        rows = await self._pool.fetch(turn_sql.UNANSWERED, channel, limit, named)
         return [row["id"] for row in rows]
 
     @store_method
@@ -230,6 +239,24 @@ def entry_from(row: Record) -> Entry:
         pinned=row["pinned"],
         pruned=row["form"],
     )
+
+
+async def described(
+    connection: asyncpg.Pool[Record] | PoolConnectionProxy[Record], entries: Sequence[Entry]
+) -> tuple[Entry, ...]:
+    """The entries with what their pictures show; most logs have none and cost nothing."""
+    wanted = [block.attachment_id for entry in entries for block in entry.blocks if isinstance(block, Image)]
+    if not wanted:
+        return tuple(entries)
+    rows = await connection.fetch("SELECT id, description FROM attachments WHERE id = ANY ($1)", wanted)
+    told = {row["id"]: row["description"] for row in rows}
+
+    def with_words(block: Block) -> Block:
+        if not isinstance(block, Image):
+            return block
+        return replace(block, description=told.get(block.attachment_id, ""))
+
+    return tuple(replace(entry, blocks=tuple(map(with_words, entry.blocks))) for entry in entries)
 
 
 def view_from(row: Record, entries: Sequence[Entry] = (), *, open_turn: int | None) -> View:

@@ -11,9 +11,10 @@ from asyncpg.pool import PoolConnectionProxy
 from shared.adapters.postgres import upkeep_sql as sql
 from shared.adapters.postgres.pool import store_method
 from shared.adapters.postgres.turn_sql import LOAD, RELEASE_RESERVATION
-from shared.adapters.postgres.turns import entry_from, sums_of, usage_rows, view_from
+from shared.adapters.postgres.turns import described, entry_from, sums_of, usage_rows, view_from
 from shared.core.errors import Fenced, StaleView, UnknownSession
 from shared.core.ledger import ledger_to_json
+from shared.core.session import Entry
 from shared.core.turns import JobOrder, Spending
 from shared.core.upkeep import (
     FlushOutcome,
@@ -44,7 +45,8 @@ class PostgresUpkeep:
             if row is None:
                 raise UnknownSession(f"session {session_id}")
             rows = await connection.fetch(LOAD, session_id, row["base_turn"], row["answered_turn"])
-        return _state_from(row, rows)
+            entries = await described(connection, [entry_from(entry) for entry in rows])
+        return _state_from(row, entries)
 
     @store_method
     async def ask(self, session_id: int, order: JobOrder) -> int | None:
@@ -344,14 +346,14 @@ class PostgresUpkeep:
         return len(rows)
 
 
-def _state_from(row: Record, rows: Sequence[Record]) -> SessionState:
+def _state_from(row: Record, entries: Sequence[Entry]) -> SessionState:
     return SessionState(
         session_id=row["id"],
         party_id=row["party_id"],
         anonymous=row["anonymous"],
         agent=row["agent_name"],
         agent_config=row["agent_config"],
-        view=view_from(row, [entry_from(entry) for entry in rows], open_turn=None),
+        view=view_from(row, entries, open_turn=None),
         answered_turn=row["answered_turn"],
         head_id=row["head"],
         redo_id=row["redo"],
