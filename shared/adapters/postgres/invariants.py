@@ -63,7 +63,10 @@ _LOG = (
         what="a stored message belongs to no turn",
         rows=f"""SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
                   WHERE e.author <> 'operator' AND NOT EXISTS (
-                        SELECT FROM turn_entries t WHERE t.session_id = e.session_id AND t.seq = e.seq)""",
+                        SELECT FROM turn_entries t WHERE t.session_id = e.session_id AND t.seq = e.seq)
+                    AND e.replaces_seq IS NULL AND NOT EXISTS (
+                        SELECT FROM entries r
+                         WHERE r.session_id = e.session_id AND r.replaces_seq = e.seq)""",
     ),
     _Check(
         code="I1",

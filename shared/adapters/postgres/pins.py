@@ -1,0 +1,89 @@
+"""Pinned messages: they stay word for word, whatever is summarised around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import asyncpg
+
+from shared.adapters.postgres.pool import store_method
+from shared.core.messages import blocks_from_json, text_of
+
+PinResult = Literal["pinned", "unpinned", "already", "not_pinned", "too_many", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedMessage:
+    seq: int
+    author: str
+    text: str
+    tokens: int
+
+
+class PostgresPins:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def pin(self, session_id: int, seq: int, *, most_tokens: int) -> PinResult:
+        """All pins together may hold `most_tokens`; a plan that was made before is made again."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.fetchval("SELECT id FROM sessions WHERE id = $1 FOR UPDATE", session_id)
+            tokens: int | None = await connection.fetchval(
+                """SELECT e.tokens FROM entries e JOIN turn_entries te USING (session_id, seq)
+                    WHERE e.session_id = $1 AND e.seq = $2 AND e.author IN ('person', 'assistant')""",
+                session_id, seq,
+            )  # fmt: skip
+            if tokens is None:
+                return "unknown"
+            held: int = await connection.fetchval(
+                """SELECT coalesce(sum(e.tokens), 0)::bigint
+                     FROM pins p JOIN entries e USING (session_id, seq)
+                    WHERE p.session_id = $1 AND p.seq <> $2""",
+                session_id, seq,
+            )  # fmt: skip
+            if held + tokens > most_tokens:
+                return "too_many"
+            made = await connection.fetchval(
+                "INSERT INTO pins (session_id, seq) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING seq",
+                session_id, seq,
+            )  # fmt: skip
+            if made is None:
+                return "already"
+            await connection.execute(_VIEW_MOVED, session_id)
+        return "pinned"
+
+    @store_method
+    async def unpin(self, session_id: int, seq: int) -> PinResult:
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.fetchval("SELECT id FROM sessions WHERE id = $1 FOR UPDATE", session_id)
+            gone = await connection.fetchval(
+                "DELETE FROM pins WHERE session_id = $1 AND seq = $2 RETURNING seq", session_id, seq
+            )
+            if gone is None:
+                return "not_pinned"
+            await connection.execute(_VIEW_MOVED, session_id)
+        return "unpinned"
+
+    @store_method
+    async def pinned(self, session_id: int) -> list[PinnedMessage]:
+        rows = await self._pool.fetch(
+            """SELECT e.seq, e.author, e.blocks, e.tokens FROM pins p JOIN entries e USING (session_id, seq)
+                WHERE p.session_id = $1 ORDER BY e.seq""",
+            session_id,
+        )
+        return [
+            PinnedMessage(
+                seq=row["seq"],
+                author=row["author"],
+                text=text_of(blocks_from_json(row["blocks"])),
+                tokens=row["tokens"],
+            )
+            for row in rows
+        ]
+
+
+_VIEW_MOVED = "UPDATE sessions SET view_epoch = view_epoch + 1 WHERE id = $1"
