@@ -58,7 +58,7 @@ class Delivery:
     async def recover(self, accounts: Sequence[int]) -> int:
         """Brings what ended and is not wholly in its chat; says how many turns are done.
 
-        For the start, after `left_by_the_dead`, and for every second: what has to wait waits for the next one.
+        For the start, after `left_by_the_dead`, and for every second: what has to wait is left for the next.
         Raises StorageUnavailable.
         """
         unfinished = await self._post.deliveries.unfinished(accounts)

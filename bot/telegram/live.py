@@ -121,7 +121,7 @@ class LiveAnswer:
             return
         await self._end_show()
         for earlier in self._finals.left(self._place.session_id, before=event.turn):
-            await self._bring_one(earlier)
+            await self._bring_one(earlier, patience=0.0)
         self._turn, self._maybe_shown = event.turn, None
         self._draft = Draft(rhythm=self._rhythm, attempt=event.attempt)
         self._start_typing()
@@ -147,7 +147,9 @@ class LiveAnswer:
                 return
         await self._bring_one(turn, maybe_shown=self._maybe_shown)
 
-    async def _bring_one(self, turn: int, *, maybe_shown: str | None = None) -> bool:
+    async def _bring_one(
+        self, turn: int, *, patience: float | None = None, maybe_shown: str | None = None
+    ) -> bool:
         ended = await self._post.deliveries.ended_turn(self._place.session_id, turn)
         if ended is None:
             return False
@@ -155,7 +157,10 @@ class LiveAnswer:
         if ended.address_id != self._place.address_id:
             place = await self._post.places.place(ended.address_id)
         return place is not None and await self._finals.deliver(
-            place, ended, patience=self._patience, maybe_shown=maybe_shown
+            place,
+            ended,
+            patience=self._patience if patience is None else patience,
+            maybe_shown=maybe_shown,
         )
 
     async def _tell_waiting(self, event: Stored) -> None:

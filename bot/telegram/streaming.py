@@ -132,6 +132,7 @@ class Draft:
             return None
         views = self.views()
         if not views:
+            self._seen = self._state()
             return None
         self._overflows = len(views) > len(self.bubbles)
         last = min(len(views), len(self.bubbles)) - 1
