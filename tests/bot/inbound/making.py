@@ -1,0 +1,73 @@
+"""Updates and messages as tests need them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bot.telegram.arrivals import BotIdentity, CommandWords, Forwarded, Media, Sender, Spoken, Where
+
+BOT = BotIdentity(bot_id=700001, username="evertalk_test_bot")
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+ADA = Sender(user_id=42, name="Ada Lovelace", username="ada", language_code="en")
+BOB = Sender(user_id=43, name="Bob")
+PRIVATE = Where(chat_id=42, title="Ada Lovelace")
+GROUP = Where(chat_id=-100500, kind="supergroup", title="Family")
+Json = dict[str, Any]
+
+
+def after(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def spoken(number: int, text: str = "", **changes: Any) -> Spoken:
+    """Message `number` of Ada in private, unless changed; `/x` is a command."""
+    made: Json = {
+        "update_id": 1000 + number,
+        "message_id": number,
+        "where": PRIVATE,
+        "sender": ADA,
+        "at": NOON,
+        "text": text,
+    }
+    if text.startswith("/"):
+        name, _, args = text[1:].partition(" ")
+        made["command"] = CommandWords(name=name, args=args)
+    return Spoken(**{**made, **changes})
+
+
+def photo(number: int, album: str = "", caption: str = "", **changes: Any) -> Spoken:
+    media = Media(kind="photo", file_id=f"file{number}", mime="image/jpeg", width=800, height=600)
+    return spoken(number, caption, media=media, media_group_id=album, **changes)
+
+
+def forward(number: int, text: str, name: str = "Carl", **changes: Any) -> Spoken:
+    return spoken(number, text, forwarded=Forwarded(name=name), **changes)
+
+
+def raw_message(**changes: Any) -> Json:
+    """A message as the Bot API writes it."""
+    message: Json = {
+        "message_id": 7,
+        "date": int(NOON.timestamp()),
+        "chat": {"id": 42, "type": "private", "first_name": "Ada", "last_name": "Lovelace"},
+        "from": {
+            "id": 42,
+            "is_bot": False,
+            "first_name": "Ada",
+            "last_name": "Lovelace",
+            "username": "ada",
+            "language_code": "de",
+        },
+        "text": "Hello",
+    }
+    message.update(changes)
+    return {name: value for name, value in message.items() if value is not None}
+
+
+def raw(**changes: Any) -> Json:
+    return {"update_id": 11, "message": raw_message(**changes)}
+
+
+GROUP_CHAT: Json = {"id": -100500, "type": "supergroup", "title": "Family", "is_forum": True}
+BOT_USER: Json = {"id": BOT.bot_id, "is_bot": True, "first_name": "Evertalk", "username": BOT.username}
