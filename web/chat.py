@@ -17,7 +17,7 @@ from web import wire
 from web.hub import Seat
 from web.limits import Limits, Window
 from web.outbox import Outbox
-from web.parts import PARTS, Parts
+from web.parts import PARTS, Parts, audience_of
 from web.security import Refusal
 from web.visitors import Known, UnknownSite, UnknownToken, describe
 
@@ -307,7 +307,7 @@ class _Chat:
             async with asyncio.timeout(COMMAND_SECONDS):
                 outcome = await self._parts.commands.run(
                     session_id=known.row.session_id, address_id=known.row.address_id, name=name, args=args,
-                    cid=cid, progress=progress,
+                    cid=cid, progress=progress, audience=audience_of(known.row.audience),
                 )  # fmt: skip
         except EvertalkError as error:
             self._send(wire.error(error, cid=cid))

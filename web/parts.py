@@ -10,6 +10,7 @@ from aiohttp import web
 
 from shared.adapters.postgres.events import PostgresEvents
 from shared.adapters.postgres.readiness import PostgresReadiness
+from shared.core.commands import Audience
 from shared.core.exchange import Accepted, ContextMeasured, Inbound
 from shared.settings import Settings
 from web.hub import Hub
@@ -55,7 +56,13 @@ class Commanding(Protocol):
         args: str,
         cid: str | None,
         progress: Progress | None,
+        audience: Audience = "personal",
     ) -> CommandOutcome: ...
+
+
+def audience_of(word: str) -> Audience:
+    """As a site's row says it; whatever is not personal is public."""
+    return "personal" if word == "personal" else "public"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from shared.core.errors import UnknownSession
 from web.chat import COMMAND_SECONDS, UnknownCommand, result_payload
-from web.parts import PARTS, Handler, Parts
+from web.parts import PARTS, Handler, Parts, audience_of
 from web.security import Refusal, cross_origin_headers, read_json
 from web.visitors import Known
 from web.wire import RateLimited, arguments_text, clean
@@ -55,6 +55,7 @@ async def run_command(request: web.Request) -> web.StreamResponse:
         outcome = await parts.commands.run(
             session_id=known.row.session_id, address_id=known.row.address_id, name=name,
             args=clean(arguments_text(body)), cid=None, progress=None,
+            audience=audience_of(known.row.audience),
         )  # fmt: skip
     payload = result_payload(None, outcome)
     if outcome.event_seq:

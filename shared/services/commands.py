@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from shared.core.commands import COMMANDS, BadArguments, Command, compact_arguments
+from shared.core.commands import Audience, BadArguments, Channel, Command, commands_for, compact_arguments
 from shared.core.exchange import ContextMeasured
 from shared.core.turns import JobOrder
 from shared.core.upkeep import LinkStored, Refused, SessionState
@@ -55,6 +55,7 @@ class CommandStore(Protocol):
 class _Call:
     session_id: int
     args: str
+    offered: Sequence[Command]
     progress: Progress
 
 
@@ -87,9 +88,10 @@ class Commands:
             "context": self._context,
         }
 
-    @property
-    def known(self) -> tuple[Command, ...]:
-        return tuple(command for command in COMMANDS if command.name in self._doers)
+    def offered(self, *, channel: Channel, audience: Audience) -> tuple[Command, ...]:
+        """What a person can give there; a channel may carry out more by itself than this service does."""
+        table = commands_for(channel=channel, audience=audience)
+        return tuple(command for command in table if command.name in self._doers or channel == "telegram")
 
     async def run(
         self,
@@ -100,12 +102,19 @@ class Commands:
         args: str = "",
         cid: str | None = None,
         progress: Progress | None = None,
+        channel: Channel = "web",
+        audience: Audience = "personal",
     ) -> CommandResult:
         """Do it and store the result for all screens of the session; raises UnknownCommand."""
         doer = self._doers.get(name)
         if doer is None:
             raise UnknownCommand(name)
-        call = _Call(session_id=session_id, args=args.strip(), progress=progress or _no_progress)
+        call = _Call(
+            session_id=session_id,
+            args=args.strip(),
+            offered=self.offered(channel=channel, audience=audience),
+            progress=progress or _no_progress,
+        )
         try:
             success, words = await doer(call)
         except BadArguments as error:
@@ -119,9 +128,12 @@ class Commands:
             command=name, success=success, result=words, error=None if success else words, event_seq=event_seq
         )
 
-    async def _help(self, _call: _Call) -> tuple[bool, str]:
-        shown = ((f"/{command.name} {command.args}".rstrip(), command.description) for command in self.known)
-        return True, "\n".join(f"- `{call}` {description}" for call, description in shown)
+    async def _help(self, call: _Call) -> tuple[bool, str]:
+        lines = []
+        for command in call.offered:
+            shown = f"/{command.name} {command.args}".rstrip()
+            lines.append(f"- `{shown}` {command.description}")
+        return True, "\n".join(lines)
 
     async def _start(self, _call: _Call) -> tuple[bool, str]:
         return True, _HELLO

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -127,3 +128,16 @@ async def test_an_emptied_spending_cap_refuses_kindly(database_url: str, redis_u
         assert "spending limit" in words
         assert await guest.one("SELECT state FROM turns") == "refused"
         assert await guest.one("SELECT coalesce(sum(reserved_micro), 0) FROM spend_days") == 0
+
+
+async def test_help_names_what_can_be_done_here_and_nothing_else(guest: Visit) -> None:
+    async def help_in(**where: Any) -> str:
+        run = guest.app.commands.run
+        return (await run(session_id=guest.session_id, address_id=None, name="help", **where)).result
+
+    mine, public = await help_in(), await help_in(audience="public")
+    assert "`/compact [focus] [--force]`" in mine
+    assert "/settings" not in mine
+    assert "/stop" in public
+    assert "/compact" not in public
+    assert "/settings" in await help_in(channel="telegram")

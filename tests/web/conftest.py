@@ -163,6 +163,7 @@ class ScriptedCommands:
         args: str,
         cid: str | None,
         progress: Callable[[str, int | None], Any] | None,
+        audience: str = "personal",
     ) -> Result:
         self.asked.append((name, args))
         if progress is not None:
