@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import io
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,13 +96,12 @@ async def test_a_good_update_is_stored_then_acknowledged_then_told(
     assert door.rings == [BOT.bot_id]
 
 
-@pytest.mark.parametrize(
-    "secret", [None, "", "wrong", SECRET[:-1], SECRET + "x", "ünï©ode", "\udcff\udcfe", "-" * 32]
-)
-async def test_without_the_secret_nobody_comes_in(
-    secret: str | None, door: Door, http: aiohttp.ClientSession, inbox: PostgresTelegramInbox
-) -> None:
-    assert await raw_post(door, secret, body()) == 401
+WRONG = [None, "", "wrong", SECRET[:-1], SECRET + "x", "ünï©ode", "\udcff\udcfe", "-" * 32]
+
+
+async def test_without_the_secret_nobody_comes_in(door: Door, inbox: PostgresTelegramInbox) -> None:
+    for secret in WRONG:
+        assert await raw_post(door, secret, body()) == 401, secret
     assert not await texts(inbox)
 
 
@@ -126,9 +126,9 @@ async def test_the_secret_is_asked_before_the_body_is_read(door: Door) -> None:
     assert b" 401 " in answer
 
 
-@pytest.mark.parametrize("bot_id", ["1", "0", "700001x", "99999999999999999999", "%D9%A1"])
-async def test_other_bots_have_no_door_here(bot_id: str, door: Door) -> None:
-    assert await raw_post(door, SECRET, body(), path=f"/telegram/{bot_id}") == 401
+async def test_other_bots_have_no_door_here(door: Door) -> None:
+    for bot_id in ["1", "0", "700001x", "99999999999999999999", "%D9%A1"]:
+        assert await raw_post(door, SECRET, body(), path=f"/telegram/{bot_id}") == 401, bot_id
 
 
 async def test_five_megabytes_are_too_much_however_they_come(
@@ -140,7 +140,7 @@ async def test_five_megabytes_are_too_much_however_they_come(
         for start in range(0, len(large), 65_536):
             yield large[start : start + 65_536]
 
-    assert await status_of_large(http, door, large) == 413
+    assert await status_of_large(http, door, io.BytesIO(large)) == 413
     assert await status_of_large(http, door, dripped()) == 413
     edge = b'{"update_id": 1, "x": "' + b"x" * (MOST_BODY_BYTES - 25) + b'"}'
     assert len(edge) == MOST_BODY_BYTES
@@ -157,40 +157,36 @@ async def status_of_large(http: aiohttp.ClientSession, door: Door, content: Any)
         return 413
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"[1]",
-        b"null",
-        b'"x"',
-        b"\xff\xfe",
-        b"{}",
-        b'{"update_id": "1"}',
-        b'{"update_id": true}',
-        b'{"update_id": 1.5}',
-        b'{"update_id": -1}',
-        b'{"update_id": 99999999999999999999}',
-        b'{"update_id": 1, "x": NaN}',
-        b'{"update_id": 1, "x": 1e999}',
-        b'{"update_id": 1, "x": ' + b"[" * 500 + b"]" * 500 + b"}",
-        b'{"update_id": 1, "x": ' + b"[" * 200_000,
-        b'{"update_id": 1, "x": ' + b"9" * 5_000 + b"}",
-    ],
-)
-async def test_what_is_no_update_is_refused_without_words(
-    content: bytes, door: Door, http: aiohttp.ClientSession
-) -> None:
-    assert await posted(http, door.url, content) == 400
+NO_UPDATES = [
+    b"",
+    b"{",
+    b"[1]",
+    b"null",
+    b'"x"',
+    b"\xff\xfe",
+    b"{}",
+    b'{"update_id": "1"}',
+    b'{"update_id": true}',
+    b'{"update_id": 1.5}',
+    b'{"update_id": -1}',
+    b'{"update_id": 99999999999999999999}',
+    b'{"update_id": 1, "x": NaN}',
+    b'{"update_id": 1, "x": 1e999}',
+    b'{"update_id": 1, "x": ' + b"[" * 500 + b"]" * 500 + b"}",
+    b'{"update_id": 1, "x": ' + b"[" * 200_000,
+    b'{"update_id": 1, "x": ' + b"9" * 5_000 + b"}",
+]
+
+
+async def test_what_is_no_update_is_refused_without_words(door: Door, http: aiohttp.ClientSession) -> None:
+    for content in NO_UPDATES:
+        assert await posted(http, door.url, content) == 400, content[:40]
     assert not door.rings
 
 
-@pytest.mark.parametrize(
-    "content", [b"no gzip at all", gzip.compress(body()), gzip.compress(b"x" * 9_000_000)]
-)
-async def test_a_compressed_body_is_refused(content: bytes, door: Door, http: aiohttp.ClientSession) -> None:
-    assert await posted(http, door.url, content, **{"Content-Encoding": "gzip"}) == 415
+async def test_a_compressed_body_is_refused(door: Door, http: aiohttp.ClientSession) -> None:
+    for content in (b"no gzip at all", gzip.compress(body()), gzip.compress(b"x" * 9_000_000)):
+        assert await posted(http, door.url, content, **{"Content-Encoding": "gzip"}) == 415
 
 
 async def test_odd_characters_do_not_stop_the_inbox(
