@@ -52,7 +52,7 @@ class Rate:
 class Limits:
     """Telegram's own are 30 a second, 1 a second in a private chat, 20 a minute in a group.
 
-    The windows are a little longer than Telegram's, as calls do not all take the same time to get there.
+    The windows are a little longer than Telegram's: clocks differ.
     """
 
     overall: Rate = Rate(most=25, seconds=1.0)
@@ -73,6 +73,7 @@ class Ticket:
     message: Hashable = None
     """Of the calls for one message only one at a time is on its way."""
     number: int = field(default=0, init=False)
+    taken_at: float = field(default=-inf, init=False)
 
     def __lt__(self, other: Ticket) -> bool:
         return (self.priority, self.number) < (other.priority, other.number)
@@ -90,6 +91,12 @@ class _Window:
         return self._moments[-most] + self._rate.seconds
 
     def take(self, now: float) -> None:
+        self._moments.append(now)
+
+    def move(self, taken_at: float, now: float) -> None:
+        """Telegram counts a call when it gets there, at the latest when it answers."""
+        if taken_at in self._moments:
+            self._moments.remove(taken_at)
         self._moments.append(now)
 
     def is_idle(self, now: float) -> bool:
@@ -153,10 +160,13 @@ class Queue:
             self._tickets.remove(ticket)
         return found
 
-    def finished(self, ticket: Ticket) -> None:
+    def finished(self, ticket: Ticket, now: float) -> None:
         """Its answer is there: the next call for the same message may go."""
         if ticket.message is not None:
             self._busy.discard(ticket.message)
+        if ticket.counts and ticket.chat_id is not None:
+            for window in self._windows(ticket.chat_id):
+                window.move(ticket.taken_at, now)
 
     def next_at(self) -> float | None:
         """When to look again; None when nothing waits for time alone."""
@@ -175,6 +185,7 @@ class Queue:
     def _take(self, ticket: Ticket, now: float) -> None:
         if ticket.message is not None:
             self._busy.add(ticket.message)
+        ticket.taken_at = now
         self._overall.take(now)
         if ticket.counts and ticket.chat_id is not None:
             for window in self._windows(ticket.chat_id):

@@ -337,10 +337,11 @@ class Sender:
             value = await self._bot(method, request_timeout=limits)
         except (AiogramError, OSError, ValueError) as error:
             outcome = outcome_of(error)
-            log.info(
-                "call_failed", method=method.__api_method__, bot_id=self.bot_id, chat_id=wish.chat_id,
-                outcome=type(outcome).__name__, reason=getattr(outcome, "reason", ""),
-            )  # fmt: skip
+            if not isinstance(outcome, Done):
+                log.info(
+                    "call_failed", method=method.__api_method__, bot_id=self.bot_id, chat_id=wish.chat_id,
+                    outcome=type(outcome).__name__, reason=getattr(outcome, "reason", ""),
+                )  # fmt: skip
             return outcome
         finally:
             self._finish(wish)
@@ -386,13 +387,13 @@ class Sender:
     def _leave(self, ticket: Ticket, *, granted: bool) -> None:
         self._queue.remove(ticket)
         if granted:
-            self._queue.finished(ticket)
+            self._queue.finished(ticket, self._clock.now())
         self._pump()
 
     def _finish(self, wish: _Wish) -> None:
         ticket, wish.ticket = wish.ticket, None
         if ticket is not None:
-            self._queue.finished(ticket)
+            self._queue.finished(ticket, self._clock.now())
             self._pump()
 
     def _pump(self) -> None:
@@ -415,7 +416,7 @@ class Sender:
         if turn is not None and not turn.done():
             turn.set_result(go)
         elif go:
-            self._queue.finished(ticket)
+            self._queue.finished(ticket, self._clock.now())
 
 
 _MOST_TRIES = 10

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import asyncpg
 from aiogram import Bot
@@ -88,7 +88,8 @@ class Answer:
     def turn(self) -> int:
         return self.claim.turn
 
-    async def say(self, *pieces: str, attempt: int = 1) -> None:
+    async def say(self, *pieces: str, attempt: int | None = None) -> None:
+        attempt = self.claim.attempt if attempt is None else attempt
         for piece in pieces:
             offset = len(self.said.encode("utf-16-le")) // 2
             self.said += piece
@@ -212,7 +213,8 @@ class Desk:
         return await self.delivery.recover([BOT_ID])
 
     async def broken_invariants(self) -> list[Any]:
-        return list(await check_invariants(self.pool))
+        async with self.pool.acquire() as connection:
+            return list(await check_invariants(cast("asyncpg.Connection[asyncpg.Record]", connection)))
 
     def _keyboard(self, place: PlaceRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
         if not self.buttons:
@@ -224,7 +226,8 @@ class Desk:
     async def _question(self, session_id: int, turn: int) -> int | None:
         found: int | None = await self.pool.fetchval(
             """SELECT message_id FROM telegram_messages
-                WHERE session_id = $1 AND turn_no = $2 AND seq IS NOT NULL ORDER BY message_id DESC LIMIT 1""",
+                WHERE session_id = $1 AND turn_no = $2 AND seq IS NOT NULL
+                ORDER BY message_id DESC LIMIT 1""",
             session_id,
             turn,
         )

@@ -41,6 +41,17 @@ def test_a_private_chat_takes_three_in_three_seconds() -> None:
     assert len(queue.due(3.2)) == 2
 
 
+def test_a_call_counts_from_its_answer_on() -> None:
+    queue = Queue(Limits())
+    calls = [ticket() for _ in range(3)]
+    add(queue, *calls, ticket())
+    assert queue.due(0.0) == calls
+    for each in calls:
+        queue.finished(each, 2.0)
+    assert queue.due(3.2) == []
+    assert len(queue.due(5.2)) == 1
+
+
 def test_edits_of_unfinished_answers_leave_room_for_the_final() -> None:
     queue = Queue(Limits())
     add(queue, *(ticket(priority=EDIT) for _ in range(3)))
@@ -94,7 +105,7 @@ def test_one_message_is_edited_by_one_call_at_a_time() -> None:
     add(queue, first, second)
     assert queue.due(0.0) == [first]
     assert queue.next_at() is None
-    queue.finished(first)
+    queue.finished(first, 0.1)
     assert queue.due(0.1) == [second]
 
 

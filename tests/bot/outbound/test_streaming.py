@@ -135,7 +135,7 @@ def test_a_new_attempt_replaces_what_is_shown_in_the_same_bubbles() -> None:
     assert made.edit(9.0) is None, "nothing to replace it with yet"
     made.hear(delta("late", 99_999, attempt=1), 9.0)
     made.hear(delta("Again, from the very beginning.", attempt=2), 9.0)
-    shown = []
+    shown: list[tuple[int, str, bool]] = []
     while (edit := made.edit(100.0 * (len(shown) + 1))) is not None:
         shown.append((edit.number, edit.part.text, edit.is_last))
         made.edited(edit, 0.0)
