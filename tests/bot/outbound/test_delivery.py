@@ -76,7 +76,7 @@ async def test_a_group_is_never_sent_more_than_twenty_in_a_minute_and_gets_the_w
     calls = await fake.calls(chat=group.id)
     counted = [call for call in calls if call["method"] in ("sendMessage", "editMessageText")]
     assert len(counted) >= 15
-    assert all(call["status"] == 200 for call in counted), "no limit was ever touched"
+    assert all(call["status"] != 429 for call in counted), "no limit was ever touched"
     assert (await group.screen()).texts == [seen(LONG[:3_000])]
     assert counted[0]["params"]["reply_parameters"] == {
         "message_id": question.message_id,
