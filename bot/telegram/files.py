@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -185,6 +186,11 @@ class FileReader:
         return replace(document, text=document.text[: self._most_chars], truncated=True)
 
 
+def _bare_environment() -> dict[str, str]:
+    """No key and no token of ours is within reach of a file."""
+    return {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT") if name in os.environ}
+
+
 async def opened_elsewhere(
     kind: str, content: bytes, *, seconds: float = OPEN_SECONDS
 ) -> tuple[dict[str, Any] | None, bytes]:
@@ -193,7 +199,7 @@ async def opened_elsewhere(
     None when the file cannot be opened.
     """
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bot.telegram.opening", kind, cwd=ROOT,
+        sys.executable, "-m", "bot.telegram.opening", kind, cwd=ROOT, env=_bare_environment(),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     try:

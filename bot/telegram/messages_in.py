@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aiogram import types
 
 GENERAL_TOPIC = 1
+"""Of forums; in a private chat it is a topic like any other."""
 _DEEP_LINK = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -69,7 +70,7 @@ def where_of_chat(chat: types.Chat, *, thread_id: int = 0, topic: str = "") -> W
         raise ValueError("a chat of a kind that is not answered")
     return Where(
         chat_id=chat.id,
-        thread_id=0 if thread_id == GENERAL_TOPIC else thread_id,
+        thread_id=0 if thread_id == GENERAL_TOPIC and chat.type != "private" else thread_id,
         kind=chat.type,  # type: ignore[arg-type]
         is_forum=bool(chat.is_forum),
         title=chat.title or " ".join(name for name in (chat.first_name, chat.last_name) if name),

@@ -1,0 +1,198 @@
+"""Runs the lanes of a bot: each wakes when its messages are due and hands them on in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+
+from bot.telegram.arrivals import Spoken
+from bot.telegram.backoff import Backoff
+from bot.telegram.lanes import Gathered, Lane, Patience
+from shared.core.errors import StorageUnavailable
+
+log = structlog.get_logger(__name__)
+
+BYPASSING = frozenset({"stop", "help", "status", "context", "usage", "budget"})
+"""Commands that stop or inform: they wait for nothing, not even for what came before them."""
+CLOSE_SECONDS = 10.0
+_EVERYBODY = 0
+
+OnGathered = Callable[[Gathered], Awaitable[None]]
+PlaceKey = tuple[int, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Place:
+    """One chat or topic: a lane for each person, one way out."""
+
+    lanes: dict[int, Lane] = field(default_factory=dict)
+    ready: deque[Gathered] = field(default_factory=deque)
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def next_due(self) -> datetime | None:
+        dues = [due for lane in self.lanes.values() if (due := lane.next_due) is not None]
+        return min(dues, default=None)
+
+
+class Lanes:
+    """`on_gathered` gets everything of one place in order, one after the other; other places do not wait.
+
+    It is called again, for ever, when it raises StorageUnavailable; any other error ends with `on_failed`.
+    An update is known from `put` until its callback is done: put again meanwhile, it is not taken twice.
+    """
+
+    def __init__(
+        self,
+        on_gathered: OnGathered,
+        *,
+        now: Callable[[], datetime],
+        on_failed: Callable[[Gathered, Exception], Awaitable[None]] | None = None,
+        patience: Patience | None = None,
+        is_command: Callable[[Spoken], bool] | None = None,
+        bypassing: frozenset[str] = BYPASSING,
+    ) -> None:
+        self._on_gathered = on_gathered
+        self._on_failed = on_failed
+        self._now = now
+        fresh = Lane(patience=patience or Patience())
+        self._fresh = fresh if is_command is None else Lane(patience=fresh.patience, is_command=is_command)
+        self._bypassing = bypassing
+        self._places: dict[PlaceKey, _Place] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._held: set[int] = set()
+
+    @property
+    def held(self) -> frozenset[int]:
+        """Updates that wait here or are being handed on."""
+        return frozenset(self._held)
+
+    def put(self, messages: Iterable[Spoken]) -> None:
+        """What arrived together; messages that belong together are then found without waiting."""
+        now = self._now()
+        touched: dict[PlaceKey, _Place] = {}
+        for message in messages:
+            if message.update_id in self._held:
+                continue
+            self._held.add(message.update_id)
+            if self._bypasses(message):
+                self._start(self._hand_on(Gathered(spoken=(message,))))
+                continue
+            key = (message.where.chat_id, message.where.thread_id)
+            touched[key] = self._arrived(key, message, now)
+        for place in touched.values():
+            _elapse(place, now)
+            place.woken.set()
+
+    async def idle(self) -> None:
+        """Returns when nothing waits and nothing is being handed on."""
+        while self._held and self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=0.02, return_when=asyncio.FIRST_COMPLETED)
+
+    async def close(self) -> None:
+        """What still waits is let go; its updates are not handled and will come again."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
+        self._places.clear()
+        self._held.clear()
+
+    def _bypasses(self, message: Spoken) -> bool:
+        command = message.command
+        return command is not None and not message.edited and command.name in self._bypassing
+
+    def _arrived(self, key: PlaceKey, message: Spoken, now: datetime) -> _Place:
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = _Place()
+            self._start(self._serve(key, place))
+        number = self._lane_of(place, message, now)
+        lane, out = place.lanes.get(number, self._fresh).arrived(message, now)
+        place.lanes[number] = lane
+        place.ready += out
+        return place
+
+    def _lane_of(self, place: _Place, message: Spoken, now: datetime) -> int:
+        """What is old, and what comes while old things wait, is one turn, whoever wrote it."""
+        everybody = place.lanes.get(_EVERYBODY)
+        waiting = everybody is not None and everybody.group is not None
+        old = now - message.at > timedelta(seconds=self._fresh.patience.stale_after)
+        return _EVERYBODY if waiting or old else message.sender.user_id
+
+    async def _serve(self, key: PlaceKey, place: _Place) -> None:
+        """Lives as long as something of this place waits."""
+        try:
+            while True:
+                place.woken.clear()
+                _elapse(place, self._now())
+                while place.ready:
+                    await self._hand_on(place.ready.popleft())
+                    _elapse(place, self._now())
+                if place.woken.is_set():
+                    continue
+                due = place.next_due()
+                if due is None and not self._remembers(place):
+                    return
+                await _woken(place, self._seconds_until(due))
+        finally:
+            if self._places.get(key) is place:
+                del self._places[key]
+
+    def _remembers(self, place: _Place) -> bool:
+        """Whether a straggler could still come; the lanes are kept as long."""
+        patience, now = self._fresh.patience, self._now()
+        return any(
+            (now - past.at).total_seconds() < (patience.album_most if past.album else patience.forward)
+            for lane in place.lanes.values()
+            for past in lane.released
+        )
+
+    def _seconds_until(self, due: datetime | None) -> float:
+        if due is None:
+            return self._fresh.patience.forward
+        return max(0.0, (due - self._now()).total_seconds())
+
+    async def _hand_on(self, gathered: Gathered) -> None:
+        backoff = Backoff(first=0.2, most=5.0)
+        try:
+            while True:
+                try:
+                    await self._on_gathered(gathered)
+                    return
+                except StorageUnavailable:
+                    await asyncio.sleep(backoff.next())
+        except Exception as error:
+            log.exception("turn_not_accepted", updates=gathered.updates)
+            if self._on_failed is not None:
+                await self._on_failed(gathered, error)
+        finally:
+            self._held.difference_update(gathered.updates)
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Future[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("lane_failed", exc_info=error)
+
+
+def _elapse(place: _Place, now: datetime) -> None:
+    for number, lane in place.lanes.items():
+        place.lanes[number], out = lane.elapsed(now)
+        place.ready += out
+
+
+async def _woken(place: _Place, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(place.woken.wait(), seconds)
+    except TimeoutError:
+        return

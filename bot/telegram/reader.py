@@ -1,0 +1,139 @@
+"""Takes what waits in a bot's inbox, in order: messages go to the lanes, everything else is done beside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from bot.telegram.arrivals import BotIdentity, Ignored, Incoming, Migrated, Spoken
+from bot.telegram.backoff import Backoff
+from bot.telegram.incoming import read_update
+from bot.telegram.lane_driver import Lanes
+from shared.adapters.postgres.telegram_inbox import StoredUpdate
+from shared.core.errors import StorageUnavailable
+
+log = structlog.get_logger(__name__)
+
+BATCH = 200
+LOOK_SECONDS = 5.0
+"""How often the inbox is looked into without a ring, for what another process has stored."""
+CLOSE_SECONDS = 10.0
+
+OnOther = Callable[[Incoming], Awaitable[None]]
+
+
+class Inbox(Protocol):
+    async def waiting(self, bot_id: int, *, limit: int = BATCH) -> list[StoredUpdate]: ...
+
+    async def handled(self, bot_id: int, update_ids: Sequence[int], *, error: str = "") -> None: ...
+
+
+class Reader:
+    """For one bot; only the holder of its lease runs it.
+
+    `on_other` gets each update that is no message, beside the lanes, so that a button never waits. Its row is
+    marked as handled when it returns; it is called again when it raises StorageUnavailable. The rows of
+    messages are marked by who accepts them (`Lanes`' callback), with the acceptance; those of a failed one
+    by its `on_failed`, or they come again.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        lanes: Lanes,
+        *,
+        bot: BotIdentity,
+        on_other: OnOther,
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
+        self._inbox = inbox
+        self._lanes = lanes
+        self._bot = bot
+        self._on_other = on_other
+        self._look_seconds = look_seconds
+        self._rung = asyncio.Event()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def ring(self) -> None:
+        """There is something in the inbox."""
+        self._rung.set()
+
+    async def run(self) -> None:
+        """Until cancelled; what is under way is then let go and comes again."""
+        backoff = Backoff(first=0.2, most=5.0)
+        try:
+            while True:
+                self._rung.clear()
+                try:
+                    more = await self.read()
+                    backoff.reset()
+                except StorageUnavailable as error:
+                    log.warning("inbox_away", bot=self._bot.bot_id, reason=str(error))
+                    await asyncio.sleep(backoff.next())
+                    continue
+                if not more:
+                    await self._wait()
+        finally:
+            await self._close()
+
+    async def read(self) -> bool:
+        """One look into the inbox; True when there may be more. Raises StorageUnavailable."""
+        known = self._lanes.held | self._tasks.keys()
+        limit = BATCH + len(known)
+        rows = await self._inbox.waiting(self._bot.bot_id, limit=limit)
+        said: list[Spoken] = []
+        useless: dict[str, list[int]] = {}
+        for row in rows:
+            if row.update_id in known:
+                continue
+            match read_update(row.body, bot=self._bot):
+                case Spoken() as message:
+                    said.append(message)
+                case Ignored(update_id=number, reason=reason):
+                    useless.setdefault(reason, []).append(number)
+                case Migrated() as moved:
+                    self._lanes.put(said)
+                    said = []
+                    await self._other(moved)  # what follows belongs to the new chat already
+                case other:
+                    self._start(other)
+        self._lanes.put(said)
+        for reason, numbers in useless.items():
+            await self._inbox.handled(self._bot.bot_id, numbers, error=reason)
+        return len(rows) == limit
+
+    async def _wait(self) -> None:
+        try:
+            await asyncio.wait_for(self._rung.wait(), self._look_seconds)
+        except TimeoutError:
+            return
+
+    def _start(self, other: Incoming) -> None:
+        task = asyncio.create_task(self._other(other))
+        self._tasks[other.update_id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(other.update_id, None))
+
+    async def _other(self, other: Incoming) -> None:
+        backoff = Backoff(first=0.2, most=5.0)
+        error = ""
+        while True:
+            try:
+                if not error:
+                    await self._on_other(other)
+                await self._inbox.handled(self._bot.bot_id, [other.update_id], error=error)
+                return
+            except StorageUnavailable:
+                await asyncio.sleep(backoff.next())
+            except Exception as failure:
+                log.exception("update_failed", bot=self._bot.bot_id, update=other.update_id)
+                error = type(failure).__name__
+
+    async def _close(self) -> None:
+        tasks = tuple(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
