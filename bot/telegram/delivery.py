@@ -8,8 +8,9 @@ from itertools import groupby
 
 import structlog
 
-from bot.telegram.finals import Finals, Post
+from bot.telegram.finals import Finals
 from bot.telegram.live import LiveAnswer
+from bot.telegram.post import Post
 from bot.telegram.sender import FINAL_PATIENCE_SECONDS
 from bot.telegram.streaming import GROUP, NATIVE, PRIVATE, Rhythm
 from bot.telegram.typing import EVERY_SECONDS, Starts

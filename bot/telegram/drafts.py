@@ -18,6 +18,7 @@ from bot.telegram.markup import Part, RichBlock
 from bot.telegram.outcomes import Gone, NotSent, Outcome, Rejected, misses_message
 from bot.telegram.pacing import Clock, Priority
 from bot.telegram.sender import EDIT_PATIENCE_SECONDS, FINAL_PATIENCE_SECONDS, Sender, Where
+from bot.telegram.shapes import api_entities, api_reply
 from bot.telegram.streaming import Draft
 
 if TYPE_CHECKING:
@@ -75,7 +76,6 @@ class NativeDraft:
         self._over = asyncio.Event()
         self._shown: Part | None = None
         self._shown_at = 0.0
-        self._thread_id = where.thread_id
 
     def stop(self) -> None:
         self._over.set()
@@ -106,14 +106,13 @@ class NativeDraft:
 
     async def _show(self, part: Part) -> Outcome:
         from aiogram.methods import SendMessageDraft
-        from aiogram.types import MessageEntity
 
         method = SendMessageDraft(
             chat_id=self._where.chat_id,
             draft_id=self.draft_id,
             message_thread_id=self._where.thread_id or None,
             text=part.text,
-            entities=[MessageEntity.model_validate(entity.to_api()) for entity in part.entities] or None,
+            entities=api_entities(part),
             can_stop=True,
             keep_on_stop=True,
         )
@@ -138,16 +137,12 @@ async def send_rich(
 ) -> Outcome:
     """A new message; Rejected means that the classic form has to do."""
     from aiogram.methods import SendRichMessage
-    from aiogram.types import ReplyParameters
 
-    reply = None
-    if reply_to is not None:
-        reply = ReplyParameters(message_id=reply_to, allow_sending_without_reply=True)
     method = SendRichMessage(
         chat_id=where.chat_id,
         message_thread_id=where.thread_id or None,
         rich_message=_rich(blocks),
-        reply_parameters=reply,
+        reply_parameters=api_reply(reply_to),
         reply_markup=keyboard,
     )
     return await sender.call(method, chat_id=where.chat_id, priority=Priority.FINAL, patience=patience)

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.telegram.drafts import Form, Latch, edit_rich, refuses_form, send_rich
-from bot.telegram.markup import (
-    DOCUMENT_NAME,
-    LIVE_UNITS,
-    MOST_PARTS,
-    Part,
-    Rendered,
-    RichBlock,
-    render,
-    rich_blocks,
-    split,
-)
+from bot.telegram.drafts import edit_rich, refuses_form, send_rich
+from bot.telegram.letters import Letter, is_notice, letter_of
+from bot.telegram.markup import DOCUMENT_NAME, RichBlock
 from bot.telegram.outcomes import (
     Done,
     Gone,
@@ -32,75 +23,22 @@ from bot.telegram.outcomes import (
     Unknown,
     misses_message,
 )
-from bot.telegram.pacing import Clock, Priority
+from bot.telegram.pacing import Priority
+from bot.telegram.post import Post
 from bot.telegram.sender import FINAL_PATIENCE_SECONDS, TRIES, Sender, Where
-from shared.adapters.postgres.deliveries import EndedTurn, PartRow, PostgresDeliveries
-from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.deliveries import EndedTurn, PartRow
+from shared.adapters.postgres.telegram_places import PlaceRow
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
 
+__all__ = ["Finals", "Post"]
+
 log = structlog.get_logger(__name__)
 
 COOL_DOWN_SECONDS = 60.0
-NOTHING = "…"
-STOPPED_WITHOUT_WORDS = "Stopped."
-"""The notice of a turn that was stopped before its first word (`shared.services.assistant`)."""
 _ROUNDS = 3
 _REMEMBERED = 1_000
-
-
-class Texts(Protocol):
-    """Every word of ours that is added to an answer."""
-
-    def stopped(self, place: PlaceRow) -> str:
-        """Below what was written until somebody pressed Stop: `[stopped]`."""
-
-    def working(self, place: PlaceRow, tool: str) -> str | None:
-        """The status line while a tool runs; None for tools that nobody shall see."""
-
-    def notice(self, place: PlaceRow, code: str, text: str) -> str:
-        """One friendly line for an error or a refusal; `text` is its advice in English."""
-
-    def document(self, place: PlaceRow) -> str:
-        """The caption of an answer that comes as a file."""
-
-
-Keyboard = Callable[[PlaceRow, int, str], "InlineKeyboardMarkup | None"]
-"""Of a place, a turn and its state (`running` while it is written): the buttons under the last part."""
-Question = Callable[[int, int], Awaitable[int | None]]
-"""Of a session and a turn: the message that asked, where the answer shall quote it."""
-Wants = Callable[[PlaceRow, Form], bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Post:
-    """What answers are brought with; one for all bots of the process."""
-
-    senders: Mapping[int, Sender]
-    deliveries: PostgresDeliveries
-    places: PostgresTelegramPlaces
-    texts: Texts
-    keyboard: Keyboard
-    question: Question
-    wants: Wants
-    clock: Clock = field(default_factory=Clock)
-    latches: dict[int, Latch] = field(default_factory=dict)
-
-    def latch(self, bot_id: int) -> Latch:
-        return self.latches.setdefault(bot_id, Latch())
-
-    def uses(self, place: PlaceRow, form: Form) -> bool:
-        return self.wants(place, form) and self.latch(place.bot_id).allows(form)
-
-    async def question_of(self, place: PlaceRow, turn: int) -> int | None:
-        """In private chats it is clear what is answered."""
-        return await self.question(place.session_id, turn) if place.chat_id < 0 else None
-
-    async def follow(self, place: PlaceRow, new_chat_id: int) -> PlaceRow:
-        """The same place in the supergroup that its group has become."""
-        await self.places.migrate(place.bot_id, old_chat=place.chat_id, new_chat=new_chat_id)
-        return await self.places.place(place.address_id) or replace(place, chat_id=new_chat_id)
 
 
 class _Later(Exception):
@@ -122,22 +60,11 @@ class _Nobody(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Letter:
-    parts: tuple[Part, ...]
-    document: str | None = None
-    blocks: tuple[RichBlock, ...] | None = None
-
-    @property
-    def count(self) -> int:
-        return len(self.parts) + (self.document is not None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
     place: PlaceRow
     ended: EndedTurn
     sender: Sender
-    letter: _Letter
+    letter: Letter
     keyboard: InlineKeyboardMarkup | None
     reply_to: int | None
     patience: float
@@ -176,11 +103,12 @@ class Finals:
         maybe_shown: str | None = None,
     ) -> bool:
         """True when nothing of it is left to do. `maybe_shown`: a lost bubble with this text may be there."""
+        self.leave(ended.session_id, ended.turn)
         brought = await self._deliver(place, ended, patience, tries, maybe_shown)
-        left = self._left.setdefault(ended.session_id, set())
-        (left.discard if brought else left.add)(ended.turn)
-        if not left:
-            del self._left[ended.session_id]
+        if brought and (left := self._left.get(ended.session_id)) is not None:
+            left.discard(ended.turn)
+            if not left:
+                del self._left[ended.session_id]
         return brought
 
     def left(self, session_id: int, *, before: int) -> list[int]:
@@ -188,6 +116,7 @@ class Finals:
         return sorted(turn for turn in self._left.get(session_id, ()) if turn < before)
 
     def leave(self, session_id: int, turn: int) -> None:
+        """It is to be brought, and later ones behind it."""
         self._left.setdefault(session_id, set()).add(turn)
 
     async def _deliver(
@@ -236,7 +165,7 @@ class Finals:
             place=place,
             ended=ended,
             sender=sender,
-            letter=self._letter(place, ended),
+            letter=letter_of(self._post, place, ended),
             keyboard=self._post.keyboard(place, ended.turn, ended.state),
             reply_to=await self._post.question_of(place, ended.turn),
             patience=patience,
@@ -437,35 +366,6 @@ class Finals:
             return False
         await self._store.delivered(ended.session_id, ended.turn, 0, remote_id=None)
         return True
-
-    def _letter(self, place: PlaceRow, ended: EndedTurn) -> _Letter:
-        parts = split(self._rendered(place, ended), limit=LIVE_UNITS) or (Part(text=NOTHING),)
-        if len(parts) > MOST_PARTS:
-            return _Letter(parts=parts[:1], document=ended.text)
-        return _Letter(parts=parts, blocks=self._blocks(place, ended))
-
-    def _rendered(self, place: PlaceRow, ended: EndedTurn) -> Rendered:
-        if is_notice(ended):
-            return Rendered(text=self._post.texts.notice(place, ended.error_code, ended.text))
-        if ended.state != "stopped":
-            return render(ended.text)
-        if ended.text == STOPPED_WITHOUT_WORDS:
-            return Rendered(text=self._post.texts.stopped(place))
-        return render(ended.text).followed_by(self._post.texts.stopped(place))
-
-    def _blocks(self, place: PlaceRow, ended: EndedTurn) -> tuple[RichBlock, ...] | None:
-        """None as soon as something is in the chat for good, or on its way."""
-        begun = any(row.state not in _OPEN or (row.part > 0 and row.state == "queued") for row in ended.parts)
-        if begun or ended.state != "answered" or not self._post.uses(place, "rich"):
-            return None
-        return rich_blocks(ended.text)
-
-
-_OPEN = ("queued", "sent")
-
-
-def is_notice(ended: EndedTurn) -> bool:
-    return ended.state in ("refused", "failed")
 
 
 def _by_part(rows: Sequence[PartRow]) -> dict[int, PartRow]:

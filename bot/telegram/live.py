@@ -9,10 +9,11 @@ from contextlib import suppress
 import structlog
 
 from bot.telegram.drafts import NativeDraft
-from bot.telegram.finals import Finals, Post
+from bot.telegram.finals import Finals
 from bot.telegram.markup import Part
 from bot.telegram.outcomes import Done, Gone, Moved, NotSent, Sent, Unknown, misses_message
 from bot.telegram.pacing import Priority
+from bot.telegram.post import Post
 from bot.telegram.sender import EDIT_PATIENCE_SECONDS, FINAL_PATIENCE_SECONDS, Sender, Where
 from bot.telegram.streaming import GROUP, NATIVE, PRIVATE, Bubble, Draft, Edit, Rhythm, Seen
 from bot.telegram.typing import EVERY_SECONDS, Starts, Typing
@@ -141,9 +142,9 @@ class LiveAnswer:
 
     async def _bring(self, turn: int) -> None:
         """After whatever of earlier turns had to wait."""
+        self._finals.leave(self._place.session_id, turn)
         for earlier in self._finals.left(self._place.session_id, before=turn):
             if not await self._bring_one(earlier):
-                self._finals.leave(self._place.session_id, turn)
                 return
         await self._bring_one(turn, maybe_shown=self._maybe_shown)
 

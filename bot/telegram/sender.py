@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from math import inf
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from bot.telegram.markup import MESSAGE_UNITS, Part, units
+from bot.telegram.markup import Part
 from bot.telegram.outcomes import (
     Done,
     NotSent,
@@ -21,12 +19,14 @@ from bot.telegram.outcomes import (
     outcome_of,
     refuses_entities,
 )
-from bot.telegram.pacing import Clock, Limits, Priority, Queue, Ticket
+from bot.telegram.pacing import Clock, Limits, Priority, Ticket
+from bot.telegram.shapes import api_entities, api_reply, without_entities
+from bot.telegram.turnstile import Turnstile
 
 if TYPE_CHECKING:
     from aiogram import Bot
     from aiogram.methods import TelegramMethod
-    from aiogram.types import InlineKeyboardMarkup, MessageEntity, ReplyParameters
+    from aiogram.types import InlineKeyboardMarkup
 
 log = structlog.get_logger(__name__)
 
@@ -76,12 +76,9 @@ class Sender:
     ) -> None:
         self._bot = bot
         self._clock = clock or Clock()
-        self._queue = Queue(limits or Limits())
+        self._gate = Turnstile(self._clock, limits or Limits())
         self._timeout = timeout
         self._backoff = backoff
-        self._turns: dict[Ticket, asyncio.Future[bool]] = {}
-        self._edits: dict[tuple[int, int], Ticket] = {}
-        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def bot_id(self) -> int:
@@ -89,15 +86,11 @@ class Sender:
 
     def held_for(self, chat_id: int) -> float:
         """Seconds for which Telegram wants nothing for this chat; 0 when it may be written to."""
-        return max(0.0, self._queue.held_until(chat_id) - self._clock.now())
+        return self._gate.held_for(chat_id)
 
     async def close(self) -> None:
         """Whoever still waits is told that nothing was sent."""
-        if self._timer is not None:
-            self._timer.cancel()
-        for turn in self._turns.values():
-            if not turn.done():
-                turn.set_result(False)
+        self._gate.close()
         await self._bot.session.close()
 
     # -- messages -------------------------------------------------------------------------------------
@@ -123,10 +116,10 @@ class Sender:
                 chat_id=where.chat_id,
                 message_thread_id=thread_id or None,
                 text=part.text,
-                entities=_entities(part),
+                entities=api_entities(part),
                 link_preview_options=LinkPreviewOptions(is_disabled=True),
                 disable_notification=silent or None,
-                reply_parameters=_reply(reply_to),
+                reply_parameters=api_reply(reply_to),
                 reply_markup=keyboard,
             )
 
@@ -164,7 +157,7 @@ class Sender:
                 chat_id=chat_id,
                 message_id=message_id,
                 text=part.text,
-                entities=_entities(part),
+                entities=api_entities(part),
                 link_preview_options=LinkPreviewOptions(is_disabled=True),
                 reply_markup=keyboard,
             )
@@ -203,7 +196,7 @@ class Sender:
                 document=BufferedInputFile(content, filename=name),
                 caption=caption or None,
                 disable_notification=silent or None,
-                reply_parameters=_reply(reply_to),
+                reply_parameters=api_reply(reply_to),
                 reply_markup=keyboard,
             )
 
@@ -309,16 +302,17 @@ class Sender:
         deadline = self._clock.now() + wish.patience
         tried = 0
         while True:
-            refused = await self._wait_for_turn(wish, deadline)
+            ticket = wish.ticket(deadline)
+            refused = await self._gate.enter(ticket, replaceable=wish.replaceable)
             if refused is not None:
                 return refused
-            outcome = await self._once(method, wish)
+            try:
+                outcome = await self._once(method, wish)
+            finally:
+                self._gate.leave(ticket)
             tried += 1
             if isinstance(outcome, NotSent) and outcome.retry_after is not None:
-                until = self._clock.now() + outcome.retry_after
-                self._queue.hold(wish.chat_id, until)
-                self._pump()
-                if until > deadline or tried >= _MOST_TRIES:
+                if self._gate.hold(wish.chat_id, outcome.retry_after) > deadline or tried >= _MOST_TRIES:
                     return outcome
                 continue
             again = isinstance(outcome, NotSent) or (wish.repeatable and isinstance(outcome, Unknown))
@@ -343,87 +337,14 @@ class Sender:
                     outcome=type(outcome).__name__, reason=getattr(outcome, "reason", ""),
                 )  # fmt: skip
             return outcome
-        finally:
-            self._finish(wish)
         return Sent(message_id=value.message_id) if isinstance(value, Message) else Done(value=value)
-
-    # -- waiting for the turn -------------------------------------------------------------------------
-
-    async def _wait_for_turn(self, wish: _Wish, deadline: float) -> Outcome | None:
-        """None when the call may go out now."""
-        ticket = Ticket(
-            chat_id=wish.chat_id, priority=wish.priority, deadline=deadline,
-            counts=wish.counts, message=wish.message,
-        )  # fmt: skip
-        if wish.replaceable and wish.message is not None:
-            self._replace_edit(wish.message, ticket)
-        turn = self._turns[ticket] = asyncio.get_running_loop().create_future()
-        try:
-            if not self._queue.add(ticket):
-                return NotSent(reason="too many calls wait")
-            self._pump()
-            if await turn:
-                wish.ticket = ticket
-                return None
-        except asyncio.CancelledError:
-            self._leave(ticket, granted=turn.done() and not turn.cancelled() and turn.result())
-            raise
-        finally:
-            self._turns.pop(ticket, None)
-            if wish.message is not None and self._edits.get(wish.message) is ticket:
-                del self._edits[wish.message]
-        if ticket.deadline == -inf:
-            return Done()
-        held = self._queue.held_until(wish.chat_id) - self._clock.now()
-        return NotSent(reason="no turn in time", retry_after=held if held > 0 else None)
-
-    def _replace_edit(self, message: tuple[int, int], ticket: Ticket) -> None:
-        older, self._edits[message] = self._edits.get(message), ticket
-        if older is not None and older in self._turns and not self._turns[older].done():
-            older.deadline = -inf
-            self._queue.remove(older)
-            self._turns[older].set_result(False)
-
-    def _leave(self, ticket: Ticket, *, granted: bool) -> None:
-        self._queue.remove(ticket)
-        if granted:
-            self._queue.finished(ticket, self._clock.now())
-        self._pump()
-
-    def _finish(self, wish: _Wish) -> None:
-        ticket, wish.ticket = wish.ticket, None
-        if ticket is not None:
-            self._queue.finished(ticket, self._clock.now())
-            self._pump()
-
-    def _pump(self) -> None:
-        """Lets everybody go whose turn it is, and comes back when the next one may."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        now = self._clock.now()
-        for ticket in self._queue.due(now):
-            self._tell(ticket, go=True)
-        for ticket in self._queue.expired(now):
-            self._tell(ticket, go=False)
-        at = self._queue.next_at()
-        if at is not None:
-            delay = self._clock.real(at - now)
-            self._timer = asyncio.get_running_loop().call_later(delay, self._pump)
-
-    def _tell(self, ticket: Ticket, *, go: bool) -> None:
-        turn = self._turns.get(ticket)
-        if turn is not None and not turn.done():
-            turn.set_result(go)
-        elif go:
-            self._queue.finished(ticket, self._clock.now())
 
 
 _MOST_TRIES = 10
 """However patient the caller: a chat that always answers 429 is left to the next look."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Wish:
     chat_id: int | None
     priority: Priority
@@ -434,30 +355,12 @@ class _Wish:
     message: tuple[int, int] | None = None
     replaceable: bool = False
     timeout: float | None = None
-    ticket: Ticket | None = None
 
-
-def without_entities(part: Part) -> Part:
-    """For formatting that was refused; addresses of links are spelled out where there is room for them."""
-    text, raw = part.text, part.text.encode("utf-16-le")
-    for entity in reversed(part.entities):
-        if entity.url is not None:
-            longer = raw[: 2 * entity.end] + f" ({entity.url})".encode("utf-16-le") + raw[2 * entity.end :]
-            spelled = longer.decode("utf-16-le")
-            if units(spelled) <= MESSAGE_UNITS:
-                text, raw = spelled, longer
-    return replace(part, text=text, entities=())
-
-
-def _entities(part: Part) -> list[MessageEntity] | None:
-    from aiogram.types import MessageEntity
-
-    return [MessageEntity.model_validate(entity.to_api()) for entity in part.entities] or None
-
-
-def _reply(message_id: int | None) -> ReplyParameters | None:
-    from aiogram.types import ReplyParameters
-
-    if message_id is None:
-        return None
-    return ReplyParameters(message_id=message_id, allow_sending_without_reply=True)
+    def ticket(self, deadline: float) -> Ticket:
+        return Ticket(
+            chat_id=self.chat_id,
+            priority=self.priority,
+            deadline=deadline,
+            counts=self.counts,
+            message=self.message,
+        )

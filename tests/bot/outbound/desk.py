@@ -14,10 +14,10 @@ from aiogram.types import InlineKeyboardMarkup
 
 from bot.telegram.delivery import Delivery
 from bot.telegram.drafts import Form
-from bot.telegram.finals import Post
 from bot.telegram.keyboards import Action, Button, Press, keyboard
 from bot.telegram.live import LiveAnswer
 from bot.telegram.pacing import Clock, Limits, Rate
+from bot.telegram.post import Post
 from bot.telegram.sender import Sender
 from bot.telegram.streaming import Rhythm
 from shared.adapters.postgres.deliveries import PartRow, PostgresDeliveries

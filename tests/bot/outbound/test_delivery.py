@@ -11,6 +11,7 @@ import pytest
 from bot.telegram.markup import LIVE_UNITS, render
 from bot.telegram.pacing import Clock, Limits
 from bot.telegram.streaming import Rhythm
+from shared.core.errors import StorageUnavailable
 from shared.core.exchange import RunEnded, RunStarted, Stored, ToolRunning
 from tests.bot.outbound.desk import BOT_ID, FAST, Desk
 from tests.fakes.bot_api import Person, RunningBotApi
@@ -287,6 +288,51 @@ async def test_a_process_that_died_between_sending_and_knowing_sends_nothing_twi
     assert await after.recover() == 0
     assert await after.states(answer) == ["uncertain"]
     assert await shown(ann) == ["Once."]
+
+
+async def test_a_sent_part_that_could_not_be_noted_is_noted_later_and_not_sent_again(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise StorageUnavailable("for a moment")
+
+    answer = await desk.begin(await desk.place())
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.deliveries, "delivered", away)
+        await answer.end("Once.")
+    assert await desk.states(answer) == ["sending"]
+    assert await desk.recover() == 1
+    assert await desk.states(answer) == ["delivered"]
+    assert await shown(ann) == ["Once."]
+
+
+async def test_a_bubble_that_could_not_be_noted_is_taken_back(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise StorageUnavailable("for a moment")
+
+    answer = await desk.begin(await desk.place())
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.deliveries, "bubble_shown", away)
+        await answer.say(WORDS)
+    assert await shown(ann) == []
+    await answer.end()
+    assert await shown(ann) == [seen(WORDS)]
+
+
+async def test_two_who_bring_the_same_answer_bring_it_once(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+) -> None:
+    desk = desks()
+    answer = await desk.begin(await desk.place())
+    await answer.stream(LONG[:3_000])
+    await answer.commit(LONG)
+    others = [desks() for _ in range(3)]
+    await asyncio.gather(*(other.recover() for other in others))
+    await others[0].recover()
+    assert "".join("".join(await shown(ann)).split()) == "".join(seen(LONG).split())
+    assert set(await desk.states(answer)) == {"delivered"}
 
 
 async def test_a_process_that_died_in_the_middle_of_the_parts_is_continued(

@@ -16,7 +16,8 @@ from structlog.testing import capture_logs
 from bot.telegram.markup import Entity, Part
 from bot.telegram.outcomes import Done, Gone, Moved, NotSent, Rejected, Sent, Unknown
 from bot.telegram.pacing import Clock, Limits, Priority, Rate
-from bot.telegram.sender import Sender, Where, open_bot, without_entities
+from bot.telegram.sender import Sender, Where, open_bot
+from bot.telegram.shapes import without_entities
 from tests.bot.outbound.desk import FREE
 from tests.fakes.bot_api import TOKEN, Person, RunningBotApi
 

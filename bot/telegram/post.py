@@ -1,0 +1,69 @@
+"""What answers are brought with: senders, rows, words and buttons."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from bot.telegram.drafts import Form, Latch
+from bot.telegram.pacing import Clock
+from bot.telegram.sender import Sender
+from shared.adapters.postgres.deliveries import PostgresDeliveries
+from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
+
+if TYPE_CHECKING:
+    from aiogram.types import InlineKeyboardMarkup
+
+
+class Texts(Protocol):
+    """Every word of ours that is added to an answer."""
+
+    def stopped(self, place: PlaceRow) -> str:
+        """Below what was written until somebody pressed Stop: `[stopped]`."""
+
+    def working(self, place: PlaceRow, tool: str) -> str | None:
+        """The status line while a tool runs; None for tools that nobody shall see."""
+
+    def notice(self, place: PlaceRow, code: str, text: str) -> str:
+        """One friendly line for an error or a refusal; `text` is its advice in English."""
+
+    def document(self, place: PlaceRow) -> str:
+        """The caption of an answer that comes as a file."""
+
+
+Keyboard = Callable[[PlaceRow, int, str], "InlineKeyboardMarkup | None"]
+"""Of a place, a turn and its state (`running` while it is written): the buttons under the last part."""
+Question = Callable[[int, int], Awaitable[int | None]]
+"""Of a session and a turn: the message that asked, where the answer shall quote it."""
+Wants = Callable[[PlaceRow, Form], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """One for all bots of the process."""
+
+    senders: Mapping[int, Sender]
+    deliveries: PostgresDeliveries
+    places: PostgresTelegramPlaces
+    texts: Texts
+    keyboard: Keyboard
+    question: Question
+    wants: Wants
+    clock: Clock = field(default_factory=Clock)
+    latches: dict[int, Latch] = field(default_factory=dict)
+
+    def latch(self, bot_id: int) -> Latch:
+        return self.latches.setdefault(bot_id, Latch())
+
+    def uses(self, place: PlaceRow, form: Form) -> bool:
+        return self.wants(place, form) and self.latch(place.bot_id).allows(form)
+
+    async def question_of(self, place: PlaceRow, turn: int) -> int | None:
+        """In private chats it is clear what is answered."""
+        return await self.question(place.session_id, turn) if place.chat_id < 0 else None
+
+    async def follow(self, place: PlaceRow, new_chat_id: int) -> PlaceRow:
+        """The same place in the supergroup that its group has become."""
+        await self.places.migrate(place.bot_id, old_chat=place.chat_id, new_chat=new_chat_id)
+        return await self.places.place(place.address_id) or replace(place, chat_id=new_chat_id)
