@@ -52,6 +52,11 @@ class Gathered:
         return self.spoken[0]
 
     @property
+    def asked(self) -> Spoken:
+        """The message that tells whether the bot is meant: only one part of a paste can mention it."""
+        return next((one for one in self.spoken if one.addressed), self.first)
+
+    @property
     def updates(self) -> tuple[int, ...]:
         return (*self.superseded, *(one.update_id for one in self.spoken))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bot.telegram.arrivals import Spoken
 from bot.telegram.lanes import Gathered, Lane, Patience
-from tests.bot.inbound.making import NOON, after, forward, photo, spoken
+from tests.bot.inbound.making import GROUP, NOON, after, forward, photo, spoken
 from tests.fakes.bot_api.speech import split_paste
 
 LONG = "x" * 4096
@@ -66,6 +66,14 @@ def test_a_long_paste_is_one_turn_with_the_original_text() -> None:
     (_, gathered), *_ = played.out
     assert gathered.text == text
     assert gathered.updates == (1000, 1001, 1002, 1003)
+
+
+def test_a_paste_in_a_group_is_meant_for_the_bot_when_one_part_is() -> None:
+    played = Played()
+    played.at(0, spoken(1, LONG, where=GROUP), spoken(2, "@bot?", where=GROUP, mentions_bot=True))
+    played.end()
+    (_, gathered), *_ = played.out
+    assert (gathered.first.message_id, gathered.asked.message_id) == (1, 2)
 
 
 def test_each_long_part_renews_the_wait_until_the_most() -> None:
