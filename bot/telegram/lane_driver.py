@@ -33,6 +33,8 @@ class _Place:
     lanes: dict[int, Lane] = field(default_factory=dict)
     ready: deque[Gathered] = field(default_factory=deque)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
+    busy: bool = False
+    """Something is being handed on; what bypasses does not wait for it."""
 
     def next_due(self) -> datetime | None:
         dues = [due for lane in self.lanes.values() if (due := lane.next_due) is not None]
@@ -63,7 +65,7 @@ class Lanes:
         self._fresh = fresh if is_command is None else Lane(patience=fresh.patience, is_command=is_command)
         self._bypassing = bypassing
         self._places: dict[PlaceKey, _Place] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Future[None]] = set()
         self._held: set[int] = set()
 
     @property
@@ -79,13 +81,12 @@ class Lanes:
             if message.update_id in self._held:
                 continue
             self._held.add(message.update_id)
-            if self._bypasses(message):
-                self._start(self._hand_on(Gathered(spoken=(message,))))
-                continue
             key = (message.where.chat_id, message.where.thread_id)
             touched[key] = self._arrived(key, message, now)
         for place in touched.values():
             _elapse(place, now)
+            if place.busy:
+                self._overtake(place)
             place.woken.set()
 
     async def idle(self) -> None:
@@ -112,6 +113,9 @@ class Lanes:
         if place is None:
             place = self._places[key] = _Place()
             self._start(self._serve(key, place))
+        if self._bypasses(message):
+            place.ready.append(Gathered(spoken=(message,)))
+            return place
         number = self._lane_of(place, message, now)
         lane, out = place.lanes.get(number, self._fresh).arrived(message, now)
         place.lanes[number] = lane
@@ -132,7 +136,7 @@ class Lanes:
                 place.woken.clear()
                 _elapse(place, self._now())
                 while place.ready:
-                    await self._hand_on(place.ready.popleft())
+                    await self._next(place)
                     _elapse(place, self._now())
                 if place.woken.is_set():
                     continue
@@ -143,6 +147,22 @@ class Lanes:
         finally:
             if self._places.get(key) is place:
                 del self._places[key]
+
+    async def _next(self, place: _Place) -> None:
+        """One is handed on and waited for; what bypasses is begun right behind it."""
+        task = self._start(self._hand_on(place.ready.popleft()))
+        self._overtake(place)
+        place.busy = True
+        try:
+            await asyncio.wait([task])
+        finally:
+            place.busy = False
+
+    def _overtake(self, place: _Place) -> None:
+        quick = [one for one in place.ready if self._bypasses(one.first)]
+        for one in quick:
+            place.ready.remove(one)
+            self._start(self._hand_on(one))
 
     def _remembers(self, place: _Place) -> bool:
         """Whether a straggler could still come; the lanes are kept as long."""
@@ -174,10 +194,11 @@ class Lanes:
         finally:
             self._held.difference_update(gathered.updates)
 
-    def _start(self, work: Awaitable[None]) -> None:
+    def _start(self, work: Awaitable[None]) -> asyncio.Future[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Future[None]) -> None:
         self._tasks.discard(task)

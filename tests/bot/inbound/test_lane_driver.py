@@ -100,6 +100,16 @@ async def test_stop_overtakes_everything_and_other_commands_keep_their_place(
     assert heard.ids == [(3,), (1,), (2,)]
 
 
+async def test_stop_begins_behind_what_came_before_it_and_before_what_came_after(
+    lanes: Lanes, heard: Heard
+) -> None:
+    lanes.put(
+        [now(spoken(1, "a")), now(spoken(2, "x" * 4096)), now(spoken(3, "/stop")), now(spoken(4, "end"))]
+    )
+    await settled(lanes)
+    assert heard.ids == [(1,), (3,), (2, 4)]
+
+
 async def test_an_edited_stop_stops_nothing(lanes: Lanes, heard: Heard) -> None:
     lanes.put([now(spoken(3, "/stop", edited=True))])
     await settled(lanes)
