@@ -25,11 +25,13 @@ async def outbound_telegram() -> AsyncIterator[RunningBotApi]:
 
 
 @pytest.fixture
-async def fake(outbound_telegram: RunningBotApi) -> RunningBotApi:
+async def fake(outbound_telegram: RunningBotApi) -> AsyncIterator[RunningBotApi]:
+    """Every test ends with the question whether a careful bot would have made these calls."""
     await outbound_telegram.reset()
     await outbound_telegram.accept_connections()
     await outbound_telegram.change_bot(topics=False, privacy=True, revoked=False)
-    return outbound_telegram
+    yield outbound_telegram
+    assert not await outbound_telegram.violations()
 
 
 @pytest.fixture(scope="session")
