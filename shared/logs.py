@@ -17,8 +17,8 @@ _SECRET_KEYS = frozenset({"authorization", "cookie", "password", "token", "secre
 _NOISY = ("asyncio", "arq", "aiohttp.access", "httpx2", "httpcore2", "anthropic")
 
 
-def configure_logs(settings: Settings, *, process: str) -> None:
-    """Call once, first thing in a process; `process` is part of every line.
+def configure_logs(settings: Settings, *, process: str, secrets: Iterable[SecretStr] = ()) -> None:
+    """Call once, first thing in a process; `process` is part of every line, `secrets` of none.
 
     `auto` is text for a terminal and JSON elsewhere, as when the supervisor reads.
     """
@@ -28,7 +28,7 @@ def configure_logs(settings: Settings, *, process: str) -> None:
         structlog.stdlib.add_log_level,
         structlog.stdlib.PositionalArgumentsFormatter(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        _Redactor(_secret_values(settings)),
+        _Redactor((*_secret_values(settings), *(secret.get_secret_value() for secret in secrets))),
     ]
     renderers: list[structlog.types.Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if as_json:

@@ -120,6 +120,16 @@ async def empty_database_url(database_server: DatabaseServer) -> AsyncIterator[s
 @pytest.fixture
 async def redis_url(servers: EmbeddedServers) -> str:
     """One of sixteen numbered databases, emptied."""
+    return await _emptied_redis(servers)
+
+
+@pytest.fixture(scope="module")
+async def module_redis_url(servers: EmbeddedServers) -> str:
+    """The same for all tests of one module."""
+    return await _emptied_redis(servers)
+
+
+async def _emptied_redis(servers: EmbeddedServers) -> str:
     from redis.asyncio import Redis
 
     url = f"{servers.redis_url}?db={next(_numbers) % _REDIS_DATABASES}"

@@ -22,7 +22,7 @@ from web.pages import Files
 from web.parts import PARTS, Commanding, CommandShown, Handler, ModelShown, Parts, Talking
 from web.replies import Replies
 from web.security import MAX_BODY_BYTES, guard, preflight
-from web.tasks import Tasks
+from shared.tasks import Tasks
 from web.visitors import Visitors
 
 log = structlog.get_logger(__name__)

@@ -24,7 +24,7 @@ from shared.core.exchange import (
 from web import wire
 from web.draft import Draft, Pieces
 from web.outbox import Outbox
-from web.tasks import Tasks
+from shared.tasks import Tasks
 
 log = structlog.get_logger(__name__)
 

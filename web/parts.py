@@ -18,7 +18,7 @@ from web.limits import Limits, Places, Windows
 from web.origins import Proxies
 from web.pages import Files
 from web.replies import Answering, Replies
-from web.tasks import Tasks
+from shared.tasks import Tasks
 from web.visitors import Visitors
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

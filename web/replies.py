@@ -10,7 +10,7 @@ import structlog
 from shared.core.errors import EvertalkError
 from shared.core.exchange import Emit
 from web.hub import Hub
-from web.tasks import Tasks
+from shared.tasks import Tasks
 
 log = structlog.get_logger(__name__)
 

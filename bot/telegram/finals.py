@@ -314,8 +314,9 @@ class Finals:
     async def _forget_bubble(self, job: _Job, row: PartRow, message_id: int) -> None:
         """This bubble and those behind it go, and their parts are sent anew."""
         here = [known for known in (message_id,) if await self._is_here(job, known)]
-        left = await self._store.drop_surplus(*job.key, count=row.part)
-        await self._store.plan(*job.key, address_id=job.ended.address_id, count=job.letter.count)
+        left = await self._store.send_anew(
+            *job.key, part=row.part, address_id=job.ended.address_id, count=job.letter.count
+        )
         await job.sender.delete(job.place.chat_id, {*here, *(left if here else ())})
         raise _Again
 

@@ -19,8 +19,6 @@ from shared.adapters.postgres.deliveries import EndedTurn
 from shared.adapters.postgres.telegram_places import PlaceRow
 
 NOTHING = "…"
-STOPPED_WITHOUT_WORDS = "Stopped."
-"""The notice of a turn that was stopped before its first word (`shared.services.assistant`)."""
 _OPEN = ("queued", "sent")
 
 
@@ -49,7 +47,7 @@ def _rendered(post: Post, place: PlaceRow, ended: EndedTurn) -> Rendered:
         return Rendered(text=post.texts.notice(place, ended.error_code, ended.text))
     if ended.state != "stopped":
         return render(ended.text)
-    if ended.text == STOPPED_WITHOUT_WORDS:
+    if not ended.text.strip():
         return Rendered(text=post.texts.stopped(place))
     return render(ended.text).followed_by(post.texts.stopped(place))
 

@@ -11,7 +11,7 @@ from tests.web.conftest import Server
 from web import outbox as module
 from web import wire
 from web.outbox import MAX_FRAMES, Outbox
-from web.tasks import Tasks
+from shared.tasks import Tasks
 
 
 class Line:

@@ -67,12 +67,7 @@ class PostgresDeliveries:
     async def plan(self, session_id: int, turn: int, *, address_id: int, count: int) -> tuple[PartRow, ...]:
         """Rows for all parts of an answer that ended; what is there already stays as it is."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(
-                """INSERT INTO deliveries (session_id, turn_no, part, channel, address_id)
-                   SELECT $1, $2, part, 'telegram', $3 FROM generate_series(0, $4 - 1) AS part
-                   ON CONFLICT DO NOTHING""",
-                session_id, turn, address_id, count,
-            )  # fmt: skip
+            await connection.execute(_PLAN, session_id, turn, address_id, count)
             rows = await connection.fetch(
                 """SELECT part, state, remote_id::bigint, attempt FROM deliveries
                     WHERE session_id = $1 AND turn_no = $2 ORDER BY part""",
@@ -128,6 +123,20 @@ class PostgresDeliveries:
         return [row["remote_id"] for row in rows if row["remote_id"] is not None]
 
     @store_method
+    async def send_anew(
+        self, session_id: int, turn: int, *, part: int, address_id: int, count: int
+    ) -> list[int]:
+        """A bubble was lost: it and those behind it begin anew; the ids of their messages, for deletion."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            rows = await connection.fetch(
+                """DELETE FROM deliveries WHERE session_id = $1 AND turn_no = $2 AND part >= $3
+                   RETURNING remote_id::bigint AS remote_id""",
+                session_id, turn, part,
+            )  # fmt: skip
+            await connection.execute(_PLAN, session_id, turn, address_id, count)
+        return [row["remote_id"] for row in rows if row["remote_id"] is not None]
+
+    @store_method
     async def left_by_the_dead(self, accounts: Sequence[int]) -> int:
         """For a new holder: what was being sent when its sender died may be in the chat, or not."""
         rows = await self._pool.fetch(
@@ -164,18 +173,25 @@ class PostgresDeliveries:
             turn=turn,
             address_id=row["address_id"],
             state=row["state"],
-            text=_words(row["blocks"], row["notice"]),
+            text=_words(row["blocks"], row["screen"], row["state"]),
             error_code=row["error_code"] or "",
             parts=tuple(sorted(parts, key=lambda part: part.part)),
         )
 
 
-def _words(blocks: Any, notice: Any) -> str:
-    if blocks is not None:
-        return text_of(blocks_from_json(blocks))
-    return str((notice or {}).get("text", ""))
+def _words(blocks: Any, screen: Any, state: str) -> str:
+    """As screens show it, with the words of earlier rounds; nothing when it was stopped before the first."""
+    shown = str((screen or {}).get("text", ""))
+    if blocks is None:
+        return "" if state == "stopped" else shown
+    return shown or text_of(blocks_from_json(blocks))
 
 
+_PLAN = """
+INSERT INTO deliveries (session_id, turn_no, part, channel, address_id)
+SELECT $1, $2, part, 'telegram', $3 FROM generate_series(0, $4 - 1) AS part
+ON CONFLICT DO NOTHING
+"""
 _SHOWN = """
 WITH s AS (
   SELECT id FROM sessions WHERE id = $1 AND turn_epoch = $4 AND answered_turn = $2 - 1 FOR SHARE
@@ -205,18 +221,19 @@ SELECT a.account::bigint, a.chat::bigint, d.remote_id::bigint, $1, $2, d.part
 ON CONFLICT DO NOTHING
 """
 _ENDED = """
-SELECT t.address_id, t.state, t.error_code, e.blocks, n.payload AS notice,
+SELECT t.address_id, t.state, t.error_code, e.blocks, n.payload AS screen,
        (SELECT jsonb_agg(jsonb_build_object('part', d.part, 'state', d.state,
                  'remote_id', d.remote_id::bigint, 'attempt', d.attempt))
           FROM deliveries d WHERE d.session_id = t.session_id AND d.turn_no = t.turn_no) AS parts
   FROM turns t
   LEFT JOIN LATERAL (
-    SELECT e.blocks FROM turn_entries te JOIN entries e USING (session_id, seq)
+    SELECT e.blocks, e.seq FROM turn_entries te JOIN entries e USING (session_id, seq)
      WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no AND e.author = 'assistant'
      ORDER BY te.step DESC LIMIT 1) e ON t.state IN ('answered', 'stopped')
   LEFT JOIN LATERAL (
     SELECT v.payload FROM events v
-     WHERE v.session_id = t.session_id AND v.turn_no = t.turn_no AND v.kind = 'msg' AND v.seq IS NULL
+     WHERE v.session_id = t.session_id AND v.turn_no = t.turn_no AND v.kind = 'msg'
+       AND (v.seq IS NULL OR v.seq = e.seq)
      ORDER BY v.event_seq DESC LIMIT 1) n ON true
  WHERE t.session_id = $1 AND t.turn_no = $2 AND t.ended_at IS NOT NULL
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
@@ -52,6 +53,25 @@ class MessageRow:
     turn: int
     seq: int | None
     part: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryRow:
+    """A summary that stands in for older messages now."""
+
+    link_id: int
+    trigger: str
+    messages: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What `/context` tells beyond the gauge; None is what nobody knows."""
+
+    summarised_turns: int
+    cached_percent: int | None
+    spent_usd: Decimal | None
 
 
 class PostgresTelegramPlaces:
@@ -110,6 +130,61 @@ class PostgresTelegramPlaces:
             str(bot_id), str(chat_id),
         )  # fmt: skip
         return [_place(row) for row in rows]
+
+    @store_method
+    async def place_of_due_turn(self, session_id: int) -> PlaceRow | None:
+        """Where the oldest unanswered turn of a session came from, if that is a place of Telegram."""
+        row = await self._pool.fetchrow(
+            f"""{_PLACES} JOIN turns t ON t.address_id = a.id AND t.session_id = s.id
+                           AND t.turn_no = s.answered_turn + 1
+                 WHERE s.id = $1 AND a.channel = 'telegram'""",
+            session_id,
+        )
+        return None if row is None else _place(row)
+
+    @store_method
+    async def question(self, session_id: int, turn: int) -> int | None:
+        """The message that began a turn, in its chat."""
+        message_id: int | None = await self._pool.fetchval(
+            """SELECT min(m.message_id) FROM telegram_messages m
+                WHERE m.session_id = $1 AND m.turn_no = $2 AND m.seq IS NOT NULL""",
+            session_id, turn,
+        )  # fmt: skip
+        return message_id
+
+    @store_method
+    async def answer_seq(self, session_id: int, turn: int) -> int | None:
+        """The entry of a turn's answer."""
+        seq: int | None = await self._pool.fetchval(
+            """SELECT max(te.seq) FROM turn_entries te JOIN entries e USING (session_id, seq)
+                WHERE te.session_id = $1 AND te.turn_no = $2 AND e.author = 'assistant'""",
+            session_id, turn,
+        )  # fmt: skip
+        return seq
+
+    @store_method
+    async def newest_summary(self, session_id: int) -> SummaryRow | None:
+        """What stands at the head of the view, unless the conversation was begun anew since."""
+        row = await self._pool.fetchrow(
+            """SELECT l.id AS link_id, l.trigger, l.summary_text AS text,
+                      (SELECT count(*) FROM turn_entries te JOIN entries e USING (session_id, seq)
+                        WHERE te.session_id = l.session_id
+                          AND te.turn_no BETWEEN l.from_turn AND l.through_turn
+                          AND e.author IN ('person', 'assistant')) AS messages
+                 FROM sessions s JOIN links l ON l.id = s.head
+                WHERE s.id = $1 AND l.active AND l.kind IN ('summary', 'digest')""",
+            session_id,
+        )
+        return None if row is None else SummaryRow(**dict(row))
+
+    @store_method
+    async def figures(self, session_id: int) -> Figures:
+        row = await self._pool.fetchrow(_FIGURES, session_id)
+        assert row is not None
+        spent = None if row["unknown_calls"] else Decimal(row["cost_micro"]) / 1_000_000
+        return Figures(
+            summarised_turns=row["base_turn"], cached_percent=row["cached_percent"], spent_usd=spent
+        )
 
     @store_method
     async def migrate(self, bot_id: int, *, old_chat: int, new_chat: int) -> None:
@@ -174,6 +249,13 @@ class PostgresTelegramPlaces:
         )  # fmt: skip
 
 
+_FIGURES = """
+SELECT s.base_turn, t.cost_micro, t.cost_unknown_calls AS unknown_calls,
+       (SELECT round(100.0 * u.cache_read_tokens / nullif(u.input_tokens + u.cache_read_tokens, 0))::int
+          FROM usage u WHERE u.session_id = s.id AND u.purpose = 'chat' AND u.status = 'done' AND u.known
+         ORDER BY u.id DESC LIMIT 1) AS cached_percent
+  FROM sessions s JOIN session_totals t ON t.session_id = s.id WHERE s.id = $1
+"""
 _ENROL = """
 WITH a AS (
   SELECT id, name FROM agents ORDER BY name <> $3, id LIMIT 1

@@ -1,0 +1,99 @@
+"""`python -m bot`: the channels that people write to us on, Telegram first, until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from bot.telegram.service import TelegramService
+from shared.app import open_app
+from shared.bots import configured_bots, remarks_about
+from shared.core.errors import EvertalkError
+from shared.logs import configure_logs
+from shared.settings import BadSettings, Settings, load_settings
+
+log = structlog.get_logger(__name__)
+
+EXIT_BAD_SETTINGS = 2
+EXIT_CANNOT_START = 3
+
+
+def main() -> int:
+    try:
+        settings = load_settings()
+        bots = configured_bots(settings)
+    except BadSettings as error:
+        for problem in error.problems:
+            sys.stderr.write(f"evertalk bot: {problem}\n")
+        return EXIT_BAD_SETTINGS
+    if not bots:
+        sys.stderr.write(
+            "evertalk bot: no bot is configured: set TELEGRAM_BOT_TOKEN, or run ./evertalk setup\n"
+        )
+        return EXIT_BAD_SETTINGS
+    configure_logs(settings, process="bot", secrets=[bot.token for bot in bots])
+    for remark in remarks_about(bots, settings):
+        log.warning("bot_configuration", remark=remark)
+    return _run(settings)
+
+
+def _run(settings: Settings) -> int:
+    try:
+        import uvloop
+
+        factory: Any = uvloop.new_event_loop
+    except ImportError:
+        factory = None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(serve(settings))
+
+
+async def serve(settings: Settings) -> int:
+    """Until a signal; returns the exit code."""
+    stop = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    try:
+        app = await open_app(settings, role="bot")
+    except (EvertalkError, OSError, ValueError) as error:
+        log.error("cannot_start", reason=str(error))
+        return EXIT_CANNOT_START
+    service = TelegramService(app, configured_bots(settings), settings=settings)
+    server: web.AppRunner | None = None
+    try:
+        if service.webhooks:
+            server = await _listen(service, settings)
+        service.start()
+        log.info("bots_started")
+        await stop.wait()
+        log.info("bots_stopping")
+    except OSError as error:
+        log.error("cannot_listen", port=settings.telegram_port, reason=str(error))
+        return EXIT_CANNOT_START
+    finally:
+        if server is not None:
+            await server.cleanup()
+        await service.close()
+        await app.close()
+    return 0
+
+
+async def _listen(service: TelegramService, settings: Settings) -> web.AppRunner:
+    """For Telegram's posts, behind the proxy that holds the certificate."""
+    server = web.Application()
+    service.add_routes(server)
+    runner = web.AppRunner(
+        server, handle_signals=False, shutdown_timeout=3, access_log=None, auto_decompress=False
+    )
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", settings.telegram_port).start()
+    return runner
+
+
+if __name__ == "__main__":
+    sys.exit(main())

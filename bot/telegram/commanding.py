@@ -1,0 +1,266 @@
+"""Commands as they are given in a chat: the shared ones, and those that only Telegram can carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Protocol
+
+import structlog
+
+from bot.telegram.admins import Admins
+from bot.telegram.arrivals import Spoken
+from bot.telegram.buttons import under_settings, under_summary
+from bot.telegram.desk import Desk, language_of, texts_of
+from bot.telegram.menus import described
+from bot.telegram.texts import ContextShown
+from bot.telegram.voice import Voice, spot
+from bot.telegram.wishes import Wishes
+from shared.adapters.postgres.export import Exported
+from shared.adapters.postgres.telegram_places import PlaceRow
+from shared.core.commands import Audience, Channel, Command, commands_for, may_in_group
+from shared.core.exchange import ContextMeasured
+
+log = structlog.get_logger(__name__)
+
+PIN_SHARE = 10
+"""All pins of a chat together hold at most a tenth of the context's limit (engine.md, invariant 7)."""
+PIN_TOKENS = 2_000
+"""The same before anything was measured."""
+_SHARED = frozenset({"new", "stop", "compact", "undo", "status"})
+
+
+class CommandOutcome(Protocol):
+    @property
+    def success(self) -> bool: ...
+    @property
+    def result(self) -> str: ...
+
+
+class RunsCommands(Protocol):
+    async def run(
+        self,
+        *,
+        session_id: int,
+        address_id: int | None,
+        name: str,
+        args: str = "",
+        cid: str | None = None,
+        channel: Channel = "web",
+        audience: Audience = "personal",
+    ) -> CommandOutcome: ...
+
+
+class Gauges(Protocol):
+    async def gauge(self, session_id: int) -> ContextMeasured | None: ...
+
+
+class Commanding:
+    """For one bot. Whoever calls has checked that the chat may talk at all."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        voice: Voice,
+        commands: RunsCommands,
+        conversation: Gauges,
+        wishes: Wishes,
+        admins: Admins,
+        demo: bool,
+        offered: frozenset[str],
+    ) -> None:
+        self._desk = desk
+        self._voice = voice
+        self._commands = commands
+        self._conversation = conversation
+        self._wishes = wishes
+        self._admins = admins
+        self._demo = demo
+        self._offered = offered
+        """Settings that this deployment lets a chat change."""
+        self._own: dict[str, Callable[[PlaceRow, Spoken], Awaitable[None]]] = {
+            "start": self._start,
+            "help": self._help,
+            "context": self._context,
+            "pin": self._pin,
+            "unpin": self._unpin,
+            "pins": self._pins,
+            "export": self._export,
+            "settings": self._settings,
+            "retry": self._retry,
+        }
+
+    def knows(self, spoken: Spoken) -> bool:
+        """Whether this is a command here; anything else with a slash is words for the model."""
+        command = spoken.command
+        if command is None or command.at_other_bot or spoken.edited:
+            return False
+        return command.name == "start" or any(one.name == command.name for one in self._table())
+
+    async def carry_out(self, place: PlaceRow, spoken: Spoken) -> None:
+        assert spoken.command is not None
+        name, args = spoken.command.name, spoken.command.args
+        if not spoken.where.private and not await self._may(place, spoken, name):
+            await self._voice.say(spot(place), texts_of(place).admins_only, reply_to=spoken.message_id)
+            return
+        own = self._own.get(name)
+        if own is not None:
+            await own(place, spoken)
+        elif name in _SHARED:
+            await self._shared(place, name, args)
+
+    def _table(self) -> tuple[Command, ...]:
+        return commands_for(channel="telegram", audience=self._desk.audience)
+
+    async def _may(self, place: PlaceRow, spoken: Spoken, name: str) -> bool:
+        if may_in_group(name, admin=False):
+            return True
+        return await self._admins.is_admin(place.chat_id, spoken.sender.user_id)
+
+    async def _shared(self, place: PlaceRow, name: str, args: str) -> None:
+        texts = texts_of(place)
+        if name == "compact":
+            await self._voice.say(spot(place), texts.summarising, silent=True)
+        outcome = await self._commands.run(
+            session_id=place.session_id, address_id=place.address_id, name=name, args=args,
+            channel="telegram", audience=self._desk.audience,
+        )  # fmt: skip
+        words, buttons = outcome.result, None
+        if outcome.success and name == "new":
+            words = texts.fresh_start
+        elif outcome.success and name == "undo":
+            words = texts.undone
+        elif outcome.success and name == "compact":
+            summary = await self._desk.stores.places.newest_summary(place.session_id)
+            if summary is not None:
+                buttons = under_summary(place, summary.link_id)
+                await self._desk.stores.places.change_settings(place.address_id, {"noted": summary.link_id})
+        await self._voice.say(spot(place), words, keyboard=buttons)
+
+    async def _start(self, place: PlaceRow, spoken: Spoken) -> None:
+        words = texts_of(place).hello(name=spoken.sender.name, demo=self._demo, public=self._desk.public)
+        await self._voice.say(spot(place), words)
+
+    async def _help(self, place: PlaceRow, spoken: Spoken) -> None:
+        texts, language = texts_of(place), language_of(place.settings)
+        rows = [
+            (
+                f"/{command.name} {command.args}".rstrip(),
+                described(command, "de" if texts.language == "de" else language),
+            )
+            for command in self._table()
+        ]
+        hint = "" if spoken.where.private else texts.group_hint(hears_all=self._desk.hears_all)
+        await self._voice.say(spot(place), texts.help(commands=rows, groups=hint))
+
+    async def _context(self, place: PlaceRow, spoken: Spoken) -> None:
+        measured = await self._conversation.gauge(place.session_id)
+        if measured is None:
+            outcome = await self._commands.run(
+                session_id=place.session_id, address_id=place.address_id, name="context", channel="telegram"
+            )
+            await self._voice.say(spot(place), outcome.result)
+            return
+        pins = await self._desk.stores.pins.pinned(place.session_id)
+        told = await self._desk.stores.places.figures(place.session_id)
+        shown = ContextShown(
+            percent=measured.percent,
+            used=measured.used,
+            limit=measured.limit,
+            parts=measured.parts,
+            pins=len(pins),
+            summarised_turns=told.summarised_turns,
+            next_summary_at=measured.limit,
+            cached_percent=told.cached_percent,
+            spent_usd=told.spent_usd,
+        )
+        await self._voice.say(spot(place), texts_of(place).context(shown))
+
+    async def _pin(self, place: PlaceRow, spoken: Spoken) -> None:
+        await self.pin(place, spoken.reply_to_message_id, reply_to=spoken.message_id)
+
+    async def pin(self, place: PlaceRow, message_id: int | None, *, reply_to: int | None = None) -> None:
+        """By a reply, or by Telegram's own pin."""
+        texts = texts_of(place)
+        if message_id is None:
+            await self._voice.say(spot(place), texts.pin_what)
+            return
+        seq = await self._seq_of(place, message_id)
+        result = "unknown"
+        if seq is not None:
+            measured = await self._conversation.gauge(place.session_id)
+            most = PIN_TOKENS if measured is None else measured.limit // PIN_SHARE
+            result = await self._desk.stores.pins.pin(place.session_id, seq, most_tokens=most)
+        words = {
+            "pinned": texts.pinned,
+            "already": texts.pinned_before,
+            "too_many": texts.pin_too_long,
+        }.get(result, texts.pin_unknown)
+        await self._voice.say(spot(place), words, reply_to=reply_to, silent=True)
+
+    async def _unpin(self, place: PlaceRow, spoken: Spoken) -> None:
+        texts = texts_of(place)
+        if spoken.reply_to_message_id is None:
+            await self._voice.say(spot(place), texts.unpin_what)
+            return
+        seq = await self._seq_of(place, spoken.reply_to_message_id)
+        gone = seq is not None and await self._desk.stores.pins.unpin(place.session_id, seq) == "unpinned"
+        await self._voice.say(spot(place), texts.unpinned if gone else texts.not_pinned)
+
+    async def _pins(self, place: PlaceRow, spoken: Spoken) -> None:
+        texts = texts_of(place)
+        pinned = await self._desk.stores.pins.pinned(place.session_id)
+        words = texts.pins(excerpts=[message.text for message in pinned]) if pinned else texts.no_pins
+        await self._voice.say(spot(place), words)
+
+    async def _seq_of(self, place: PlaceRow, message_id: int) -> int | None:
+        """The entry behind a message of the chat; a message of another session is none of ours."""
+        places = self._desk.stores.places
+        found = await places.message(place.bot_id, place.chat_id, message_id)
+        if found is None or found.session_id != place.session_id:
+            return None
+        return found.seq if found.seq is not None else await places.answer_seq(found.session_id, found.turn)
+
+    async def _export(self, place: PlaceRow, spoken: Spoken) -> None:
+        exported = await self._desk.stores.export.read(place.session_id)
+        texts = texts_of(place)
+        if not exported.messages:
+            await self._voice.say(spot(place), texts.nothing_to_export)
+            return
+        await self._voice.hand(
+            spot(place),
+            name=f"conversation-{spoken.at:%Y-%m-%d}.md",
+            content=as_markdown(exported, at=spoken.at).encode(),
+            caption=texts.export_caption(messages=len(exported.messages)),
+        )
+
+    async def _settings(self, place: PlaceRow, spoken: Spoken) -> None:
+        buttons = under_settings(place, offered=self._offered)
+        await self._voice.say(spot(place), texts_of(place).settings_title, keyboard=buttons)
+
+    async def _retry(self, place: PlaceRow, spoken: Spoken) -> None:
+        if not await self._wishes.again(place, update_id=spoken.update_id):
+            await self._voice.say(spot(place), texts_of(place).nothing_to_retry)
+
+
+def as_markdown(exported: Exported, *, at: datetime) -> str:
+    """Front matter, what is remembered, the summaries in use, and every message."""
+    lines = [
+        "---",
+        f"conversation: {exported.public_id}",
+        f"begun: {exported.created_at:%Y-%m-%dT%H:%M:%SZ}",
+        f"exported: {at:%Y-%m-%dT%H:%M:%SZ}",
+        f"messages: {len(exported.messages)}",
+        "---",
+        "",
+    ]
+    if exported.notes:
+        lines += ["## Remembered", "", *(f"- {note}" for note in exported.notes), ""]
+    for link in exported.summaries:
+        title = f"## Summary of turns {link['from_turn']} – {link['through_turn']}"
+        lines += [title, "", str(link["summary_text"]), ""]
+    lines += ["## Messages", ""]
+    for message in exported.messages:
+        lines += [f"**{message.author}** · {message.at:%Y-%m-%d %H:%M}", "", message.text, ""]
+    return "\n".join(lines)

@@ -1,0 +1,87 @@
+"""What everything that serves one bot works with: its configuration, its line to Telegram, its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bot.telegram.api import BotApi
+from bot.telegram.arrivals import BotIdentity
+from bot.telegram.sender import Sender
+from bot.telegram.texts import Texts, texts_for
+from shared.adapters.postgres.attachments import PostgresAttachments
+from shared.adapters.postgres.deliveries import PostgresDeliveries
+from shared.adapters.postgres.edits import PostgresEdits
+from shared.adapters.postgres.export import PostgresExport
+from shared.adapters.postgres.leases import PostgresLeases
+from shared.adapters.postgres.pins import PostgresPins
+from shared.adapters.postgres.telegram_access import PostgresTelegramAccess
+from shared.adapters.postgres.telegram_inbox import PostgresTelegramInbox
+from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
+from shared.app import App
+from shared.bots import BotConfig
+from shared.core.commands import Audience
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """Telegram's rows, and those of the core that only this channel uses so far."""
+
+    inbox: PostgresTelegramInbox
+    places: PostgresTelegramPlaces
+    access: PostgresTelegramAccess
+    leases: PostgresLeases
+    deliveries: PostgresDeliveries
+    attachments: PostgresAttachments
+    pins: PostgresPins
+    edits: PostgresEdits
+    export: PostgresExport
+
+    @classmethod
+    def of(cls, app: App) -> Stores:
+        pool = app.pool
+        return cls(
+            inbox=PostgresTelegramInbox(pool),
+            places=PostgresTelegramPlaces(pool),
+            access=PostgresTelegramAccess(pool),
+            leases=PostgresLeases(pool),
+            deliveries=PostgresDeliveries(pool),
+            attachments=PostgresAttachments(pool),
+            pins=PostgresPins(pool),
+            edits=PostgresEdits(pool),
+            export=PostgresExport(pool),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """One bot."""
+
+    config: BotConfig
+    identity: BotIdentity
+    api: BotApi
+    sender: Sender
+    stores: Stores
+    hears_all: bool = False
+    """Privacy mode is off: it reads everything in its groups."""
+
+    @property
+    def bot_id(self) -> int:
+        return self.identity.bot_id
+
+    @property
+    def audience(self) -> Audience:
+        return "public" if self.config.audience == "public" else "personal"
+
+    @property
+    def public(self) -> bool:
+        return self.audience == "public"
+
+
+def texts_of(place: PlaceRow) -> Texts:
+    """In the language that the chat chose, or that its person's app speaks."""
+    return texts_for(language_of(place.settings))
+
+
+def language_of(settings: Mapping[str, object]) -> str:
+    return str(settings.get("language") or settings.get("app_language") or "en")

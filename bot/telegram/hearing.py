@@ -1,0 +1,344 @@
+"""What becomes of everything that comes in: let in or told why not, carried out, or stored as a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import structlog
+
+from bot.telegram.access import Allowed, Decision, Doorkeeper, Silent, Told
+from bot.telegram.arrivals import (
+    Ignored,
+    Incoming,
+    Membership,
+    Migrated,
+    PinChanged,
+    Pressed,
+    Reacted,
+    Sender,
+    Spoken,
+    StoppedDraft,
+    Where,
+)
+from bot.telegram.buttons import under_edit
+from bot.telegram.commanding import Commanding
+from bot.telegram.desk import Desk, texts_of
+from bot.telegram.files import CannotRead, Document, FileReader, Picture
+from bot.telegram.lanes import Gathered
+from bot.telegram.pressing import Pressing
+from bot.telegram.quoting import defused, name_of
+from bot.telegram.sender import Where as Spot
+from bot.telegram.texts import Texts, texts_for
+from bot.telegram.voice import Voice, spot
+from shared.adapters.postgres.telegram_places import PlaceRow
+from shared.core.errors import BadInput
+from shared.core.exchange import Accepted, Inbound, InboxReceipt
+from shared.core.messages import Block, Image, Text
+from shared.ports import TokenCounter
+
+log = structlog.get_logger(__name__)
+
+MOST_FILES = 10
+"""Of one message; an album has at most ten."""
+MOST_FILE_CHARS = 40_000
+"""Of the text of all files of one message; the rest is left out, and said so."""
+EDIT_MINUTES = 15
+"""So long after it was written, a changed message may be answered again."""
+GOOD = frozenset("👍❤🔥👏🎉🤩💯🙏🥰😍😁👌🏆⚡🤗🫡😎")
+BAD = frozenset("👎💩🤮😢🤬😱🤯🖕😡")
+
+
+class Accepts(Protocol):
+    async def accept(self, inbound: Inbound) -> Accepted: ...
+    async def stop(self, session_id: int) -> bool: ...
+
+
+class Hearing:
+    """For one bot. Every method ends the updates that it was given, or raises StorageUnavailable."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        door: Doorkeeper,
+        voice: Voice,
+        files: FileReader,
+        commanding: Commanding,
+        pressing: Pressing,
+        conversation: Accepts,
+        answer: Callable[[PlaceRow], None],
+        counter: TokenCounter,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._now = now
+        self._desk = desk
+        self._stores = desk.stores
+        self._door = door
+        self._voice = voice
+        self._files = files
+        self._commanding = commanding
+        self._pressing = pressing
+        self._conversation = conversation
+        self._answer = answer
+        self._counter = counter
+
+    async def gathered(self, gathered: Gathered) -> None:
+        """One turn of messages, or one command."""
+        spoken = gathered.asked
+        decision = await self._door.admit(spoken)
+        if not isinstance(decision, Allowed):
+            await self._turned_away(decision, spoken.where, spoken.sender)
+            await self._end(*gathered.updates)
+            return
+        gathered = _of_those_who_asked(gathered)
+        place = await self._place_of(spoken.where, spoken.sender)
+        if spoken.edited:
+            await self._edited(place, gathered)
+        elif self._commanding.knows(spoken):
+            # Ended first: a command that was carried out must not be carried out again after a crash.
+            await self._end(*gathered.updates)
+            await self._commanding.carry_out(place, spoken)
+        else:
+            await self._accept(place, gathered)
+
+    async def failed(self, gathered: Gathered, error: Exception) -> None:
+        """Our own fault: said in one line, told to operators, and not tried for ever."""
+        reason = f"{type(error).__name__}: {error}"[:500]
+        await self._stores.inbox.handled(self._desk.bot_id, gathered.updates, error=reason)
+        spoken = gathered.first
+        texts = texts_for(spoken.sender.language_code)
+        await self._voice.say(_spot(spoken.where), texts.not_now)
+
+    async def other(self, incoming: Incoming) -> None:
+        """Everything that is not a message."""
+        match incoming:
+            case Pressed():
+                # Ended first, like a command; what a press stores has its own key.
+                await self._end(incoming.update_id)
+                await self._pressing.pressed(incoming)
+            case Reacted():
+                await self._reacted(incoming)
+                await self._end(incoming.update_id)
+            case Membership():
+                await self._membership(incoming)
+                await self._end(incoming.update_id)
+            case Migrated(old_chat=old, new_chat=new):
+                await self._stores.places.migrate(self._desk.bot_id, old_chat=old, new_chat=new)
+                await self._end(incoming.update_id)
+            case PinChanged():
+                await self._end(incoming.update_id)
+                await self._pinned(incoming)
+            case StoppedDraft():
+                await self._end(incoming.update_id)
+                await self._stopped_draft(incoming)
+            case Ignored(reason=reason):
+                await self._stores.inbox.handled(self._desk.bot_id, [incoming.update_id], error=reason)
+            case Spoken():
+                raise TypeError("messages go through their lanes")
+
+    # -- messages -------------------------------------------------------------------------------------
+
+    async def _accept(self, place: PlaceRow, gathered: Gathered) -> None:
+        texts = texts_of(place)
+        more = await self._read_files(place, gathered, texts)
+        if not gathered.text.strip() and not more:
+            await self._end(*gathered.updates)
+            return
+        first = gathered.first
+        inbound = Inbound(
+            session_id=place.session_id,
+            address_id=place.address_id,
+            text=gathered.text if gathered.text.strip() else "",
+            dedupe_key=f"tg:{self._desk.bot_id}:{first.update_id}",
+            more=more,
+            receipt=InboxReceipt(
+                bot_id=self._desk.bot_id,
+                update_ids=gathered.updates,
+                chat_id=place.chat_id,
+                message_ids=gathered.message_ids,
+            ),
+        )
+        try:
+            await self._conversation.accept(inbound)
+        except BadInput as error:
+            words = texts.advice(code=error.code, advice=error.advice, public=self._desk.public)
+            await self._voice.say(spot(place), words)
+            await self._end(*gathered.updates)
+            return
+        self._answer(place)
+
+    async def _read_files(self, place: PlaceRow, gathered: Gathered, texts: Texts) -> tuple[Block, ...]:
+        """Pictures and texts for the model; what cannot be read is said in one line each."""
+        blocks: list[Block] = []
+        room = MOST_FILE_CHARS
+        files = [media for media in gathered.media if media.file_id]
+        if len(files) > MOST_FILES:
+            await self._voice.say(spot(place), texts.too_many_files)
+        for media in files[:MOST_FILES]:
+            match await self._files.read(media):
+                case Picture(bytes=body, mime=mime):
+                    blocks.append(await self._picture(place, body, mime))
+                case Document(name=name, text=text, truncated=truncated):
+                    if truncated or len(text) > room:
+                        await self._voice.say(spot(place), texts.file_shortened(name=name))
+                    blocks.append(Text(text=_document(name, text[:room])))
+                    room = max(0, room - len(text))
+                case CannotRead(reason=reason, name=name):
+                    await self._voice.say(spot(place), _cannot(texts, reason, name, media.kind))
+        return tuple(blocks)
+
+    async def _picture(self, place: PlaceRow, body: bytes, mime: str) -> Image:
+        attachment_id = await self._stores.attachments.store(place.session_id, body=body, mime=mime)
+        return Image(attachment_id=attachment_id, mime=mime)
+
+    async def _edited(self, place: PlaceRow, gathered: Gathered) -> None:
+        """The new words are kept; of the last turn they may be answered, if its person wants it."""
+        spoken = gathered.first
+        known = await self._stores.places.message(place.bot_id, place.chat_id, spoken.message_id)
+        if known is None or known.seq is None or known.session_id != place.session_id:
+            await self._end(*gathered.updates)
+            return
+        text = gathered.text
+        result = await self._stores.edits.edit(
+            place.session_id,
+            known.seq,
+            text=text,
+            tokens=self._counter.count(text),
+            dedupe_key=f"tg:{self._desk.bot_id}:{spoken.update_id}",
+        )
+        await self._end(*gathered.updates)
+        if result == "last" and not self._is_old(spoken) and text.strip():
+            await self._voice.say(
+                spot(place),
+                texts_of(place).answer_again,
+                keyboard=under_edit(place, known.turn),
+                silent=True,
+                reply_to=spoken.message_id,
+            )
+
+    def _is_old(self, spoken: Spoken) -> bool:
+        return self._now() - spoken.at > timedelta(minutes=EDIT_MINUTES)
+
+    # -- what is not a message --------------------------------------------------------------------------
+
+    async def _reacted(self, reacted: Reacted) -> None:
+        if not isinstance(await self._door.standing(reacted.where), Allowed):
+            return
+        found = await self._stores.places.message(
+            self._desk.bot_id, reacted.where.chat_id, reacted.message_id
+        )
+        if found is None or found.part is None:
+            return
+        opinion = _opinion(reacted.added)
+        if opinion is None and _opinion(reacted.removed) is None:
+            return
+        await self._stores.places.record_opinion(
+            found.session_id, found.turn, opinion, source=f"telegram:{reacted.user_id or 0}"
+        )
+
+    async def _membership(self, membership: Membership) -> None:
+        chat_id = membership.where.chat_id
+        reachable = membership.change not in ("blocked", "removed")
+        await self._stores.places.set_reachable(self._desk.bot_id, chat_id, reachable=reachable)
+        if membership.change == "added":
+            await self._turned_away(await self._door.added(membership), membership.where, membership.by)
+
+    async def _pinned(self, changed: PinChanged) -> None:
+        if not isinstance(await self._door.standing(changed.where), Allowed):
+            return
+        place = await self._place_of(changed.where, changed.sender)
+        await self._commanding.pin(place, changed.message_id)
+
+    async def _stopped_draft(self, stopped: StoppedDraft) -> None:
+        for place in await self._stores.places.places_of_chat(self._desk.bot_id, stopped.where.chat_id):
+            if place.thread_id == stopped.where.thread_id:
+                await self._conversation.stop(place.session_id)
+
+    # -- who and where ----------------------------------------------------------------------------------
+
+    async def _turned_away(self, decision: Decision, where: Where, sender: Sender) -> None:
+        match decision:
+            case Told(key=key, args=args):
+                await self._voice.say(_spot(where), self._told(texts_for(sender.language_code), key, args))
+                if key == "access_owner":
+                    log.info("owner_found", bot=self._desk.bot_id)
+            case Silent(reason=reason):
+                log.debug("not_answered", reason=reason)
+            case Allowed():
+                return
+
+    def _told(self, texts: Texts, key: str, args: object) -> str:
+        given = dict(args) if isinstance(args, dict) else {}
+        match key:
+            case "access_code" | "access_group_code":
+                return texts.pairing_code(code=str(given.get("code", "")))
+            case "access_too_many_waiting":
+                return texts.pairing_full
+            case "access_owner":
+                return texts.owner_now
+            case "access_group_welcome":
+                return texts.hello_group(
+                    username=self._desk.identity.username, hears_all=self._desk.hears_all
+                )
+            case _:
+                return texts.refused
+
+    async def _place_of(self, where: Where, sender: Sender) -> PlaceRow:
+        place = await self._stores.places.open(
+            self._desk.bot_id,
+            chat_id=where.chat_id,
+            thread_id=where.thread_id,
+            kind="person" if where.private else "group",
+            title=where.title[:128],
+        )
+        if place.unreachable:
+            await self._stores.places.set_reachable(self._desk.bot_id, where.chat_id, reachable=True)
+        language = sender.language_code[:10]
+        if where.private and language and place.settings.get("app_language") != language:
+            await self._stores.places.change_settings(place.address_id, {"app_language": language})
+            place = await self._stores.places.place(place.address_id) or place
+        return place
+
+    async def _end(self, *update_ids: int) -> None:
+        await self._stores.inbox.handled(self._desk.bot_id, update_ids)
+
+
+def _of_those_who_asked(gathered: Gathered) -> Gathered:
+    """In a group, the words of people who did not turn to the bot are none of its business."""
+    if gathered.asked.where.private:
+        return gathered
+    asked = {one.sender.user_id for one in gathered.spoken if one.addressed}
+    kept = tuple(one for one in gathered.spoken if one.sender.user_id in asked)
+    left = tuple(one.update_id for one in gathered.spoken if one.sender.user_id not in asked)
+    return replace(gathered, spoken=kept, superseded=(*gathered.superseded, *left)) if left else gathered
+
+
+def _spot(where: Where) -> Spot:
+    return Spot(chat_id=where.chat_id, thread_id=where.thread_id)
+
+
+def _document(name: str, text: str) -> str:
+    """A file's text, marked as such; what is in it is material, not instruction."""
+    return f"[File {name_of(name)}]\n{defused(text, foreign=True)}\n[End of file]"
+
+
+def _cannot(texts: Texts, reason: str, name: str, kind: str) -> str:
+    match reason:
+        case "file_too_large":
+            return texts.file_too_large(name=name, limit_mb=20)
+        case "cannot_hear" | "cannot_watch" | "cannot_see_sticker":
+            return texts.cannot(kind=kind)
+        case "file_unavailable":
+            return texts.not_now
+        case _:
+            return texts.file_unreadable(name=name)
+
+
+def _opinion(emojis: tuple[str, ...]) -> str | None:
+    plain = {emoji.rstrip("\ufe0f") for emoji in emojis}
+    if plain & GOOD:
+        return "good"
+    return "bad" if plain & BAD else None

@@ -1,0 +1,154 @@
+"""What happens when a button is pressed; nothing that a button says is believed unchecked."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import structlog
+
+from bot.telegram.access import Doorkeeper
+from bot.telegram.admins import Admins
+from bot.telegram.arrivals import Pressed
+from bot.telegram.buttons import SWITCHES, under_settings
+from bot.telegram.commanding import RunsCommands
+from bot.telegram.desk import Desk, texts_of
+from bot.telegram.keyboards import Action, Press, read_press
+from bot.telegram.texts import texts_for
+from bot.telegram.voice import Voice, spot
+from bot.telegram.wishes import GO_ON, SHORTER, Wishes
+from shared.adapters.postgres.telegram_places import PlaceRow
+
+log = structlog.get_logger(__name__)
+
+_ADMINS_ONLY = frozenset({Action.UNDO_SUMMARY, Action.SETTING})
+
+
+class Stops(Protocol):
+    async def stop(self, session_id: int) -> bool: ...
+
+
+class Pressing:
+    """For one bot."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        door: Doorkeeper,
+        voice: Voice,
+        commands: RunsCommands,
+        conversation: Stops,
+        wishes: Wishes,
+        admins: Admins,
+        offered: frozenset[str],
+    ) -> None:
+        self._desk = desk
+        self._door = door
+        self._voice = voice
+        self._commands = commands
+        self._conversation = conversation
+        self._wishes = wishes
+        self._admins = admins
+        self._offered = offered
+
+    async def pressed(self, pressed: Pressed) -> None:
+        texts = texts_for(pressed.sender.language_code)
+        press = read_press(pressed.data)
+        if press is None:
+            await self._voice.nod(pressed.callback_id, texts.unknown_button)
+            return
+        place = await self._desk.stores.places.place(press.address_id)
+        if place is None or not self._is_theirs(place, pressed) or not await self._door.may_press(pressed):
+            await self._voice.nod(pressed.callback_id, texts.others_button)
+            return
+        if not await self._may(place, press, pressed):
+            await self._voice.nod(pressed.callback_id, texts.others_button)
+            return
+        await self._do(place, press, pressed)
+
+    async def _may(self, place: PlaceRow, press: Press, pressed: Pressed) -> bool:
+        if place.chat_id > 0 or press.action not in _ADMINS_ONLY:
+            return True
+        return await self._admins.is_admin(place.chat_id, pressed.sender.user_id)
+
+    def _is_theirs(self, place: PlaceRow, pressed: Pressed) -> bool:
+        """What is in a button can be forged: the place must be in the chat that the press came from."""
+        where = pressed.where
+        return where is not None and (place.bot_id, place.chat_id) == (self._desk.bot_id, where.chat_id)
+
+    async def _do(self, place: PlaceRow, press: Press, pressed: Pressed) -> None:
+        match press.action:
+            case Action.STOP:
+                await self._stop(place, pressed)
+            case Action.REGENERATE | Action.ANSWER_EDITED:
+                await self._again(place, press, pressed)
+            case Action.CONTINUE | Action.SHORTER:
+                words = GO_ON if press.action is Action.CONTINUE else SHORTER
+                await self._wishes.say(place, words, update_id=pressed.update_id)
+                await self._voice.nod(pressed.callback_id)
+            case Action.VIEW_SUMMARY:
+                await self._view(place, press, pressed)
+            case Action.UNDO_SUMMARY:
+                await self._undo(place, press, pressed)
+            case Action.SETTING:
+                await self._set(place, press, pressed)
+            case Action.CLOSE:
+                if pressed.message_id is not None:
+                    await self._voice.take_away(spot(place), pressed.message_id)
+                await self._voice.nod(pressed.callback_id)
+            case _:
+                await self._voice.nod(pressed.callback_id, texts_of(place).unknown_button)
+
+    async def _stop(self, place: PlaceRow, pressed: Pressed) -> None:
+        texts = texts_of(place)
+        stopping = await self._conversation.stop(place.session_id)
+        await self._voice.nod(pressed.callback_id, texts.stopping if stopping else texts.nothing_to_stop)
+
+    async def _again(self, place: PlaceRow, press: Press, pressed: Pressed) -> None:
+        texts = texts_of(place)
+        asked = await self._wishes.again(place, update_id=pressed.update_id, turn=press.subject or None)
+        await self._voice.nod(pressed.callback_id, texts.answering_again if asked else texts.unknown_button)
+        if press.action is Action.ANSWER_EDITED and pressed.message_id is not None:
+            await self._voice.take_away(spot(place), pressed.message_id)
+
+    async def _view(self, place: PlaceRow, press: Press, pressed: Pressed) -> None:
+        texts = texts_of(place)
+        summary = await self._desk.stores.places.newest_summary(place.session_id)
+        if summary is None or summary.link_id != press.subject:
+            await self._voice.nod(pressed.callback_id, texts.unknown_button)
+            return
+        await self._voice.nod(pressed.callback_id)
+        await self._voice.say(spot(place), f"{texts.summary_title}\n\n{summary.text}", silent=True)
+
+    async def _undo(self, place: PlaceRow, press: Press, pressed: Pressed) -> None:
+        """Of the newest summary only; pressed twice, the second press finds nothing left to undo."""
+        texts = texts_of(place)
+        summary = await self._desk.stores.places.newest_summary(place.session_id)
+        if summary is None or summary.link_id != press.subject:
+            await self._voice.nod(pressed.callback_id, texts.unknown_button)
+            return
+        outcome = await self._commands.run(
+            session_id=place.session_id, address_id=place.address_id, name="undo",
+            channel="telegram", audience=self._desk.audience,
+        )  # fmt: skip
+        words = texts.undone if outcome.success else texts.undo_refused(reason="", advice=outcome.result)
+        await self._voice.nod(pressed.callback_id)
+        if outcome.success and pressed.message_id is not None and pressed.accessible:
+            await self._voice.change(spot(place), pressed.message_id, words)
+        else:
+            await self._voice.say(spot(place), words, silent=True)
+
+    async def _set(self, place: PlaceRow, press: Press, pressed: Pressed) -> None:
+        name, _, value = press.word.partition("=")
+        known = (name in SWITCHES and name in self._offered) or (name == "language" and value in ("en", "de"))
+        if not known:
+            await self._voice.nod(pressed.callback_id, texts_of(place).unknown_button)
+            return
+        change: dict[str, object] = {name: value if name == "language" else value == "on"}
+        await self._desk.stores.places.change_settings(place.address_id, change)
+        changed = await self._desk.stores.places.place(place.address_id) or place
+        texts = texts_of(changed)
+        await self._voice.nod(pressed.callback_id, texts.saved)
+        if pressed.message_id is not None and pressed.accessible:
+            buttons = under_settings(changed, offered=self._offered)
+            await self._voice.change(spot(place), pressed.message_id, texts.settings_title, keyboard=buttons)

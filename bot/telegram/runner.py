@@ -1,0 +1,179 @@
+"""One bot from its token to its last answer: known to Telegram, leased, polled or posted to, and heard."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import structlog
+
+from bot.telegram.api import CallRefused, TelegramUnavailable, TokenRefused
+from bot.telegram.desk import Desk
+from bot.telegram.hearing import Hearing
+from bot.telegram.lane_driver import Lanes
+from bot.telegram.menus import menus
+from bot.telegram.polling import Poller
+from bot.telegram.reader import Reader
+from bot.telegram.texts import LANGUAGES, texts_for
+from bot.telegram.webhook import WebhookMode, register
+from shared.core.errors import StorageUnavailable
+from shared.tasks import Tasks
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 0.5
+"""How long an update may wait that nobody announced, such as one that another process took in."""
+LEASE_LOOK_SECONDS = 1.0
+CLOSE_SECONDS = 5.0
+
+
+class Runner:
+    """`start` it once its desk stands; it works whenever this process holds the bot's lease."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        hearing: Hearing,
+        lanes: Lanes,
+        *,
+        worker_id: int,
+        webhook: WebhookMode | None,
+    ) -> None:
+        self._desk = desk
+        self._lanes = lanes
+        self._worker_id = worker_id
+        self._webhook = webhook
+        self._epoch: int | None = None
+        self._taken = False
+        """What the holder before left was looked after: only then is anything sent."""
+        self._tasks = Tasks()
+        self._intake: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._reader = Reader(
+            desk.stores.inbox, lanes, bot=desk.identity, on_other=hearing.other, look_seconds=LOOK_SECONDS
+        )
+
+    @property
+    def holds(self) -> bool:
+        return self._epoch is not None and self._taken
+
+    def start(self) -> None:
+        self._tasks.forever(self._keep_lease)
+        self._tasks.start(self._set_menus())
+
+    def something_came(self) -> None:
+        """An update was stored."""
+        self._reader.ring()
+
+    async def close(self) -> None:
+        """What was not handed on comes again; the lease goes to whoever waits for it."""
+        await self._stop_intake()
+        await self._lanes.close()
+        await self._tasks.cancel()
+        with suppress(StorageUnavailable):
+            await self._desk.stores.leases.give_back(self._desk.config.lease_name, worker_id=self._worker_id)
+
+    # -- the lease --------------------------------------------------------------------------------------
+
+    async def _keep_lease(self) -> None:
+        while True:
+            try:
+                epoch = await self._desk.stores.leases.take(
+                    self._desk.config.lease_name, worker_id=self._worker_id
+                )
+            except StorageUnavailable as error:
+                log.warning("lease_unknown", bot=self._desk.bot_id, reason=str(error))
+            else:
+                await self._leased(epoch)
+            await asyncio.sleep(LEASE_LOOK_SECONDS)
+
+    async def _leased(self, epoch: int | None) -> None:
+        if epoch is None:
+            if self._epoch is not None:
+                log.warning("lease_lost", bot=self._desk.bot_id)
+            self._epoch, self._taken = None, False
+            await self._stop_intake()
+            return
+        if epoch != self._epoch:
+            self._epoch, self._taken = epoch, False
+        if not self._taken:
+            left = await self._desk.stores.deliveries.left_by_the_dead([self._desk.bot_id])
+            if left:
+                log.warning("deliveries_uncertain", bot=self._desk.bot_id, count=left)
+            self._taken = True
+            log.info("bot_serves", bot=self._desk.bot_id, username=self._desk.identity.username)
+        if self._reading is None or self._reading.done():
+            self._reading = self._tasks.start(self._reader.run())
+        if self._intake is None or self._intake.done():
+            self._intake = self._tasks.start(self._take_in())
+
+    async def _stop_intake(self) -> None:
+        running = [task for task in (self._intake, self._reading) if task is not None]
+        self._intake = self._reading = None
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=CLOSE_SECONDS)
+
+    async def _take_in(self) -> None:
+        """Poll, or tell Telegram where to post; until cancelled or refused for good."""
+        try:
+            if self._webhook is not None:
+                await self._be_posted_to(self._webhook)
+            else:
+                poller = Poller(
+                    self._desk.api,
+                    inbox=self._desk.stores.inbox,
+                    problems=self._desk.stores.places,
+                    on_stored=self.something_came,
+                )
+                await poller.run()
+        except TokenRefused as refused:
+            log.error("token_refused", bot=self._desk.bot_id, advice=refused.advice)
+            await self._tell(refused.advice)
+            await asyncio.sleep(60)
+
+    async def _be_posted_to(self, webhook: WebhookMode) -> None:
+        try:
+            if await register(self._desk.api, webhook):
+                log.info("webhook_set", bot=self._desk.bot_id)
+            await self._tell("")
+            await asyncio.Event().wait()
+        except CallRefused as refused:
+            await self._tell(f"Telegram refuses the webhook: {refused.description}")
+            log.error("webhook_refused", bot=self._desk.bot_id, reason=str(refused))
+            await asyncio.sleep(60)
+
+    async def _tell(self, problem: str) -> None:
+        with suppress(StorageUnavailable):
+            await self._desk.stores.places.tell_problem(self._desk.bot_id, problem)
+
+    # -- what people see in their apps --------------------------------------------------------------------
+
+    async def _set_menus(self) -> None:
+        """Commands and the words about the bot, for each scope and language; it works without them, too."""
+        try:
+            for menu in menus(self._desk.audience):
+                await self._desk.api.call(
+                    "setMyCommands",
+                    {
+                        "commands": [{"command": name, "description": what} for name, what in menu.commands],
+                        "scope": {"type": menu.scope},
+                        "language_code": menu.language,
+                    },
+                )
+            for language in LANGUAGES:
+                texts, code = texts_for(language), "" if language == "en" else language
+                await self._desk.api.call(
+                    "setMyDescription", {"description": texts.description, "language_code": code}
+                )
+                await self._desk.api.call(
+                    "setMyShortDescription", {"short_description": texts.about, "language_code": code}
+                )
+        except (CallRefused, TelegramUnavailable, TokenRefused) as error:
+            log.warning("menus_not_set", bot=self._desk.bot_id, reason=str(error))
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,96 @@
+"""The bot's own words: command results, notes and refusals, in the right topic, once, without haste."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bot.telegram.markup import render, split
+from bot.telegram.outcomes import Gone, Moved, Outcome, Sent
+from bot.telegram.pacing import Priority
+from bot.telegram.sender import Sender, Where
+from bot.telegram.texts import Markdown
+from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
+
+if TYPE_CHECKING:
+    from aiogram.types import InlineKeyboardMarkup
+
+log = structlog.get_logger(__name__)
+
+PATIENCE_SECONDS = 30.0
+
+
+class Voice:
+    """For one bot. What cannot be said is logged: nothing that was promised hangs on it."""
+
+    def __init__(self, sender: Sender, places: PostgresTelegramPlaces) -> None:
+        self._sender = sender
+        self._places = places
+
+    async def say(
+        self,
+        where: Where,
+        words: Markdown,
+        *,
+        keyboard: InlineKeyboardMarkup | None = None,
+        silent: bool = False,
+        reply_to: int | None = None,
+    ) -> int | None:
+        """The id of the last message; None when it did not get there."""
+        parts = split(render(words))
+        message_id = None
+        for number, part in enumerate(parts):
+            last = number == len(parts) - 1
+            outcome = await self._sender.send_text(
+                where,
+                part,
+                keyboard=keyboard if last else None,
+                silent=silent,
+                reply_to=reply_to if number == 0 else None,
+                priority=Priority.NOTICE,
+                patience=PATIENCE_SECONDS,
+            )
+            message_id = await self._heed(where, outcome)
+            if message_id is None:
+                return None
+        return message_id
+
+    async def hand(self, where: Where, *, name: str, content: bytes, caption: str) -> None:
+        """A file."""
+        outcome = await self._sender.send_document(
+            where, name=name, content=content, caption=caption, patience=PATIENCE_SECONDS
+        )
+        await self._heed(where, outcome)
+
+    async def change(
+        self, where: Where, message_id: int, words: Markdown, *, keyboard: InlineKeyboardMarkup | None = None
+    ) -> None:
+        """Put other words, and other buttons, into a message of ours."""
+        parts = split(render(words))
+        if parts:
+            await self._sender.edit_text(where.chat_id, message_id, parts[0], keyboard=keyboard)
+
+    async def take_away(self, where: Where, message_id: int) -> None:
+        await self._sender.delete(where.chat_id, [message_id])
+
+    async def nod(self, callback_id: str, words: str = "", *, alert: bool = False) -> None:
+        """Ends the waiting of a pressed button; one that is too old by now needs no answer."""
+        await self._sender.answer_callback(callback_id, text=words, alert=alert)
+
+    async def _heed(self, where: Where, outcome: Outcome) -> int | None:
+        match outcome:
+            case Sent(message_id=message_id):
+                return message_id
+            case Gone(reason=reason):
+                log.info("chat_gone", chat_id=where.chat_id, reason=reason)
+                await self._places.set_reachable(self._sender.bot_id, where.chat_id, reachable=False)
+            case Moved(new_chat_id=new_chat):
+                await self._places.migrate(self._sender.bot_id, old_chat=where.chat_id, new_chat=new_chat)
+            case _:
+                log.warning("words_not_sent", chat_id=where.chat_id, outcome=str(outcome))
+        return None
+
+
+def spot(place: PlaceRow) -> Where:
+    return Where(chat_id=place.chat_id, thread_id=place.thread_id)

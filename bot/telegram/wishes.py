@@ -1,0 +1,50 @@
+"""Turns that are not typed: an answer wished anew, shorter or longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from shared.adapters.postgres.edits import PostgresEdits
+from shared.adapters.postgres.telegram_places import PlaceRow
+from shared.core.exchange import Accepted, Inbound, InboxReceipt
+
+GO_ON = "Please go on."
+SHORTER = "Please say that again, in fewer words."
+
+
+class Accepts(Protocol):
+    async def accept(self, inbound: Inbound) -> Accepted: ...
+
+
+class Wishes:
+    """Each is a message of its own, stored once per update however often the update is read."""
+
+    def __init__(
+        self, conversation: Accepts, edits: PostgresEdits, answer: Callable[[PlaceRow], None]
+    ) -> None:
+        self._conversation = conversation
+        self._edits = edits
+        self._answer = answer
+
+    async def again(self, place: PlaceRow, *, update_id: int, turn: int | None = None) -> bool:
+        """The question of a turn, as it reads now, is asked once more; False when there is none."""
+        found = await self._edits.newest_words(place.session_id, turn=turn)
+        if found is None or not found[1].strip():
+            return False
+        await self.say(place, found[1], update_id=update_id)
+        return True
+
+    async def say(self, place: PlaceRow, words: str, *, update_id: int) -> None:
+        await self._conversation.accept(
+            Inbound(
+                session_id=place.session_id,
+                address_id=place.address_id,
+                text=words,
+                dedupe_key=f"tg:{place.bot_id}:{update_id}",
+                receipt=InboxReceipt(
+                    bot_id=place.bot_id, update_ids=(update_id,), chat_id=place.chat_id, message_ids=()
+                ),
+            )
+        )
+        self._answer(place)
