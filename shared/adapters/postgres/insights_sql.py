@@ -254,7 +254,20 @@ SELECT json_build_object(
   'workers', coalesce((SELECT json_agg(json_build_object('id', w.id, 'role', w.role, 'pid', w.pid, 'beat', w.beat,
       'started_at', w.started_at, 'stopped_at', w.stopped_at,
       'alive', w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s') ORDER BY w.id DESC)
-    FROM (SELECT * FROM workers WHERE beat > now() - interval '1 hour' ORDER BY id DESC LIMIT 20) w), '[]'::json)
+    FROM (SELECT * FROM workers WHERE beat > now() - interval '1 hour' ORDER BY id DESC LIMIT 20) w), '[]'::json),
+  'bots', coalesce((SELECT json_agg(json_build_object('id', b.bot_id, 'username', b.username, 'mode', b.mode,
+      'access', b.access, 'problem', nullif(b.problem, ''), 'heard_at', b.heard_at, 'served_by', w.pid,
+      'waiting', (SELECT count(*) FROM telegram_updates u WHERE u.bot_id = b.bot_id AND u.handled_at IS NULL))
+      ORDER BY b.bot_id)
+    FROM telegram_bots b LEFT JOIN leases l ON l.name = 'telegram:' || b.bot_id
+    LEFT JOIN workers w ON w.id = l.leased_by AND w.stopped_at IS NULL
+          AND w.beat > now() - interval '{LEASE_SECONDS} s'), '[]'::json),
+  'uncertain', coalesce((SELECT json_agg(json_build_object('session', s.public_id,
+      'person', nullif(p.display_name, ''), 'turn', d.turn_no, 'part', d.part, 'state', d.state,
+      'error', nullif(d.error, ''), 'at', d.created_at) ORDER BY d.created_at DESC)
+    FROM (SELECT * FROM deliveries WHERE state IN ('uncertain', 'dead') AND created_at > now() - interval '30 days'
+           ORDER BY created_at DESC LIMIT 20) d
+    JOIN sessions s ON s.id = d.session_id JOIN parties p ON p.id = s.party_id), '[]'::json)
 )::text
 """
 

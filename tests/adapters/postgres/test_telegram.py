@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.deliveries import PostgresDeliveries
+from shared.adapters.postgres.insights import Insights
 from shared.adapters.postgres.leases import PostgresLeases
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.telegram_access import PostgresTelegramAccess
@@ -192,6 +193,20 @@ async def test_a_part_is_begun_once_and_found_until_it_is_delivered(pool: Pool) 
     told = await PostgresTelegramPlaces(pool).message(BOT, ADA, 71)
     assert told is not None
     assert (told.session_id, told.turn, told.part, told.seq) == (*turn, 0, None)
+
+
+async def test_operators_see_the_bot_and_what_may_not_have_arrived(pool: Pool) -> None:
+    deliveries, insights = PostgresDeliveries(pool), Insights(pool)
+    turn = await answered_turn(pool, row := await place(pool))
+    await deliveries.plan(*turn, address_id=row.address_id, count=1)
+    await deliveries.give_up(*turn, 0, state="uncertain", error="connection lost")
+    await PostgresTelegramInbox(pool).store(BOT, [update(3)])
+    await PostgresTelegramPlaces(pool).tell_problem(BOT, "Another program polls this bot.")
+    page = await insights.jobs()
+    (bot,), (part,) = page["bots"], page["uncertain"]
+    assert (bot["id"], bot["waiting"], bot["served_by"]) == (BOT, 1, None)
+    assert bot["problem"] == "Another program polls this bot."
+    assert (part["turn"], part["part"], part["error"]) == (1, 0, "connection lost")
 
 
 async def test_the_bubble_of_a_turn_that_was_taken_away_is_refused(pool: Pool) -> None:

@@ -35,7 +35,7 @@ export function jobsPage({ root, go, signal, troubles, say }) {
     shown = next;
     show(strip, STATES.map((state) => kpi(WORDS[/** @type {keyof typeof WORDS} */ (state)], h("span", { class: state === "dead" && page.states[state] ? "crit-text" : null }, number(page.states[state])),
       state === "due" && page.oldest_due ? h("span", null, "oldest ", time(page.oldest_due)) : HINTS[/** @type {keyof typeof HINTS} */ (state)])));
-    show(body, jobsCard(page, params, change), workersCard(page.workers));
+    show(body, jobsCard(page, params, change), workersCard(page.workers), ...(page.bots.length ? [botsCard(page.bots), lettersCard(page.uncertain)] : []));
     if (!refresh) say(`${page.jobs.length} jobs`);
   }
 
@@ -65,6 +65,25 @@ function cells(job) {
     job.trigger, number(job.attempt), duration(job.duration_ms), time(job.ended_at ?? job.started_at ?? job.due_at),
     job.error ? h("span", { class: "error-text" }, job.error) : DASH,
   ];
+}
+
+/** @param {any[]} bots */
+function botsCard(bots) {
+  const columns = [{ label: "Bot" }, { label: "State" }, { label: "Updates by" }, { label: "Who may write" }, { label: "Waiting", num: true }, { label: "Last heard" }];
+  const rows = bots.map((bot) => [bot.username ? `@${bot.username}` : String(bot.id),
+    h("span", { class: `state ${bot.problem ? "problem" : bot.served_by ? "answering" : "waiting"}` }, bot.problem ? h("span", { class: "error-text" }, bot.problem) : bot.served_by ? `served by ${bot.served_by}` : "nobody serves it"),
+    bot.mode, bot.access, number(bot.waiting), bot.heard_at ? time(bot.heard_at) : DASH]);
+  return card("Telegram", [table({ caption: "Bots", className: "wide-grid", columns, rows })]);
+}
+
+/** Parts of answers that may be in their chat or not: nobody sends them again by guess. @param {any[]} parts */
+function lettersCard(parts) {
+  const columns = [{ label: "Answer" }, { label: "State" }, { label: "Session" }, { label: "When" }, { label: "Reason" }];
+  const rows = parts.map((part) => [`turn ${part.turn}, part ${part.part + 1}`,
+    h("span", { class: "state problem" }, part.state === "dead" ? "never arrived" : "uncertain"),
+    h("a", { class: "row-link", href: `/dashboard/sessions/${part.session}`, dir: "auto" }, personOf({ person: part.person, id: part.session, kind: "session" })),
+    time(part.at), part.error ? h("span", { class: "error-text" }, part.error) : DASH]);
+  return card("Deliveries", [rows.length ? table({ caption: "Uncertain deliveries of 30 days", className: "wide-grid", columns, rows }) : empty("Everything arrived.")]);
 }
 
 /** @param {any[]} workers */
