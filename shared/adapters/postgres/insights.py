@@ -123,7 +123,7 @@ class Insights:
         return (row["id"], row["public_id"]) if row else None
 
     async def jobs(self, *, state: str = "", before: int | None = None, limit: int = 50) -> dict[str, Any]:
-        """Jobs, newest first, with counts by state; processes, bots, and answers that may not have arrived."""
+        """Jobs, newest first, counts by state; processes, bots, and answers that may not have arrived."""
         if state not in ("", "due", "running", "done", "dead"):
             raise BadQuery("state is one of due, running, done, dead")
         found = await self._read(sql.JOBS, state, before or 2**62, _capped(limit))
