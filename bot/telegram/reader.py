@@ -8,7 +8,7 @@ from typing import Protocol
 
 import structlog
 
-from bot.telegram.arrivals import BotIdentity, Ignored, Incoming, Migrated, Spoken
+from bot.telegram.arrivals import BotIdentity, Ignored, Incoming, Membership, Migrated, Spoken
 from bot.telegram.backoff import Backoff
 from bot.telegram.incoming import read_update
 from bot.telegram.lane_driver import Lanes
@@ -56,6 +56,8 @@ class Reader:
         self._look_seconds = look_seconds
         self._rung = asyncio.Event()
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._memberships: dict[int, asyncio.Task[None]] = {}
+        """By chat, the newest."""
 
     def ring(self) -> None:
         """There is something in the inbox."""
@@ -112,9 +114,26 @@ class Reader:
             return
 
     def _start(self, other: Incoming) -> None:
-        task = asyncio.create_task(self._other(other))
+        before = self._before(other)
+        task = asyncio.create_task(self._after(before, other))
         self._tasks[other.update_id] = task
         task.add_done_callback(lambda _: self._tasks.pop(other.update_id, None))
+        if isinstance(other, Membership):
+            self._memberships[other.where.chat_id] = task
+            task.add_done_callback(lambda ended: self._forget(other.where.chat_id, ended))
+
+    def _before(self, other: Incoming) -> asyncio.Task[None] | None:
+        """Blocked and unblocked, added and removed: only their order tells how it is now."""
+        return self._memberships.get(other.where.chat_id) if isinstance(other, Membership) else None
+
+    def _forget(self, chat_id: int, ended: asyncio.Future[None]) -> None:
+        if self._memberships.get(chat_id) is ended:
+            del self._memberships[chat_id]
+
+    async def _after(self, before: asyncio.Task[None] | None, other: Incoming) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        await self._other(other)
 
     async def _other(self, other: Incoming) -> None:
         backoff = Backoff(first=0.2, most=5.0)

@@ -203,13 +203,18 @@ async def test_what_is_no_message_is_told_by_kind_and_its_rows_are_done(
     await ann.block()
     await ann.unblock()
     await fake.push_update({"something_new": {"x": 1}})
-    await way_in.comes(lambda: len(way_in.others) >= 7 and len(way_in.turns) >= 2)
+
+    def changes() -> list[str]:
+        return [other.change for other in way_in.others if isinstance(other, Membership)]
+
+    await way_in.comes(
+        lambda: "unblocked" in changes() and len(way_in.others) >= 7 and len(way_in.turns) >= 2
+    )
     kinds = [type(other) for other in way_in.others]
     assert {Pressed, Reacted, PinChanged, Membership, Migrated} <= set(kinds)
     migrated = next(other for other in way_in.others if isinstance(other, Migrated))
     assert (migrated.old_chat, migrated.new_chat) == (group.id, moved.id)
-    changes = [other.change for other in way_in.others if isinstance(other, Membership)]
-    assert changes[-2:] == ["blocked", "unblocked"]
+    assert changes()[-2:] == ["blocked", "unblocked"]
     edits = [turn.first.text for turn in way_in.turns if turn.first.edited]
     assert edits == ["hello!"]
     async with asyncio.timeout(10):
