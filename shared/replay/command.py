@@ -23,6 +23,7 @@ from shared.replay.progress import Bar
 from shared.replay.report import as_json, as_table
 from shared.replay.scripts import BadScript, Script, read_scripts
 from shared.replay.system import NoSystem, OwnSystem, System, at_url, running_here, window_settings
+from shared.replay.telegram import replay_on_telegram
 from shared.replay.verdict import Verdict, judge
 from shared.settings import Settings, load_settings
 
@@ -53,9 +54,10 @@ def main(arguments: Sequence[str], settings: Settings | None = None) -> int:
     """0 when every promise held, 1 when one was broken, 2 when there was nothing to play."""
     wish = _parse(arguments)
     try:
-        if wish.channel != "web":
+        if wish.channel == "telegram" and wish.url:
             raise _Refused(
-                "the Telegram channel comes with the next release", advice="Play with --channel web for now."
+                "--channel telegram plays on a system of its own",
+                advice="Leave --url out: a bot that runs already talks with the real Telegram.",
             )
         scripts = read_scripts(wish.path, only=wish.only, limit=wish.limit)
         settings = settings or load_settings()
@@ -72,23 +74,43 @@ def main(arguments: Sequence[str], settings: Settings | None = None) -> int:
 
 
 async def _replay(scripts: Sequence[Script], wish: Wish, settings: Settings) -> int:
+    on_channel = _on_telegram if wish.channel == "telegram" else _on_web
+    verdicts, found = await on_channel(scripts, wish, settings)
+    facts = {
+        "window": wish.window,
+        "checked_by": "screen and database" if verdicts[0].turns is not None else "screen",
+        **found,
+    }
+    sys.stdout.write((as_json if wish.json else as_table)(verdicts, facts) + "\n")
+    failed = any(verdict.broken or verdict.given_up for verdict in verdicts)
+    return EXIT_BROKEN if failed else 0
+
+
+async def _on_web(
+    scripts: Sequence[Script], wish: Wish, settings: Settings
+) -> tuple[list[Verdict], dict[str, object]]:
     async with AsyncExitStack() as stack:
         system = await _system(wish, settings, stack)
         began = time.monotonic()
         played = await _play_all(scripts, wish, system)
         verdicts, jobs_left = await _judge_all(played, system)
-    facts = {
+    return verdicts, {
+        "channel": "web",
         "system": system.note,
         "url": system.url,
         "model": next((each.visitor.model for each in played if each.visitor.model), ""),
-        "window": wish.window,
-        "checked_by": "screen and database" if verdicts[0].turns is not None else "screen",
         "jobs_left": jobs_left,
         "seconds": round(time.monotonic() - began, 1),
     }
-    sys.stdout.write((as_json if wish.json else as_table)(verdicts, facts) + "\n")
-    failed = any(verdict.broken or verdict.given_up for verdict in verdicts)
-    return EXIT_BROKEN if failed else 0
+
+
+async def _on_telegram(
+    scripts: Sequence[Script], wish: Wish, settings: Settings
+) -> tuple[list[Verdict], dict[str, object]]:
+    sys.stderr.write("Starting a stand-in for Telegram and a system of its own …\n")
+    return await replay_on_telegram(
+        scripts, settings, window=wish.window, speed=wish.speed, together=wish.together
+    )
 
 
 async def _system(wish: Wish, settings: Settings, stack: AsyncExitStack) -> System:

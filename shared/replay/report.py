@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from shared.replay.verdict import Verdict, total
 
 _COLUMNS = {
     "id": "conversation", "sent": "sent", "answered": "answered", "lost": "lost", "doubled": "doubled",
-    "out_of_order": "disorder", "turns": "turns", "flushes": "flushes", "compactions": "compactions",
-    "notes": "notes", "max_context": "max", "limit": "limit", "hard": "hard", "over_hard": "over hard",
-    "over_limit_outside": "over limit", "reconnects": "fell", "usd": "usd",
+    "out_of_order": "disorder", "uncertain": "uncertain", "strays": "strays", "turns": "turns",
+    "flushes": "flushes", "compactions": "compactions", "notes": "notes", "max_context": "max",
+    "limit": "limit", "hard": "hard", "over_hard": "over hard", "over_limit_outside": "over limit",
+    "reconnects": "fell", "usd": "usd",
 }  # fmt: skip
+_ON_TELEGRAM = ("uncertain", "strays")
 
 
 def as_json(verdicts: Sequence[Verdict], facts: Mapping[str, object]) -> str:
@@ -23,8 +25,10 @@ def as_json(verdicts: Sequence[Verdict], facts: Mapping[str, object]) -> str:
 
 
 def as_table(verdicts: Sequence[Verdict], facts: Mapping[str, object]) -> str:
-    rows = [list(_COLUMNS.values()), *(_row(verdict) for verdict in (*verdicts, total(verdicts)))]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    telegram = any(verdict.uncertain is not None for verdict in verdicts)
+    columns = {name: head for name, head in _COLUMNS.items() if telegram or name not in _ON_TELEGRAM}
+    rows = [list(columns.values()), *(_row(verdict, columns) for verdict in (*verdicts, total(verdicts)))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(columns))]
     lines = ["  ".join(_cell(cell, width, n) for n, (cell, width) in enumerate(zip(row, widths, strict=True)))
              for row in rows]  # fmt: skip
     rule = "─" * len(lines[0])
@@ -35,13 +39,27 @@ def as_table(verdicts: Sequence[Verdict], facts: Mapping[str, object]) -> str:
         notes.append("Only the screen was checked: the database of that system is not reachable from here.")
     if facts["jobs_left"]:
         notes.append(f"{facts['jobs_left']} silent jobs were still not done at the end.")
+    notes += _mishaps(facts)
     notes += [f"{verdict.id}: given up, {verdict.given_up}." for verdict in verdicts if verdict.given_up]
     notes.append("`over limit` counts requests above the limit outside of trigger … commit; it should be 0.")
     return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1], "", *notes])
 
 
-def _row(verdict: Verdict) -> list[str]:
-    return [_shown(getattr(verdict, name)) for name in _COLUMNS]
+def _mishaps(facts: Mapping[str, object]) -> list[str]:
+    """What the conversation went through on Telegram."""
+    faults = facts.get("faults")
+    if not isinstance(faults, Mapping):
+        return []
+    met = ", ".join(f"{count} × {name}" for name, count in faults.items() if count) or "no failing calls"
+    return [
+        f"On the way: {facts['restarts']} restarts of the bot in the middle of an answer, {met}.",
+        "`uncertain` parts are in the chat, but their acknowledgement was lost.",
+        "`strays` are halves of answers that lost their acknowledgement in the same way, before the whole.",
+    ]
+
+
+def _row(verdict: Verdict, columns: Iterable[str]) -> list[str]:
+    return [_shown(getattr(verdict, name)) for name in columns]
 
 
 def _shown(value: object) -> str:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -32,7 +33,10 @@ GENEROUS_USD = "1000"
 _OURS_ALONE = frozenset(
     {
         "data_dir", "http_host", "http_port", "public_url", "database_url", "redis_url", "secret_key",
-        "telegram_bot_token", "trusted_proxies", "allowed_origins", "profile", "crash_point",
+        "trusted_proxies", "allowed_origins", "profile", "crash_point",
+        # An operator's real bots are not to be polled by a system that only plays.
+        "telegram_bot_token", "telegram_bots_file", "telegram_api_url", "telegram_mode", "telegram_port",
+        "telegram_webhook_secret", "telegram_access", "telegram_allowed", "telegram_resend_uncertain",
         "cap_total_per_day_usd", "cap_person_per_day_usd", "cap_session_usd", "cap_visitor_per_day_usd",
     }
 )  # fmt: skip
@@ -76,9 +80,12 @@ async def running_here(settings: Settings) -> System | None:
 class OwnSystem:
     """`evertalk up` as a process, in a folder that goes away with it."""
 
-    def __init__(self, settings: Settings, *, window: int | None) -> None:
+    def __init__(
+        self, settings: Settings, *, window: int | None, more: Mapping[str, str] | None = None
+    ) -> None:
         self._settings = settings
         self._window = window
+        self._more = dict(more or {})
         self._process: subprocess.Popen[bytes] | None = None
         self.folder = Path()
 
@@ -110,10 +117,13 @@ class OwnSystem:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=ROOT,
-                env=environment_of(self._settings, folder=self.folder, window=self._window),
+                env=self._environment(),
                 start_new_session=True,
                 preexec_fn=die_with_parent(signal.SIGTERM),
             )
+
+    def _environment(self) -> dict[str, str]:
+        return {**environment_of(self._settings, folder=self.folder, window=self._window), **self._more}
 
     async def _ready(self) -> str:
         """Its address, once every process is there."""

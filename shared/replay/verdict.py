@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from shared.replay.evidence import Evidence
+from shared.replay.transcript import Reading
 from shared.replay.visitor import Seen
 
 
@@ -43,6 +44,10 @@ class Verdict:
     usd: float | None
     """None also when some call had no known price."""
     given_up: str = ""
+    uncertain: int | None = None
+    """Parts on Telegram whose acknowledgement was lost: they are in the chat, and never sent again."""
+    strays: int | None = None
+    """Halves of answers on Telegram that nobody acknowledged, so that nobody could fill or delete them."""
 
     @property
     def broken(self) -> int:
@@ -83,6 +88,40 @@ def judge(
     )
 
 
+def judge_chat(
+    script_id: str,
+    session: str,
+    *,
+    sent: int,
+    stored: int,
+    reading: Reading,
+    evidence: Evidence | None,
+    restarts: int,
+    given_up: str = "",
+) -> Verdict:
+    """Over Telegram: what the person sees at the end, and what Postgres has of it."""
+    told: dict[str, Any] = dict.fromkeys(_ONLY_STORED)
+    if evidence is not None:
+        told = {name: getattr(evidence, name) for name in _ONLY_STORED if name != "usd"}
+        told["usd"] = None if evidence.unknown_calls else evidence.cost_micro / 1_000_000
+    return Verdict(
+        **told,
+        id=script_id,
+        session=session,
+        sent=sent,
+        acknowledged=stored,
+        answered=reading.answered,
+        refused=0,
+        lost=reading.lost,
+        doubled=max(reading.doubled, _finals_twice(evidence) if evidence else 0),
+        out_of_order=reading.out_of_order + (evidence.misplaced if evidence else 0),
+        reconnects=restarts,
+        given_up=given_up,
+        uncertain=reading.uncertain,
+        strays=reading.strays,
+    )
+
+
 def total(verdicts: Sequence[Verdict]) -> Verdict:
     """Sums; of sizes the largest."""
     largest = ("max_context", "limit", "hard")
@@ -102,9 +141,13 @@ def _unanswered(seen: Seen, evidence: Evidence) -> set[str]:
 
 
 def _doubled(evidence: Evidence) -> int:
-    finals = {message.turn: message.finals for message in evidence.messages}
     stored = Counter(message.cid for message in evidence.messages)
-    return sum(n - 1 for n in finals.values() if n > 1) + sum(n - 1 for n in stored.values() if n > 1)
+    return _finals_twice(evidence) + sum(n - 1 for n in stored.values() if n > 1)
+
+
+def _finals_twice(evidence: Evidence) -> int:
+    finals = {message.turn: message.finals for message in evidence.messages}
+    return sum(n - 1 for n in finals.values() if n > 1)
 
 
 def _shuffled(seen: Seen, evidence: Evidence) -> int:
@@ -120,5 +163,5 @@ _ONLY_STORED = (
 )  # fmt: skip
 _NUMBERS = (
     "sent", "acknowledged", "answered", "refused", "lost", "doubled", "out_of_order", "reconnects",
-    *_ONLY_STORED,
+    "uncertain", "strays", *_ONLY_STORED,
 )  # fmt: skip

@@ -89,7 +89,7 @@ def test_a_file_of_another_shape_is_refused_with_advice(tmp_path: Path, content:
     [
         (["missing.json"], "there is no file"),
         (["FILE", "--only", "nobody"], "It has: one."),
-        (["FILE", "--channel", "telegram"], "comes with the next release"),
+        (["FILE", "--channel", "telegram", "--url", "http://127.0.0.1:1"], "system of its own"),
         (["FILE", "--window", "0"], "at least 1"),
         (["FILE", "--window", "16000", "--url", "http://127.0.0.1:1"], "started for it"),
         (["FILE", "--url", "http://127.0.0.1:1"], "nothing answers"),

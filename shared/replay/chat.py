@@ -1,0 +1,87 @@
+"""Conversations played over Telegram: people who write to the real bot through the stand-in, with mishaps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shared.replay.chat_evidence import ChatEvidence, ChatWitness
+from shared.replay.evidence import Evidence
+from shared.replay.fake_telegram import FakeTelegram
+from shared.replay.mishaps import Mishaps
+from shared.replay.play import ANSWER_SECONDS, CHARS_PER_SECOND, LONGEST_TYPING_SECONDS, Speed, steps
+from shared.replay.scripts import Script
+from shared.replay.transcript import Reading, lines_of, read
+from shared.replay.verdict import Verdict, judge_chat
+
+FIRST_PERSON = 1_001
+LOOK_SECONDS = 0.05
+
+
+@dataclass(slots=True, kw_only=True)
+class Chat:
+    """One person's private chat with the bot while it is played; its id is the person's."""
+
+    script: Script
+    person: int
+    sent: list[int] = field(default_factory=list)
+    unacknowledged: set[int] = field(default_factory=set)
+    given_up: str = ""
+
+
+async def play_chat(
+    chat: Chat,
+    *,
+    telegram: FakeTelegram,
+    witness: ChatWitness,
+    mishaps: Mishaps,
+    speed: Speed,
+    on_progress: Callable[[int, str], None],
+) -> None:
+    """Each next message once the answer to the one before is on the screen."""
+    await telegram.add_person(chat.person, chat.script.person)
+    for step in steps(chat.script.messages):
+        for text in step:
+            if speed == "real":
+                await asyncio.sleep(min(LONGEST_TYPING_SECONDS, len(text) / CHARS_PER_SECOND))
+            await mishaps.before(chat.person, text)
+            chat.sent.append(await telegram.say(chat.person, text))
+            shown = await mishaps.after(chat.person, chat.sent[-1])
+            if shown is not None:
+                chat.unacknowledged.add(shown)
+        if not await _rests(chat, witness):
+            chat.given_up = f"no answer within {ANSWER_SECONDS:.0f} s"
+            return
+        on_progress(len(step), chat.script.id)
+
+
+async def _rests(chat: Chat, witness: ChatWitness) -> bool:
+    until = asyncio.get_running_loop().time() + ANSWER_SECONDS
+    while not await witness.is_resting(chat.person, messages=len(chat.sent)):
+        if asyncio.get_running_loop().time() > until:
+            return False
+        await asyncio.sleep(LOOK_SECONDS)
+    return True
+
+
+async def read_chat(chat: Chat, telegram: FakeTelegram, evidence: ChatEvidence) -> Reading:
+    calls = await telegram.calls("sendMessage", chat=chat.person)
+    cut = {call["result"]["message_id"] for call in calls if call["outcome"] == "lost" and call["processed"]}
+    lines = lines_of(await telegram.screen(chat.person))
+    return read(lines, chat.sent, evidence, unacknowledged=chat.unacknowledged | cut)
+
+
+def verdict_of(
+    chat: Chat, told: ChatEvidence, reading: Reading, evidence: Evidence | None, *, restarts: int
+) -> Verdict:
+    return judge_chat(
+        chat.script.id,
+        told.session,
+        sent=len(chat.sent),
+        stored=sum(number in told.questions for number in chat.sent),
+        reading=reading,
+        evidence=evidence,
+        restarts=restarts,
+        given_up=chat.given_up,
+    )

@@ -1,0 +1,99 @@
+"""What Postgres says of one chat on Telegram: which message became which turn, and where its answer lies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shared.adapters.postgres.deliveries import EndedTurn, PostgresDeliveries
+from shared.adapters.postgres.pool import open_pool
+
+if TYPE_CHECKING:
+    import asyncpg
+
+SQL_SECONDS = 30.0
+
+_SESSION = """
+SELECT s.id, s.public_id::text AS public_id FROM addresses a JOIN sessions s ON s.id = a.session_id
+ WHERE a.channel = 'telegram' AND a.account = $1 AND a.chat = $2 LIMIT 1
+"""
+_RESTING = """
+SELECT (SELECT count(*) FROM telegram_messages m
+         WHERE m.bot_id = $2 AND m.chat_id = $3 AND m.seq IS NOT NULL) >= $4
+   AND NOT EXISTS (SELECT FROM turns t WHERE t.session_id = $1 AND (t.ended_at IS NULL OR NOT EXISTS (
+         SELECT FROM deliveries d WHERE d.session_id = t.session_id AND d.turn_no = t.turn_no)))
+   AND NOT EXISTS (SELECT FROM deliveries WHERE session_id = $1 AND state IN ('queued', 'sending', 'sent'))
+"""
+_QUESTIONS = """
+SELECT m.message_id, te.turn_no FROM telegram_messages m JOIN turn_entries te USING (session_id, seq)
+ WHERE m.bot_id = $1 AND m.chat_id = $2 AND m.seq IS NOT NULL ORDER BY m.message_id
+"""
+_ENTRIES = "SELECT count(*) FROM entries WHERE session_id = $1 AND author = 'person'"
+_TURNS = "SELECT turn_no FROM turns WHERE session_id = $1 AND ended_at IS NOT NULL ORDER BY turn_no"
+_MODEL = "SELECT model FROM usage WHERE session_id = $1 AND purpose = 'chat' ORDER BY id DESC LIMIT 1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatEvidence:
+    session: str
+    """Its public id; empty when nothing ever arrived."""
+    questions: Mapping[int, int]
+    """Message of the person → its turn."""
+    turns: Mapping[int, EndedTurn]
+    entries: int
+    """How often a person's message was stored."""
+    model: str
+
+
+class ChatWitness:
+    """Reads only; asked between two messages whether all is quiet, and at the end what there is."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], bot_id: int) -> None:
+        self._pool = pool
+        self._bot_id = bot_id
+        self._deliveries = PostgresDeliveries(pool)
+
+    @classmethod
+    async def call(cls, database_url: str, bot_id: int) -> ChatWitness:
+        return cls(await open_pool(database_url, size=3), bot_id)
+
+    async def dismiss(self) -> None:
+        async with asyncio.timeout(10):
+            await self._pool.close()
+
+    async def is_resting(self, chat: int, *, messages: int) -> bool:
+        """All of so many messages have arrived, been answered, and their answers been brought or given up."""
+        session = await self._session(chat)
+        if session is None:
+            return False
+        return bool(
+            await self._pool.fetchval(
+                _RESTING, session["id"], self._bot_id, chat, messages, timeout=SQL_SECONDS
+            )
+        )
+
+    async def testify(self, chat: int) -> ChatEvidence:
+        session = await self._session(chat)
+        if session is None:
+            return ChatEvidence(session="", questions={}, turns={}, entries=0, model="")
+        id_ = session["id"]
+        asked = await self._pool.fetch(_QUESTIONS, self._bot_id, chat, timeout=SQL_SECONDS)
+        turns = {}
+        for row in await self._pool.fetch(_TURNS, id_, timeout=SQL_SECONDS):
+            if ended := await self._deliveries.ended_turn(id_, row["turn_no"]):
+                turns[ended.turn] = ended
+        return ChatEvidence(
+            session=session["public_id"],
+            questions={row["message_id"]: row["turn_no"] for row in asked},
+            turns=turns,
+            entries=int(await self._pool.fetchval(_ENTRIES, id_, timeout=SQL_SECONDS)),
+            model=str(await self._pool.fetchval(_MODEL, id_, timeout=SQL_SECONDS) or ""),
+        )
+
+    async def _session(self, chat: int) -> asyncpg.Record | None:
+        found: asyncpg.Record | None = await self._pool.fetchrow(
+            _SESSION, str(self._bot_id), str(chat), timeout=SQL_SECONDS
+        )
+        return found

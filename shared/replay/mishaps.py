@@ -1,0 +1,133 @@
+"""What goes wrong while a conversation is played over Telegram: scripted calls, and restarts of the bot."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shared.replay.fake_telegram import FakeTelegram
+
+BUBBLE_SECONDS = 8.0
+GLANCE_SECONDS = 0.03
+_OFTEN = ((16, 1), (40, 2))
+"""In a play of at most so many messages, every so many of them meets a mishap; else every fifth."""
+_LONG_MESSAGE = 80
+"""Of so many characters the answer is longer than its first bubble. A short one is sent in one piece: if that
+is cut off before Telegram has it, nobody can know that it is missing.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mishap:
+    """`steps` are the calls that fail, each with what happens to it."""
+
+    name: str
+    steps: Sequence[tuple[str, dict[str, Any]]]
+    needs_chars: int = 0
+
+
+MISHAPS = (
+    Mishap(name="429 for a message", steps=[("sendMessage", {"status": 429, "retry_after": 1})]),
+    Mishap(name="429 for an edit", steps=[("editMessageText", {"status": 429, "retry_after": 1})]),
+    Mishap(
+        name="lost acknowledgement of an answer",
+        # Without a bubble the answer itself is what gets lost.
+        steps=[
+            ("sendMessage", {"status": 429, "retry_after": 2}),
+            ("sendMessage", {"reset": "after"}),
+        ],
+    ),
+    Mishap(name="reset before an edit", steps=[("editMessageText", {"reset": "before"})]),
+    Mishap(name="reset after an edit", steps=[("editMessageText", {"reset": "after"})]),
+    Mishap(
+        name="reset before a bubble",
+        steps=[("sendMessage", {"reset": "before"})],
+        needs_chars=_LONG_MESSAGE,
+    ),
+    Mishap(
+        name="lost acknowledgement of a bubble",
+        steps=[("sendMessage", {"reset": "after"})],
+        needs_chars=_LONG_MESSAGE,
+    ),
+    Mishap(
+        name="resets of polls",
+        steps=[("getUpdates", {"reset": "before"}), ("getUpdates", {"reset": "after"})],
+    ),
+)
+
+
+class Mishaps:
+    """One for a whole replay; conversations ask before each message and after it."""
+
+    def __init__(self, telegram: FakeTelegram, folder: Path, *, messages: int) -> None:
+        self._telegram = telegram
+        self._pid_file = folder / "bot.pid"
+        self._every = next((every for most, every in _OFTEN if messages <= most), 5)
+        self._restarts = [("terminate", messages // 3), ("kill", 2 * messages // 3)]
+        self._said = 0
+        self._next = 0
+        self.restarts = 0
+        self.planned: Counter[str] = Counter()
+
+    async def before(self, chat: int, text: str) -> None:
+        """Every so often the next mishap is laid out for this chat."""
+        if self._said % self._every or self._restart_is_near():
+            return
+        mishap = MISHAPS[self._next % len(MISHAPS)]
+        if len(text) < mishap.needs_chars:
+            return
+        self._next += 1
+        self.planned[mishap.name] += 1
+        rules = [{"match": _match(method, chat), "action": action} for method, action in mishap.steps]
+        await self._telegram.control("script", rules=rules, more=True)
+
+    async def after(self, chat: int, message: int) -> int | None:
+        """Twice the bot ends in the middle of an answer; the bubble that a killed one may not know of."""
+        self._said += 1
+        if not self._restarts or self._said <= self._restarts[0][1]:
+            return None
+        how, _ = self._restarts.pop(0)
+        shown = await self._bubble(chat, message)
+        number = signal.SIGTERM if how == "terminate" else signal.SIGKILL
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int(self._pid_file.read_text()), number)
+            self.restarts += 1
+        return shown if how == "kill" else None
+
+    async def used(self) -> dict[str, int]:
+        """How many calls met which fault."""
+        found: Counter[str] = Counter()
+        for rule in await self._telegram.control("rules"):
+            action = rule["action"]
+            kind = "429" if "status" in action else f"reset {action['reset']}"
+            found[f"{kind} {rule['match']['method']}"] += rule["used"]
+        return dict(sorted(found.items()))
+
+    def _restart_is_near(self) -> bool:
+        return bool(self._restarts) and self._said == self._restarts[0][1]
+
+    async def _bubble(self, chat: int, message: int) -> int | None:
+        """The first message of the bot behind this one: the answer is being written now."""
+        until = asyncio.get_running_loop().time() + BUBBLE_SECONDS
+        while (shown := await self._newest(chat)) <= message:
+            if asyncio.get_running_loop().time() > until:
+                return None
+            await asyncio.sleep(GLANCE_SECONDS)
+        return shown
+
+    async def _newest(self, chat: int) -> int:
+        """The last message that the bot has sent into this chat."""
+        calls = await self._telegram.calls("sendMessage", chat=chat)
+        return max((int((call["result"] or {}).get("message_id", 0)) for call in calls[-3:]), default=0)
+
+
+def _match(method: str, chat: int) -> dict[str, Any]:
+    """A poll is of no chat."""
+    return {"method": method} if method == "getUpdates" else {"method": method, "chat": chat}
