@@ -16,6 +16,8 @@ from pathlib import Path
 from shared.settings import BadSettings, Settings, load_settings
 
 ROOT = Path(__file__).resolve().parent.parent
+MOST_TEST_WORKERS = 4
+"""Each has a PostgreSQL and a Valkey of its own."""
 Verb = Callable[[Settings, Sequence[str]], int]
 
 
@@ -151,8 +153,15 @@ def _test(rest: Sequence[str]) -> int:
         for command in (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy", *rooms]):
             print(f"$ {' '.join(command)}", flush=True)
             codes.append(subprocess.call([sys.executable, "-m", *command], cwd=ROOT))
-    codes.append(subprocess.call([sys.executable, "-m", "pytest", *rest], cwd=ROOT))
+    codes.append(subprocess.call([sys.executable, "-m", "pytest", *_side_by_side(rest), *rest], cwd=ROOT))
     return next((code for code in reversed(codes) if code), 0)
+
+
+def _side_by_side(rest: Sequence[str]) -> list[str]:
+    """The whole suite runs on every core, each file by one process with servers of its own; parts run alone."""
+    alone = any(not word.startswith("-") or word in ("-n", "-s", "--pdb", "-x") for word in rest)
+    workers = min(MOST_TEST_WORKERS, os.cpu_count() or 1)
+    return [] if alone or workers == 1 else ["-n", str(workers), "--dist", "loadfile"]
 
 
 @contextlib.asynccontextmanager
