@@ -158,7 +158,7 @@ def _test(rest: Sequence[str]) -> int:
 
 
 def _side_by_side(rest: Sequence[str]) -> list[str]:
-    """The whole suite runs on every core, each file by one process with servers of its own; parts run alone."""
+    """The whole suite runs on every core, each file in one process with servers of its own."""
     alone = any(not word.startswith("-") or word in ("-n", "-s", "--pdb", "-x") for word in rest)
     workers = min(MOST_TEST_WORKERS, os.cpu_count() or 1)
     return [] if alone or workers == 1 else ["-n", str(workers), "--dist", "loadfile"]
