@@ -25,7 +25,7 @@ from shared.core.turns import Caps
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
 from shared.services.conversation import MESSAGE_CHARS, Conversation
-from shared.services.crash import crash_at
+from shared.services.crash import CrashPoint, crash_at
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
@@ -60,6 +60,7 @@ class App:
     conversation: Conversation
     commands: Commands
     maintenance: Maintenance
+    crash_point: CrashPoint
 
     async def close(self) -> None:
         await self.workers.stop(self.worker_id)
@@ -159,6 +160,7 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         conversation=conversation,
         commands=commands,
         maintenance=maintenance,
+        crash_point=crash_point,
     )
 
 

@@ -188,6 +188,7 @@ class Finals:
         rows = _by_part(await self._store.plan(*job.key, address_id=job.ended.address_id, count=count))
         for number in range(count):
             await self._bring_part(job, rows[number])
+            self._post.crash_point("telegram_after_part")
         await self._clear(job, rows, count)
 
     async def _bring_rich(self, job: _Job, blocks: tuple[RichBlock, ...]) -> bool:
@@ -241,11 +242,13 @@ class Finals:
         """False when the bubble is good for nothing any more."""
         if not await self._is_here(job, message_id):
             return False
+        self._post.crash_point("telegram_before_edit")
         outcome = await job.sender.edit_text(
             job.place.chat_id, message_id, job.letter.parts[row.part],
             keyboard=job.keyboard_of(row.part), priority=Priority.FINAL,
             patience=job.patience, tries=job.tries,
         )  # fmt: skip
+        self._post.crash_point("telegram_after_edit")
         if isinstance(outcome, Rejected) and outcome.status != 404:
             return False
         if isinstance(outcome, Unknown | Rejected):
@@ -256,7 +259,9 @@ class Finals:
     async def _send(self, job: _Job, number: int) -> None:
         if not await self._store.begin(*job.key, number):
             raise _Later
+        self._post.crash_point("telegram_before_send")
         outcome = await self._send_out(job, number)
+        self._post.crash_point("telegram_after_send")
         if isinstance(outcome, Rejected) and outcome.status == 404:
             outcome = NotSent(reason=outcome.reason)
         await self._conclude(job, number, outcome, edited=False)

@@ -121,15 +121,28 @@ class LiveAnswer:
             self._draft.begin(event.attempt)
             return
         await self._end_show()
-        for earlier in self._finals.left(self._place.session_id, before=event.turn):
-            await self._bring_one(earlier, patience=0.0)
+        in_order = await self._earlier_are_there(event.turn)
         self._turn, self._maybe_shown = event.turn, None
         self._draft = Draft(rhythm=self._rhythm, attempt=event.attempt)
         self._start_typing()
+        if not in_order:
+            self._draft.end()
+            return
         if event.attempt > 1:
             await self._adopt_bubbles()
         if not self._draft.bubbles and self._place.chat_id > 0 and self._post.uses(self._place, "drafts"):
             self._start_native()
+
+    async def _earlier_are_there(self, turn: int) -> bool:
+        """What another process left behind comes first; until it is there, nothing of this turn is shown."""
+        session_id = self._place.session_id
+        address_id = self._place.address_id
+        for earlier in await self._post.deliveries.unfinished_before(session_id, turn, address_id=address_id):
+            self._finals.leave(session_id, earlier)
+        for earlier in self._finals.left(session_id, before=turn):
+            if not await self._bring_one(earlier, patience=0.0):
+                return False
+        return True
 
     async def _stored(self, event: Stored) -> None:
         if event.payload.get("waiting"):
@@ -204,6 +217,7 @@ class LiveAnswer:
             keyboard=self._post.keyboard(self._place, self._turn, "running"),
             patience=BUBBLE_PATIENCE_SECONDS, tries=1,
         )  # fmt: skip
+        self._post.crash_point("telegram_after_bubble")
         match outcome:
             case Sent(message_id=message_id):
                 await self._opened(sender, message_id, part, seen)

@@ -11,6 +11,7 @@ from bot.telegram.pacing import Clock
 from bot.telegram.sender import Sender
 from shared.adapters.postgres.deliveries import PostgresDeliveries
 from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
+from shared.services.crash import CrashPoint, no_crash
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
@@ -52,6 +53,7 @@ class Post:
     wants: Wants
     clock: Clock = field(default_factory=Clock)
     latches: dict[int, Latch] = field(default_factory=dict)
+    crash_point: CrashPoint = no_crash
 
     def latch(self, bot_id: int) -> Latch:
         return self.latches.setdefault(bot_id, Latch())

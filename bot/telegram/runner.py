@@ -18,6 +18,7 @@ from bot.telegram.reader import Reader
 from bot.telegram.texts import LANGUAGES, texts_for
 from bot.telegram.webhook import WebhookMode, register
 from shared.core.errors import StorageUnavailable
+from shared.services.crash import CrashPoint, no_crash
 from shared.tasks import Tasks
 
 log = structlog.get_logger(__name__)
@@ -39,11 +40,13 @@ class Runner:
         *,
         worker_id: int,
         webhook: WebhookMode | None,
+        crash_point: CrashPoint = no_crash,
     ) -> None:
         self._desk = desk
         self._lanes = lanes
         self._worker_id = worker_id
         self._webhook = webhook
+        self._crash_point = crash_point
         self._epoch: int | None = None
         self._taken = False
         """What the holder before left was looked after: only then is anything sent."""
@@ -63,7 +66,8 @@ class Runner:
         self._tasks.start(self._set_menus())
 
     def something_came(self) -> None:
-        """An update was stored."""
+        """An update was stored, and Telegram does not know it yet."""
+        self._crash_point("telegram_after_store")
         self._reader.ring()
 
     async def close(self) -> None:

@@ -158,6 +158,7 @@ class TelegramService:
         )  # fmt: skip
         runner = self._runners[bot_id] = Runner(
             desk, hearing, lanes, worker_id=app.worker_id, webhook=self._webhook_of(desk.config),
+            crash_point=app.crash_point,
         )  # fmt: skip
         runner.start()
 
@@ -170,6 +171,7 @@ class TelegramService:
             keyboard=under_answer,
             question=self._stores.places.question,
             wants=self._wants,
+            crash_point=self._app.crash_point,
         )
 
     def _wants(self, place: PlaceRow, form: Form) -> bool:

@@ -24,6 +24,13 @@ POINTS = (
     "after_flush",
     "after_summary_model",
     "after_compaction",
+    "telegram_after_store",
+    "telegram_after_bubble",
+    "telegram_before_send",
+    "telegram_after_send",
+    "telegram_before_edit",
+    "telegram_after_edit",
+    "telegram_after_part",
 )
 _EXIT_CODE = 9
 

@@ -116,6 +116,9 @@ class Process:
         settings = dict(self._settings)
         if self._crash_point:
             settings["EVERTALK_CRASH_POINT"] = self._crash_point
+        return await self._launch(settings)
+
+    async def _launch(self, settings: Mapping[str, str]) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             sys.executable, "-m", self.module,
             cwd=ROOT, env=environment(**settings), stdin=asyncio.subprocess.DEVNULL,

@@ -162,6 +162,17 @@ class PostgresDeliveries:
         return [(row["session_id"], row["turn_no"]) for row in rows]
 
     @store_method
+    async def unfinished_before(self, session_id: int, turn: int, *, address_id: int) -> list[int]:
+        """Earlier turns of the same place that ended but are not wholly in their chat, in their order."""
+        rows = await self._pool.fetch(
+            """SELECT DISTINCT d.turn_no FROM deliveries d JOIN turns t USING (session_id, turn_no)
+                WHERE d.session_id = $1 AND d.turn_no < $2 AND d.address_id = $3
+                  AND d.state IN ('queued', 'sending', 'sent') AND t.ended_at IS NOT NULL ORDER BY 1""",
+            session_id, turn, address_id,
+        )  # fmt: skip
+        return [row["turn_no"] for row in rows]
+
+    @store_method
     async def ended_turn(self, session_id: int, turn: int) -> EndedTurn | None:
         """What is to be delivered; None while the turn is not over."""
         row = await self._pool.fetchrow(_ENDED, session_id, turn)

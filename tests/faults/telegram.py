@@ -1,0 +1,227 @@
+"""A deployment on Telegram that a test may break, the people who talk with it, and the verdict at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import asyncpg
+
+from bot.telegram.markup import LIVE_UNITS, render, split
+from shared.adapters.postgres.invariants import check_activity, check_invariants
+from tests.fakes.bot_api import TOKEN, BotApi, Person, Screen
+from tests.fakes.messages_api.harness import RunningFake
+from tests.faults.hatchery import HatchedBot, Hatchery
+from tests.faults.plant import Case
+from tests.faults.processes import Process, free_port, logged
+
+SECRET = "f" * 40
+SECONDS = 40.0
+"""How long anything here may take, crashes and leases included."""
+_people = count(5_000)
+
+Rows = list[asyncpg.Record]
+
+
+@dataclass(slots=True, kw_only=True)
+class Talker:
+    """Somebody with a telephone who remembers what they said."""
+
+    person: Person
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def id(self) -> int:
+        return self.person.id
+
+    async def say(self, text: str) -> None:
+        self.said.append(text)
+        await self.person.say(text)
+
+    async def ask(self, text: str) -> Screen:
+        """Say it and wait for one more answer."""
+        before = len((await self.person.screen()).answers)
+        await self.say(text)
+        return await self.person.sees(lambda screen: len(screen.answers) > before, within=SECONDS)
+
+
+@dataclass(slots=True, kw_only=True)
+class Telegram:
+    """The fake Telegram, the fake provider, one database, and whatever bots a test starts."""
+
+    api: BotApi
+    provider: RunningFake
+    case: Case
+    hatchery: Hatchery
+    token: str = TOKEN
+    people: list[Talker] = field(default_factory=list)
+
+    @property
+    def bot_id(self) -> int:
+        return int(self.token.partition(":")[0])
+
+    def settings(self, **more: str) -> dict[str, str]:
+        return self.case.settings(
+            TELEGRAM_BOT_TOKEN=self.token,
+            EVERTALK_TELEGRAM_API_URL=self.api.base_url,
+            EVERTALK_TELEGRAM_ACCESS="open",
+            ANTHROPIC_BASE_URL=self.provider.base_url,
+            ANTHROPIC_API_KEY="a-key-for-the-fake",
+            **more,
+        )
+
+    def posted_to(self) -> dict[str, str]:
+        """Settings of webhook mode, on a port of its own."""
+        port = str(free_port())
+        return {
+            "EVERTALK_TELEGRAM_MODE": "webhook",
+            "EVERTALK_TELEGRAM_WEBHOOK_SECRET": SECRET,
+            "EVERTALK_TELEGRAM_PORT": port,
+            "EVERTALK_PUBLIC_URL": f"http://127.0.0.1:{port}",
+        }
+
+    def bot(self, *, crash_point: str | None = None, **more: str) -> Process:
+        return HatchedBot(self.hatchery, self.settings(**more), crash_point=crash_point)
+
+    async def talker(self, **told: Any) -> Talker:
+        made = Talker(person=await self.api.person(next(_people), bot=self.bot_id, **told))
+        self.people.append(made)
+        return made
+
+    @staticmethod
+    async def answers_of(provider: RunningFake, actions: Mapping[str, Mapping[str, object]]) -> None:
+        """How the model answers what contains a word."""
+        await provider.script(
+            [
+                {"match": {"kind": "chat", "contains": word}, "times": -1, "action": dict(action)}
+                for word, action in actions.items()
+            ]
+        )
+
+    async def until(self, sql: str, *arguments: object, seconds: float = SECONDS) -> None:
+        """Until the first value is true."""
+        end = time.monotonic() + seconds
+        while not await self.case.value(sql, *arguments):
+            assert time.monotonic() < end, f"never: {sql}"
+            await asyncio.sleep(0.05)
+
+    async def serves(self, bot: Process, *, times: int = 1) -> None:
+        await self.says(bot, "bot_serves", times=times)
+
+    async def says(self, bot: Process, event: str, *, times: int = 1) -> None:
+        """A line of this event is in its log."""
+        await eventually(lambda: logged([bot], event) >= times, f"{event}:\n{bot.words()}")
+
+    async def rests(self) -> None:
+        """Everything that was said is stored, answered, and in its chat as well as it can be."""
+        said = {talker.id: talker.said for talker in self.people}
+        end = time.monotonic() + SECONDS
+        while missing := await self._missing(said):
+            assert time.monotonic() < end, missing
+            await asyncio.sleep(0.1)
+
+    async def _missing(self, said: Mapping[int, Sequence[str]]) -> str:
+        for what, sql in _OPEN.items():
+            if found := await self.case.value(sql):
+                return f"{found} {what}"
+        for chat, texts in said.items():
+            heard = await self._heard(chat)
+            if any(text not in heard for text in texts):
+                return f"not everything of chat {chat} is stored: {heard!r}"
+        return ""
+
+    async def _heard(self, chat: int) -> str:
+        words = await self.case.value(
+            """SELECT string_agg(b ->> 'text', E'\\n' ORDER BY e.seq) FROM addresses a
+                 JOIN entries e USING (session_id), jsonb_array_elements(e.blocks) b
+                WHERE a.channel = 'telegram' AND a.chat = $1 AND e.author = 'person'""",
+            str(chat),
+        )
+        return str(words or "")
+
+    async def promises_hold(self, *, strays: int = 0) -> None:
+        """Nothing lost, nothing doubled, all in order: in Postgres and on every screen.
+
+        `strays`: so many bubbles may stand there that nobody knows of, because the process died with them.
+        """
+        await self.rests()
+        connection = await self.case.connect()
+        try:
+            left = strays
+            for talker in self.people:
+                await self._heard_once(talker)
+                left -= await self._shown_once(connection, talker)
+            assert left >= 0, "bubbles that nobody knows of"
+            broken = [*await check_invariants(connection), *await check_activity(connection)]
+        finally:
+            await connection.close(timeout=5)
+        assert broken == [], "\n".join(map(str, broken))
+        objected = [one for one in await self.api.violations() if one["bot"] == self.bot_id]
+        assert objected == []
+
+    async def _heard_once(self, talker: Talker) -> None:
+        heard = await self._heard(talker.id)
+        places = [heard.find(text) for text in talker.said]
+        assert -1 not in places, f"lost: {heard!r}"
+        assert places == sorted(places), f"in another order: {heard!r}"
+        assert [heard.count(text) for text in talker.said] == [1] * len(places), f"doubled: {heard!r}"
+
+    async def _shown_once(self, connection: asyncpg.Connection[asyncpg.Record], talker: Talker) -> int:
+        """How many lines of the screen nobody knows of."""
+        rows = await connection.fetch(_PARTS, str(talker.id), timeout=10)
+        screen = await talker.person.screen()
+        shown = {line.message_id: line.text for line in screen.answers}
+        known = [row["remote_id"] for row in rows if row["state"] == "delivered"]
+        assert known == sorted(set(known)), f"out of order: {known}"
+        for row in rows:
+            wanted = _wanted(row)
+            if row["state"] == "delivered":
+                assert shown.pop(row["remote_id"], None) == wanted, dict(row)
+            elif row["state"] == "uncertain":
+                same = [number for number, text in shown.items() if text == wanted]
+                assert len(same) <= 1, f"uncertain, and there more than once: {wanted!r}"
+                for number in same:
+                    shown.pop(number)
+            else:
+                raise AssertionError(dict(row))
+        return len(shown)
+
+
+def _wanted(row: asyncpg.Record) -> str:
+    parts = split(render(row["answer"]), limit=LIVE_UNITS)
+    return str(parts[row["part"]].text)
+
+
+_OPEN = {
+    "updates wait": "SELECT count(*) FROM telegram_updates WHERE handled_at IS NULL",
+    "turns are not answered": "SELECT count(*) FROM turns WHERE ended_at IS NULL",
+    "parts are not in their chat": (
+        "SELECT count(*) FROM deliveries WHERE state IN ('queued', 'sending', 'sent')"
+    ),
+}
+_PARTS = """
+SELECT t.turn_no, d.part, d.state, d.remote_id::bigint AS remote_id, d.error,
+       coalesce((SELECT v.payload ->> 'text' FROM events v
+         WHERE v.session_id = t.session_id AND v.turn_no = t.turn_no AND v.kind = 'msg'
+           AND v.payload ->> 'role' IN ('assistant', 'notice')
+           AND v.payload ->> 'waiting' IS DISTINCT FROM 'true'
+         ORDER BY v.event_seq DESC LIMIT 1),
+       (SELECT string_agg(b ->> 'text', '') FROM turn_entries te JOIN entries e USING (session_id, seq),
+               jsonb_array_elements(e.blocks) b
+         WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no AND e.author = 'assistant')) AS answer
+  FROM addresses a JOIN turns t ON t.address_id = a.id
+  JOIN deliveries d ON d.session_id = t.session_id AND d.turn_no = t.turn_no
+ WHERE a.channel = 'telegram' AND a.chat = $1
+ ORDER BY t.turn_no, d.part
+"""
+
+
+async def eventually(true: Callable[[], bool], what: str, *, seconds: float = SECONDS) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"never came: {what}"
+        await asyncio.sleep(0.02)
