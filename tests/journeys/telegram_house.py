@@ -41,6 +41,11 @@ class Program:
         )  # fmt: skip
         self._reading = asyncio.create_task(self._read())
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     async def said(self, event: str, *, times: int = 1) -> None:
         async with asyncio.timeout(START_SECONDS):
             while sum(f'"event": "{event}"' in line for line in self.lines) < times:

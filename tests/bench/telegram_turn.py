@@ -1,0 +1,136 @@
+"""Statements and commits of one Telegram turn: the whole bot in this process, its idle ticking taken off."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import asyncpg
+
+from bot.telegram.service import TelegramService
+from shared.adapters.postgres.urls import asyncpg_url
+from shared.app import App, open_app
+from shared.bots import configured_bots
+from shared.settings import load_settings
+from tests.bench.whole import InstantModel
+from tests.fakes.bot_api import TOKEN, LocalBotApi, Person, local_bot_api
+
+ANSWER = "You liked the Blue Heron, because of the grilled sardines and the view over the bridge at night."
+QUESTION = "What was the name of the restaurant near the river that we liked so much last summer?"
+FIRST_PERSON = 2_000
+IDLE_SECONDS = 4.0
+SETTLE_SECONDS = 0.15
+TURN_SECONDS = 20.0
+PACE_SECONDS = 3.4
+"""In a private chat the bot sends three messages in so many seconds."""
+_DELIVERED = """
+SELECT count(*) FROM deliveries d JOIN addresses a ON a.id = d.address_id
+ WHERE a.chat = $1 AND d.state = 'delivered'
+"""
+
+
+@dataclass(slots=True)
+class Meter:
+    """Statements as the driver sends them, and commits as transaction numbers that Postgres gave away."""
+
+    onlooker: asyncpg.Connection[asyncpg.Record]
+    statements: int = 0
+
+    async def listen(self, app: App) -> None:
+        connections = [await app.pool.acquire() for _ in range(app.pool.get_max_size())]
+        for connection in connections:
+            connection.add_query_logger(self._log)
+        for connection in connections:
+            await app.pool.release(connection)
+
+    async def read(self) -> Reading:
+        sql = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+        commits = int(await self.onlooker.fetchval(sql))
+        return Reading(at=time.monotonic(), statements=self.statements, commits=commits)
+
+    def _log(self, query: asyncpg.connection.LoggedQuery) -> None:
+        self.statements += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    at: float
+    statements: int
+    commits: int
+
+    def since(self, before: Reading) -> Reading:
+        return Reading(
+            at=self.at - before.at,
+            statements=self.statements - before.statements,
+            commits=self.commits - before.commits,
+        )
+
+
+async def measure(database_url: str, redis_url: str, folder: Path, *, turns: int) -> dict[str, Any]:
+    """Second turns, each in a chat of its own, so that none waits for the limits of its chat."""
+    onlooker = await asyncpg.connect(asyncpg_url(database_url))
+    try:
+        async with local_bot_api() as api, _bot(api, database_url, redis_url, folder) as app:
+            people = [await api.person(FIRST_PERSON + number) for number in range(turns)]
+            for person in people:
+                await _turn(onlooker, person, 1)
+            meter = Meter(onlooker)
+            await meter.listen(app)
+            await asyncio.sleep(PACE_SECONDS)
+            before = await meter.read()
+            await asyncio.sleep(IDLE_SECONDS)
+            idle = (await meter.read()).since(before)
+            await api.forget_calls()
+            before = await meter.read()
+            for person in people:
+                await _turn(onlooker, person, 2)
+            await asyncio.sleep(PACE_SECONDS)  # the buttons under the answers before go when the limits allow
+            used = (await meter.read()).since(before)
+            calls = await api.counts()
+    finally:
+        await onlooker.close()
+    return {
+        "statements": round((used.statements - idle.statements / idle.at * used.at) / turns, 1),
+        "commits": round((used.commits - idle.commits / idle.at * used.at) / turns, 1),
+        "idle_statements_per_second": round(idle.statements / idle.at, 1),
+        "idle_commits_per_second": round(idle.commits / idle.at, 1),
+        "calls_per_turn": {
+            name: round(number / turns, 1) for name, number in sorted(calls.items()) if name != "getUpdates"
+        },
+    }
+
+
+@asynccontextmanager
+async def _bot(api: LocalBotApi, database_url: str, redis_url: str, folder: Path) -> AsyncIterator[App]:
+    settings = load_settings(
+        database_url=database_url,
+        redis_url=redis_url,
+        data_dir=folder,
+        telegram_bot_token=TOKEN,
+        telegram_api_url=api.base_url,
+        telegram_access="open",
+    )
+    with mock.patch("shared.app.models_of", return_value=InstantModel(ANSWER)):
+        app = await open_app(settings, role="bot")
+    service = TelegramService(app, configured_bots(settings), settings=settings)
+    service.start()
+    try:
+        yield app
+    finally:
+        await service.close()
+        await app.close()
+
+
+async def _turn(onlooker: asyncpg.Connection[asyncpg.Record], person: Person, number: int) -> None:
+    """From the message until nothing more is done for it."""
+    await person.say(QUESTION)
+    async with asyncio.timeout(TURN_SECONDS):
+        while await onlooker.fetchval(_DELIVERED, str(person.id)) < number:
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(SETTLE_SECONDS)
