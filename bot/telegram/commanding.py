@@ -172,7 +172,7 @@ class Commanding:
             pins=len(pins),
             summarised_turns=told.summarised_turns,
             next_summary_at=measured.limit,
-            cached_percent=told.cached_percent,
+            cached_percent=told.cached_percent or None,
             spent_usd=told.spent_usd,
         )
         await self._voice.say(spot(place), texts_of(place).context(shown))

@@ -12,6 +12,11 @@ from typing import Any
 
 from shared.adapters.models.offline_summary import asks_for_summary, summary
 from shared.adapters.models.offline_words import (
+    FOUND,
+    KEPT,
+    NOTHING,
+    OWN_PHRASES,
+    SAVED,
     TOOL_CALL,
     best_match,
     inside_tags,
@@ -38,10 +43,7 @@ INTRODUCTION = (
     "conversation. For real answers, run `./evertalk setup` and add a provider's key."
 )
 
-_FOUND, _KEPT, _SAVED = "I found this: ", "I have kept your message: ", "I saved a note: "
-_NOTHING = "I find nothing about that in our conversation."
-_OWN_PHRASES = (_FOUND, _KEPT, _SAVED, _NOTHING, *sentences(INTRODUCTION)[1:])
-"""What the demo says itself is no evidence; else it would quote its own quotes."""
+_OWN_PHRASES = (*OWN_PHRASES, *sentences(INTRODUCTION)[1:])
 _REMEMBER = re.compile(
     r"\b(?:remember|memori[sz]e|don't forget|do not forget|note that|make a note|keep in mind)\b",
     re.IGNORECASE,
@@ -188,17 +190,17 @@ def _remember(request: ModelRequest, now: _Situation) -> tuple[Block, ...]:
     failed = next((result.text for result in now.results if result.is_error), None)
     if failed:
         return (Text(text=f"I could not save that: {shortened(failed, 200)}"),)
-    return (Text(text=_introduced(request, f"{_SAVED}“{shortened(wish, 200)}”")),)
+    return (Text(text=_introduced(request, f"{SAVED}“{shortened(wish, 200)}”")),)
 
 
 def _chat(request: ModelRequest, now: _Situation) -> str:
     asked = [line for line in sentences(now.words) if line.endswith(("?", "？"))]
     if not asked:
-        return f"{_KEPT}“{shortened(' '.join(now.words.split()), 120)}”"
+        return f"{KEPT}“{shortened(' '.join(now.words.split()), 120)}”"
     found = best_match(asked[-1], _evidence(request, now))
     if found is None:
-        return _NOTHING
-    return f"{_FOUND}“{shortened(found, 400)}”"
+        return NOTHING
+    return f"{FOUND}“{shortened(found, 400)}”"
 
 
 def _evidence(request: ModelRequest, now: _Situation) -> tuple[str, ...]:

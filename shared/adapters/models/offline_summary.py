@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.adapters.models.offline_words import (
+    OWN_PHRASES,
     TOOL_CALL,
     SourceLine,
     kind_of,
@@ -81,7 +82,7 @@ def _candidates(lines: Sequence[SourceLine]) -> tuple[_Candidate, ...]:
     found: dict[str, _Candidate] = {}
     for line in lines:
         for sentence in sentences(line.words):
-            if sentence.startswith(TOOL_CALL):
+            if sentence.startswith(TOOL_CALL) or (not line.by_person and _is_own(sentence)):
                 continue
             weight = salience(sentence) + (2 if line.by_person else 0)
             candidate = _Candidate(
@@ -89,6 +90,10 @@ def _candidates(lines: Sequence[SourceLine]) -> tuple[_Candidate, ...]:
             )
             found.setdefault(sentence.casefold(), candidate)
     return tuple(found.values())
+
+
+def _is_own(sentence: str) -> bool:
+    return sentence.startswith(OWN_PHRASES) or "offline demo of Evertalk" in sentence
 
 
 def _chosen(candidates: Sequence[_Candidate]) -> tuple[_Candidate, ...]:

@@ -13,6 +13,10 @@ _TAGGED = re.compile(r"<([a-z][\w-]*)(?:\s[^<>]*)?>(.*?)</\1>", re.DOTALL)
 _SOURCE = re.compile(r"^\s*(?:[-*]\s*)?\[#(\d+)[^\]]*\]\s*([^:\n]{1,80}?)\s*:\s?(.*)$")
 _NOT_ANSWERED = "(not answered)"
 """How a transcript marks a line that nobody has answered yet."""
+FOUND, KEPT, SAVED = "I found this: ", "I have kept your message: ", "I saved a note: "
+NOTHING = "I find nothing about that in our conversation."
+OWN_PHRASES = (FOUND, KEPT, SAVED, NOTHING)
+"""What the demo says itself is no evidence, and not worth keeping; else it would quote its own quotes."""
 TOOL_CALL = "(uses "
 """How a transcript shows that a tool was called: machinery, never worth a sentence."""
 _SOURCES = re.compile(r"\s*\(#\d[^()]*\)$")
