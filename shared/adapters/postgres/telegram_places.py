@@ -275,14 +275,16 @@ SELECT a.id AS address_id, a.account, a.chat, a.thread, a.party_id, a.session_id
   FROM addresses a JOIN sessions s ON s.id = a.session_id
 """
 _PLACE = f"{_PLACES} WHERE a.channel = 'telegram' AND a.account = $1 AND a.chat = $2 AND a.thread = $3"
+# Whoever comes to a bot that is open to all is capped like a visitor of a page: nobody has let them in.
 _CREATE = """
 WITH b AS (
-  SELECT bot_id::text AS account, agent_id FROM telegram_bots WHERE bot_id = $1
+  SELECT bot_id::text AS account, agent_id, access = 'open' AS anybody FROM telegram_bots WHERE bot_id = $1
 ), known AS (
   SELECT a.party_id AS id FROM addresses a, b
    WHERE a.channel = 'telegram' AND a.account = b.account AND a.chat = $2 ORDER BY a.id LIMIT 1
 ), made AS (
-  INSERT INTO parties (kind, display_name) SELECT $4, $5 FROM b WHERE NOT EXISTS (SELECT FROM known)
+  INSERT INTO parties (kind, display_name, anonymous)
+  SELECT $4, $5, anybody FROM b WHERE NOT EXISTS (SELECT FROM known)
   RETURNING id
 ), p AS (
   SELECT id FROM known UNION ALL SELECT id FROM made

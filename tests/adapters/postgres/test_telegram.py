@@ -79,6 +79,17 @@ async def test_a_place_has_one_session_and_its_topics_one_each(pool: Pool) -> No
     assert kind == "group"
 
 
+async def test_whom_nobody_let_in_is_capped_like_a_visitor(pool: Pool) -> None:
+    known = await place(pool)
+    await PostgresTelegramPlaces(pool).enrol(
+        BOT, username="ever_bot", agent="default", audience="public", access="open", mode="polling"
+    )
+    stranger = await place(pool, chat=77, title="Eve")
+    anonymous = "SELECT anonymous FROM parties WHERE id = $1"
+    assert await pool.fetchval(anonymous, stranger.party_id)
+    assert not await pool.fetchval(anonymous, known.party_id)
+
+
 async def test_a_group_that_became_a_supergroup_keeps_its_session(pool: Pool) -> None:
     places = PostgresTelegramPlaces(pool)
     before = await place(pool, chat=-5, title="Family")
