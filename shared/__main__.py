@@ -124,6 +124,12 @@ def _replay(settings: Settings, rest: Sequence[str]) -> int:
     return int(replay(rest) or 0)
 
 
+def _demo(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.demo import main as demo
+
+    return demo(rest, settings)
+
+
 def _setup() -> int:
     from shared.setup_wizard import run_setup
 
@@ -191,6 +197,7 @@ _VERBS: dict[str, Verb] = {
     "pairing": _pairing,
     "psql": _psql,
     "replay": _replay,
+    "demo": _demo,
 }
 
 _HELP: dict[str, tuple[str, bool]] = {
@@ -200,6 +207,7 @@ _HELP: dict[str, tuple[str, bool]] = {
     "login-link": ("print a one-time link to the dashboard", False),
     "pairing": ("decide who may write to the bots of Telegram", True),
     "replay": ("play recorded conversations through the running system", True),
+    "demo": ("talk with the bot in the terminal, as if in Telegram", True),
     "migrate": ("bring the database up to date, and nothing else", False),
     "psql": ("look into the database", True),
     "test": ("run all checks and tests; arguments go to pytest", True),

@@ -38,6 +38,7 @@ FLOORS: tuple[tuple[str, int, str], ...] = (
     ("shared.setup_wizard", 5, "talks to a person at a terminal"),
     ("shared.pairing", 5, "decides at a terminal who may write"),
     ("shared.replay", 5, "talks to the running system like a person"),
+    ("shared.demo", 5, "one person at a terminal, and the running system"),
     ("shared.__main__", 6, "the command line calls all of these"),
     ("bot", 5, "a process"),
     ("web", 5, "a process"),

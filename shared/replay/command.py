@@ -82,7 +82,7 @@ async def _replay(scripts: Sequence[Script], wish: Wish, settings: Settings) -> 
         **found,
     }
     sys.stdout.write((as_json if wish.json else as_table)(verdicts, facts) + "\n")
-    failed = any(verdict.broken or verdict.given_up for verdict in verdicts)
+    failed = any(verdict.broken or verdict.given_up for verdict in verdicts) or found.get("violations")
     return EXIT_BROKEN if failed else 0
 
 

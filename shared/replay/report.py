@@ -51,7 +51,9 @@ def _mishaps(facts: Mapping[str, object]) -> list[str]:
     if not isinstance(faults, Mapping):
         return []
     met = ", ".join(f"{count} × {name}" for name, count in faults.items() if count) or "no failing calls"
+    violations = facts.get("violations")
     return [
+        *([f"{violations} calls of the bot were such as no careful bot makes."] if violations else []),
         f"On the way: {facts['restarts']} restarts of the bot in the middle of an answer, {met}.",
         "`uncertain` parts are in the chat, but their acknowledgement was lost.",
         "`strays` are halves of answers that lost their acknowledgement in the same way, before the whole.",

@@ -1,0 +1,7 @@
+"""`evertalk demo`: a channel tried out at the terminal, without an account anywhere."""
+
+from __future__ import annotations
+
+from shared.demo.command import main
+
+__all__ = ["main"]

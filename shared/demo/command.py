@@ -1,0 +1,80 @@
+"""What `./evertalk demo telegram` does: the stand-in, a system of its own, and one person at the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from aiohttp import ClientError
+
+from shared.adapters.embedded import EmbeddedServerFailed
+from shared.demo.keyboard import Keyboard
+from shared.demo.paper import Paper
+from shared.demo.talk import Talk
+from shared.replay.fake_telegram import FakeTelegram
+from shared.replay.system import NoSystem, OwnSystem
+from shared.settings import Settings
+
+EXIT_CANNOT = 2
+PERSON = 1_001
+BOT_SECONDS = 60.0
+LOOK_SECONDS = 0.1
+_WELCOME = "You talk with @{name} as if in Telegram. #1 presses button 1, /help asks the bot, /quit ends."
+
+
+def main(arguments: Sequence[str], settings: Settings) -> int:
+    """0 when the person left, 2 when there was nothing to talk with."""
+    wish = _parse(arguments)
+    try:
+        asyncio.run(_demo(settings, language=wish.language))
+    except (NoSystem, EmbeddedServerFailed) as error:
+        return _failed(f"{error}. {error.advice}")
+    except (ClientError, TimeoutError, OSError) as error:
+        return _failed(f"the stand-in for Telegram has gone ({type(error).__name__}). Start the demo again.")
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")
+    return 0
+
+
+async def _demo(settings: Settings, *, language: str) -> None:
+    sys.stderr.write("Starting a stand-in for Telegram and a system of its own …\n")
+    async with FakeTelegram() as telegram, OwnSystem(settings, window=None, more=telegram.settings()):
+        await _bot_listens(telegram)
+        await telegram.add_person(PERSON, "Ada", language=language)
+        paper = Paper(sys.stdout)
+        me = (await telegram.control("bot"))["me"]
+        paper.note(_WELCOME.format(name=me["username"]))
+        await Talk(telegram, PERSON, paper, Keyboard.of_terminal()).run()
+
+
+async def _bot_listens(telegram: FakeTelegram) -> None:
+    """`up` is ready as soon as the web is; the bot needs some seconds more."""
+    until = asyncio.get_running_loop().time() + BOT_SECONDS
+    while "getUpdates" not in await telegram.control("counts"):
+        if asyncio.get_running_loop().time() > until:
+            raise NoSystem("the bot does not come up", advice="`./evertalk doctor` tells what is missing.")
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _failed(words: str) -> int:
+    sys.stderr.write(f"evertalk demo: {words}\n")
+    return EXIT_CANNOT
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line instead of the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.exit(_failed(f"{message}. ./evertalk demo --help shows what can be said."))
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(
+        prog="evertalk demo", description="Talk with the bot in the terminal, as if in Telegram."
+    )
+    parser.add_argument("channel", choices=("telegram",))
+    parser.add_argument("--language", choices=("en", "de"), default="en", help="of the person's app")
+    return parser.parse_args(arguments)

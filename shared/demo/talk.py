@@ -1,0 +1,136 @@
+"""One person and the bot: what is typed goes in, what the screen shows comes out, until `/quit`."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+
+from shared.demo.glance import Change, Glance, Numbers, glance
+from shared.demo.keyboard import Keyboard
+from shared.demo.paper import Paper
+from shared.replay.fake_telegram import FakeTelegram, Refused
+
+QUIT = "/quit"
+LOOK_SECONDS = 1.0
+QUIET_SECONDS = 0.8
+"""So long nothing has changed: the bot has said what it has to say."""
+SILENT_SECONDS = 6.0
+"""After so much silence nothing more is expected, as after a button that only changes something."""
+ANSWER_SECONDS = 120.0
+_PRESS = re.compile(r"#(\d{1,4})")
+
+
+class Talk:
+    """At a terminal both go on at once; from a pipe each line waits for the answer to the one before."""
+
+    def __init__(self, telegram: FakeTelegram, person: int, paper: Paper, keyboard: Keyboard) -> None:
+        self._telegram = telegram
+        self._person = person
+        self._paper = paper
+        self._keyboard = keyboard
+        self._now = Glance()
+        self._numbers = Numbers()
+        self._shown: dict[int, str] = {}
+        """Message → its text as it was printed last, where nothing can be drawn again."""
+        self._changed_at = 0.0
+        self._words = 0
+        """How often the bot said or changed something."""
+        self._moved = asyncio.Event()
+
+    async def run(self) -> None:
+        watching = asyncio.create_task(self._watch())
+        typing = asyncio.create_task(self._type())
+        try:
+            await asyncio.wait([watching, typing], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (watching, typing):
+                task.cancel()
+            await asyncio.wait([watching, typing], timeout=5)
+        for task in (typing, watching):
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    # -- in ---------------------------------------------------------------------------------------------
+
+    async def _type(self) -> None:
+        self._paper.prompt()
+        while (line := await self._keyboard.line()) is not None:
+            line = line.strip()
+            if line == QUIT:
+                return
+            self._paper.typed()
+            before = self._words
+            if line and await self._done(line) and not self._keyboard.is_terminal:
+                await self._answered(before)
+            self._paper.prompt()
+
+    async def _done(self, line: str) -> bool:
+        """False when it could not be done, which is said."""
+        try:
+            if pressed := _PRESS.fullmatch(line):
+                return await self._press(int(pressed[1]))
+            await self._telegram.say(self._person, line)
+        except Refused as error:
+            self._paper.note(f"Telegram refuses: {error}")
+            return False
+        return True
+
+    async def _press(self, number: int) -> bool:
+        button = self._numbers.button(number)
+        if button is None:
+            self._paper.note(f"There is no button #{number}.")
+            return False
+        message, label = button
+        await self._telegram.tap(self._person, label, message)
+        return True
+
+    async def _answered(self, before: int) -> None:
+        """Something of the bot came after that, nothing is being written, and nothing more comes."""
+        loop = asyncio.get_running_loop()
+        began = self._changed_at = loop.time()
+        while loop.time() < began + ANSWER_SECONDS:
+            quiet = loop.time() - self._changed_at
+            enough = QUIET_SECONDS if self._words > before else SILENT_SECONDS
+            if quiet >= enough and not (self._now.running or self._now.typing):
+                self._print_the_rest()
+                return
+            self._moved.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.05, enough - quiet)):
+                    await self._moved.wait()
+        self._paper.note(f"There was no answer within {ANSWER_SECONDS:.0f} s.")
+
+    # -- out --------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while True:
+            screen = await self._telegram.screen(self._person, after=self._now.version, wait=LOOK_SECONDS)
+            before, self._now = self._now, glance(screen)
+            self._numbers.follow(self._now.bubbles)
+            for change in self._now.since(before):
+                self._show(change)
+
+    def _show(self, change: Change) -> None:
+        self._changed_at = asyncio.get_running_loop().time()
+        self._words += change.kind in ("new", "edited")
+        self._moved.set()
+        match change:
+            case Change(kind="typing"):
+                self._paper.typing()
+            case Change(kind="toast", words=words) if words:
+                self._paper.note(f"({words})")
+            case Change(kind="new" | "edited" | "buttons", bubble=bubble) if bubble is not None:
+                if self._paper.redraws and (change.kind != "buttons" or bubble.labels):
+                    buttons = self._numbers.of(bubble)
+                    self._paper.bubble(bubble, buttons, again=change.kind != "new")
+
+    def _print_the_rest(self) -> None:
+        """Without a terminal: what is new or different, once it is whole."""
+        if self._paper.redraws:
+            return
+        for number, bubble in sorted(self._now.bubbles.items()):
+            if self._shown.get(number) != bubble.text:
+                again = number in self._shown
+                self._paper.bubble(bubble, self._numbers.of(bubble), again=again)
+                self._shown[number] = bubble.text
