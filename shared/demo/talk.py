@@ -54,7 +54,6 @@ class Talk:
     # -- in ---------------------------------------------------------------------------------------------
 
     async def _type(self) -> None:
-        self._paper.prompt()
         while (line := await self._keyboard.line()) is not None:
             line = line.strip()
             if line == QUIT:
