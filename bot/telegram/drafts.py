@@ -17,7 +17,7 @@ import structlog
 from bot.telegram.markup import Part, RichBlock
 from bot.telegram.outcomes import Gone, NotSent, Outcome, Rejected, misses_message
 from bot.telegram.pacing import Clock, Priority
-from bot.telegram.sender import EDIT_PATIENCE_SECONDS, FINAL_PATIENCE_SECONDS, Sender, Where
+from bot.telegram.sender import EDIT_PATIENCE_SECONDS, FINAL_PATIENCE_SECONDS, Attempt, Sender, Where
 from bot.telegram.shapes import api_entities, api_reply
 from bot.telegram.streaming import Draft
 
@@ -134,6 +134,7 @@ async def send_rich(
     reply_to: int | None,
     keyboard: InlineKeyboardMarkup | None,
     patience: float = FINAL_PATIENCE_SECONDS,
+    attempt: Attempt | None = None,
 ) -> Outcome:
     """A new message; Rejected means that the classic form has to do."""
     from aiogram.methods import SendRichMessage
@@ -145,7 +146,9 @@ async def send_rich(
         reply_parameters=api_reply(reply_to),
         reply_markup=keyboard,
     )
-    return await sender.call(method, chat_id=where.chat_id, priority=Priority.FINAL, patience=patience)
+    return await sender.call(
+        method, chat_id=where.chat_id, priority=Priority.FINAL, patience=patience, attempt=attempt
+    )
 
 
 async def edit_rich(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from bot.telegram.attempts import Attempts, TakenByOther
 from bot.telegram.drafts import edit_rich, refuses_form, send_rich
 from bot.telegram.letters import Letter, is_notice, letter_of
 from bot.telegram.markup import DOCUMENT_NAME, RichBlock
@@ -89,7 +90,7 @@ class Finals:
     def __init__(self, post: Post) -> None:
         self._post = post
         self._store = post.deliveries
-        self._unrecorded: dict[tuple[int, int, int], int] = {}
+        self._attempts = Attempts(store=post.deliveries, crash_point=post.crash_point)
         self._told: dict[tuple[int, str], float] = {}
         self._left: dict[int, set[int]] = {}
 
@@ -125,7 +126,7 @@ class Finals:
         for _ in range(_ROUNDS):
             try:
                 await self._bring(place, ended, patience=patience, tries=tries, maybe_shown=maybe_shown)
-            except _Later:
+            except (_Later, TakenByOther):
                 return False
             except _Nobody as gone:
                 await self._give_up(place, ended, str(gone))
@@ -201,7 +202,6 @@ class Finals:
             return False
         if refuses_form(outcome):
             self._post.latch(job.place.bot_id).refuse("rich", getattr(outcome, "reason", ""))
-            await self._store.surely_not_sent(*job.key, 0, error="rich message refused")
             return False
         await self._conclude(job, 0, outcome, edited=rows[0].state == "sent")
         return True
@@ -214,18 +214,18 @@ class Finals:
                 job.sender, job.place.chat_id, row.remote_id, blocks, keyboard=job.keyboard
             )
             return None if misses_message(outcome) else outcome
-        if not await self._store.begin(*job.key, 0):
-            raise _Later
         return await send_rich(
             job.sender, job.where, blocks,
             reply_to=job.reply_to, keyboard=job.keyboard, patience=job.patience,
+            attempt=self._attempts.of((*job.key, 0)),
         )  # fmt: skip
 
     # -- one part -------------------------------------------------------------------------------------
 
     async def _bring_part(self, job: _Job, row: PartRow) -> None:
         if row.state == "sending":
-            await self._record_late(job, row)
+            if not await self._attempts.catch_up((*job.key, row.part)):
+                raise _Later  # on its way, or to be sent in the next round
         elif row.state == "sent" and row.remote_id is not None:
             if not await self._edit(job, row, row.remote_id):
                 await self._forget_bubble(job, row, row.remote_id)
@@ -257,9 +257,6 @@ class Finals:
         return True
 
     async def _send(self, job: _Job, number: int) -> None:
-        if not await self._store.begin(*job.key, number):
-            raise _Later
-        self._post.crash_point("telegram_before_send")
         outcome = await self._send_out(job, number)
         self._post.crash_point("telegram_after_send")
         if isinstance(outcome, Rejected) and outcome.status == 404:
@@ -268,51 +265,38 @@ class Finals:
 
     async def _send_out(self, job: _Job, number: int) -> Outcome:
         reply_to = job.reply_to if number == 0 else None
+        attempt = self._attempts.of((*job.key, number))
         if job.letter.document is not None and number == len(job.letter.parts):
             return await job.sender.send_document(
                 job.where, name=DOCUMENT_NAME, content=job.letter.document.encode(),
                 caption=self._post.texts.document(job.place), silent=True,
-                keyboard=job.keyboard_of(number), patience=job.patience, tries=job.tries,
+                keyboard=job.keyboard_of(number), patience=job.patience, tries=job.tries, attempt=attempt,
             )  # fmt: skip
         return await job.sender.send_text(
             job.where, job.letter.parts[number], reply_to=reply_to, keyboard=job.keyboard_of(number),
             silent=number > 0, priority=Priority.FINAL, patience=job.patience, tries=job.tries,
+            attempt=attempt,
         )  # fmt: skip
 
     async def _conclude(self, job: _Job, number: int, outcome: Outcome, *, edited: bool) -> None:
         """What became of a part goes into its row."""
         match outcome:
-            case Sent(message_id=message_id):
-                await self._record(job, number, message_id)
+            case Sent():
+                await self._attempts.ended((*job.key, number), outcome)
             case Done():
                 await self._store.delivered(*job.key, number, remote_id=None)
-            case Unknown(reason=reason) if not edited:
+            case Unknown() if not edited:
                 log.warning("part_uncertain", session_id=job.key[0], turn=job.key[1], part=number)
-                await self._store.give_up(*job.key, number, state="uncertain", error=reason)
+                await self._attempts.ended((*job.key, number), outcome)
             case Rejected(reason=reason):
                 log.error("part_rejected", session_id=job.key[0], turn=job.key[1], part=number, reason=reason)
                 await self._store.give_up(*job.key, number, state="dead", error=reason)
             case Gone(reason=reason):
                 raise _Nobody(reason)
             case Moved(new_chat_id=new_chat_id):
-                await self._store.surely_not_sent(*job.key, number, error="the group has moved")
                 raise _Elsewhere(new_chat_id)
-            case NotSent(reason=reason) | Unknown(reason=reason):
-                await self._store.surely_not_sent(*job.key, number, error=reason)
+            case NotSent() | Unknown():
                 raise _Later
-
-    async def _record(self, job: _Job, number: int, message_id: int) -> None:
-        """Kept in mind until it is stored: while this process lives, a sent part is known to be sent."""
-        key = (*job.key, number)
-        self._unrecorded[key] = message_id
-        await self._store.delivered(*job.key, number, remote_id=message_id)
-        self._unrecorded.pop(key, None)
-
-    async def _record_late(self, job: _Job, row: PartRow) -> None:
-        message_id = self._unrecorded.get((*job.key, row.part))
-        if message_id is None:
-            raise _Later  # it is being sent, or its sender died and the next holder of the lease decides
-        await self._record(job, row.part, message_id)
 
     # -- bubbles that are in the way ------------------------------------------------------------------
 

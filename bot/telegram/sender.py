@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
 from bot.telegram.markup import Part
 from bot.telegram.outcomes import (
     Done,
+    Gone,
+    Moved,
     NotSent,
     Outcome,
+    Rejected,
     Sent,
     Unknown,
     misses_thread,
@@ -62,6 +65,13 @@ def open_bot(token: str, *, api_url: str | None = None, timeout: float = REQUEST
     return Bot(token, session=AiohttpSession(api=server, timeout=timeout))
 
 
+class Attempt(Protocol):
+    """Who keeps a row about a message: it hears when the request goes out, and when it was surely refused."""
+
+    async def begins(self) -> None: ...
+    async def was_refused(self, reason: str) -> None: ...
+
+
 class Sender:
     """`patience` is how long a call may wait for its turn, through a 429 as well."""
 
@@ -106,6 +116,7 @@ class Sender:
         priority: Priority = Priority.NOTICE,
         patience: float = FINAL_PATIENCE_SECONDS,
         tries: int = TRIES,
+        attempt: Attempt | None = None,
     ) -> Outcome:
         """Repeated only when it surely never arrived; refused formatting or topics are left out."""
         from aiogram.methods import SendMessage
@@ -123,7 +134,9 @@ class Sender:
                 reply_markup=keyboard,
             )
 
-        wish = _Wish(chat_id=where.chat_id, priority=priority, patience=patience, tries=tries)
+        wish = _Wish(
+            chat_id=where.chat_id, priority=priority, patience=patience, tries=tries, attempt=attempt
+        )
         outcome = await self._call(method(part, where.thread_id), wish)
         thread_id = where.thread_id
         for _ in range(2):
@@ -185,6 +198,7 @@ class Sender:
         priority: Priority = Priority.FINAL,
         patience: float = FINAL_PATIENCE_SECONDS,
         tries: int = TRIES,
+        attempt: Attempt | None = None,
     ) -> Outcome:
         from aiogram.methods import SendDocument
         from aiogram.types import BufferedInputFile
@@ -200,7 +214,9 @@ class Sender:
                 reply_markup=keyboard,
             )
 
-        wish = _Wish(chat_id=where.chat_id, priority=priority, patience=patience, tries=tries)
+        wish = _Wish(
+            chat_id=where.chat_id, priority=priority, patience=patience, tries=tries, attempt=attempt
+        )
         outcome = await self._call(method(where.thread_id), wish)
         if misses_thread(outcome) and where.thread_id:
             outcome = await self._call(method(0), wish)
@@ -286,13 +302,14 @@ class Sender:
         counts: bool = True,
         message: tuple[int, int] | None = None,
         tries: int = TRIES,
+        attempt: Attempt | None = None,
     ) -> Outcome:
         """Any other call. `repeatable`: doing it twice is the same as doing it once; calls for the same
         `message` go one after the other.
         """
         wish = _Wish(
             chat_id=chat_id, priority=priority, patience=patience, repeatable=repeatable,
-            counts=counts, message=message, tries=tries,
+            counts=counts, message=message, tries=tries, attempt=attempt,
         )  # fmt: skip
         return await self._call(method, wish)
 
@@ -307,9 +324,13 @@ class Sender:
             if refused is not None:
                 return refused
             try:
+                if wish.attempt is not None:
+                    await wish.attempt.begins()
                 outcome = await self._once(method, wish)
             finally:
                 self._gate.leave(ticket)
+            if wish.attempt is not None and isinstance(outcome, NotSent | Rejected | Gone | Moved):
+                await wish.attempt.was_refused(getattr(outcome, "reason", "the group has moved"))
             tried += 1
             if isinstance(outcome, NotSent) and outcome.retry_after is not None:
                 if self._gate.hold(wish.chat_id, outcome.retry_after) > deadline or tried >= _MOST_TRIES:
@@ -355,6 +376,7 @@ class _Wish:
     message: tuple[int, int] | None = None
     replaceable: bool = False
     timeout: float | None = None
+    attempt: Attempt | None = None
 
     def ticket(self, deadline: float) -> Ticket:
         return Ticket(

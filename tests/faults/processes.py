@@ -72,6 +72,16 @@ class Process:
     def kill(self) -> None:
         self.send(signal.SIGKILL)
 
+    async def kill_for_good(self) -> None:
+        """Nobody starts it again."""
+        assert self._keeping is not None
+        assert self._process is not None
+        self._keeping.cancel()
+        await asyncio.wait([self._keeping])
+        self.fell_at = time.monotonic()
+        self.kill()
+        await asyncio.wait_for(self._process.wait(), 5)
+
     async def crashed(self, *, within_seconds: float = 30.0) -> None:
         """Wait until it has met its crash point."""
         try:

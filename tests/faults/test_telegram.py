@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -13,8 +14,8 @@ from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.conftest import TEMPLATE
 from tests.faults.hatchery import Hatchery
 from tests.faults.plant import Plant, Recovery
-from tests.faults.processes import CRASHED
-from tests.faults.telegram import Telegram
+from tests.faults.processes import CRASHED, logged
+from tests.faults.telegram import SECONDS, Telegram
 
 STREAMED = (
     "before_accept",
@@ -33,7 +34,8 @@ SHORT = ("telegram_before_send", "telegram_after_send")
 """Reached where an answer is there before a bubble was worth it."""
 LONG = ("telegram_after_part", "telegram_after_part:2")
 POINTS = (*STREAMED, *SHORT, *LONG)
-AT_ONCE = 8
+AT_ONCE = 12
+SLOW_ANSWER = " ".join(f"word{number}" for number in range(60))
 LONG_ANSWER = "\n\n".join(
     f"Paragraph {number}. {'One word follows another here. ' * 40}" for number in range(8)
 )
@@ -41,7 +43,11 @@ ANSWERS: dict[str, dict[str, object]] = {
     "briefly": {"text": "Yes."},
     "few words": {"text": "It is called Njord, and it runs past the hill and on to the sea.", "pace_ms": 60},
     "length": {"text": LONG_ANSWER},
+    "slowly": {"text": SLOW_ANSWER, "pace_ms": 150},
 }
+SCENE_SECONDS = 60.0
+SECONDS_TO_END = 15.0
+"""Ten are promised; the rest is for a machine that has other things to do."""
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +69,7 @@ async def telegram(
     """A fresh database, and a Telegram without people."""
     await api.reset()
     case = await plant.case(TEMPLATE)
+    await Telegram.answers_of(fake, ANSWERS)
     yield Telegram(api=api, provider=fake, case=case, hatchery=hatchery)
     await plant.drop(case.database)
 
@@ -70,41 +77,147 @@ async def telegram(
 # -- the process falls ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fall:
-    """What became of a bot that met its crash point while people wrote to it."""
-
-    error: BaseException | None
-    uncertain: int = 0
+Scene = Callable[[Telegram, Recovery], Awaitable[None]]
 
 
-@pytest.fixture(scope="module")
-async def falls(
-    api: BotApi, hatchery: Hatchery, plant: Plant, provider: RunningFake, recovery: Recovery
-) -> dict[str, Fall]:
-    """Each point with a bot and a database of its own, some at the same time: mostly they wait for leases."""
-    gate = asyncio.Semaphore(AT_ONCE)
-    await provider.reset()
-
-    async def fall(number: int, point: str) -> Fall:
-        token = f"{710_000 + number}:FAKE-token-of-a-bot-that-is-to-fall_{number:05d}"
-        async with gate:
-            await api.add_bot(token, username=f"falling_{number}_bot")
-            case = await plant.case(TEMPLATE)
-            telegram = Telegram(api=api, provider=provider, case=case, hatchery=hatchery, token=token)
-            try:
-                return await _fallen(telegram, point, recovery)
-            except BaseException as error:
-                return Fall(error=error)
-            finally:
-                await plant.drop(case.database)
-
-    await Telegram.answers_of(provider, ANSWERS)
-    found = await asyncio.gather(*(fall(number, point) for number, point in enumerate(POINTS)))
-    return dict(zip(POINTS, found, strict=True))
+async def killed_with_a_hundred_updates(telegram: Telegram, recovery: Recovery) -> None:
+    people = [await telegram.talker() for _ in range(20)]
+    for number in range(5):
+        for talker in people:
+            await talker.say(f"This is number {number} of what I say.")
+    async with telegram.bot() as bot:
+        await telegram.called("getUpdates", status=200)
+        bot.kill()
+        await bot.crashed()
+        await telegram.rests()
+        recovery.note("100 updates in 20 chats, bot killed", bot.fell_at)
+        await telegram.promises_hold(strays=len(people))
 
 
-async def _fallen(telegram: Telegram, point: str, recovery: Recovery) -> Fall:
+async def asked_to_end_in_mid_answer(telegram: Telegram, recovery: Recovery) -> None:
+    ada = await telegram.talker()
+    async with telegram.bot() as bot:
+        await ada.say("Tell me slowly of the sea.")
+        await ada.person.sees("word3", within=SECONDS)
+        since = time.monotonic()
+        bot.send(signal.SIGTERM)
+        await bot.crashed(within_seconds=SECONDS_TO_END)
+        recovery.note("bot ended in mid-answer", since)
+        assert bot.exits == [0], bot.words()
+        await telegram.promises_hold()
+    assert (await ada.person.screen()).texts == [SLOW_ANSWER]
+
+
+async def killed_in_mid_stream(telegram: Telegram, recovery: Recovery) -> None:
+    ada = await telegram.talker()
+    async with telegram.bot() as bot:
+        await ada.say("Tell me slowly of the sea.")
+        await ada.person.sees(lambda screen: any(line.edited for line in screen.answers), within=SECONDS)
+        bot.kill()
+        await bot.crashed()
+        await telegram.promises_hold()
+        recovery.note("bot killed in mid-stream", bot.fell_at)
+    screen = await ada.person.screen()
+    assert screen.texts == [SLOW_ANSWER]
+    assert screen.notifications == 1
+
+
+async def told_to_wait_twice_and_restarted_meanwhile(telegram: Telegram, recovery: Recovery) -> None:
+    ada = await telegram.talker()
+    await telegram.api.fail("sendMessage", times=2, match={"chat": ada.id}, status=429, retry_after=4)
+    async with telegram.bot() as bot:
+        await ada.say("Answer me briefly, will you?")
+        await telegram.called("sendMessage", status=429)
+        bot.send(signal.SIGTERM)
+        await bot.crashed(within_seconds=SECONDS_TO_END)
+        await telegram.promises_hold()
+        recovery.note("429 twice, bot restarted meanwhile", bot.fell_at)
+        assert len(await telegram.called("sendMessage", status=429)) == 2
+    assert (await ada.person.screen()).texts == ["Yes."]
+
+
+async def an_acknowledgement_was_lost(telegram: Telegram, recovery: Recovery) -> None:
+    ada = await telegram.talker()
+    await telegram.api.fail("sendMessage", match={"chat": ada.id}, reset="after")
+    async with telegram.bot():
+        await ada.ask("Answer me briefly, will you?")
+        await telegram.promises_hold()
+        assert (await ada.person.screen()).texts == ["Yes."]
+        assert await telegram.case.value("SELECT state FROM deliveries") == "uncertain"
+        await ada.ask("And again briefly, please.")
+        await telegram.promises_hold()
+    assert (await ada.person.screen()).texts == ["Yes.", "Yes."]
+
+
+async def every_update_came_five_times(telegram: Telegram, recovery: Recovery) -> None:
+    await _came_five_times(telegram, {})
+
+
+async def every_post_came_five_times_at_once(telegram: Telegram, recovery: Recovery) -> None:
+    await _came_five_times(telegram, telegram.posted_to())
+
+
+async def _came_five_times(telegram: Telegram, settings: dict[str, str]) -> None:
+    ada = await telegram.talker()
+    async with telegram.bot(**settings) as bot:
+        await telegram.serves(bot)
+        if settings:
+            await telegram.says(bot, "webhook_set")
+        await telegram.api.duplicate_updates(3, repeats=4, copies=5, bot=telegram.bot_id)
+        for number in range(3):
+            await ada.say(f"I say number {number} only once.")
+        await telegram.promises_hold()
+        assert await telegram.case.value("SELECT count(*) FROM telegram_updates") == 3
+
+
+async def posted_to_when_it_died(telegram: Telegram, recovery: Recovery) -> None:
+    """The update was stored, and Telegram never heard so: it comes again."""
+    ada, bob = await telegram.talker(), await telegram.talker()
+    settings = telegram.posted_to()
+    async with telegram.bot(crash_point="telegram_after_store", **settings) as bot:
+        await telegram.serves(bot)
+        await telegram.says(bot, "webhook_set")
+        await ada.say("I live by the river.")
+        await bot.crashed()
+        await bob.say("I live on the hill.")
+        await ada.say("And I have a boat there.")
+        await telegram.rests()
+        recovery.note("webhook: bot died after it had stored", bot.fell_at)
+        await telegram.promises_hold()
+
+
+async def two_bots_at_once(telegram: Telegram, recovery: Recovery) -> None:
+    ada = await telegram.talker()
+    async with telegram.bot() as one:
+        await telegram.serves(one)
+        async with telegram.bot() as other:
+            await ada.ask("I live by the river.")
+            await asyncio.sleep(1.5)
+            assert logged([other], "bot_serves") == 0, "it stands by"
+            await one.kill_for_good()
+            await ada.say("And I have a boat there.")
+            await telegram.serves(other)
+            recovery.note("another bot took over", one.fell_at)
+            await telegram.promises_hold()
+            assert logged([other], "polling_refused") == 0
+    assert other.exits == []
+
+
+SCENES: tuple[Scene, ...] = (
+    killed_with_a_hundred_updates,
+    asked_to_end_in_mid_answer,
+    killed_in_mid_stream,
+    told_to_wait_twice_and_restarted_meanwhile,
+    an_acknowledgement_was_lost,
+    every_update_came_five_times,
+    every_post_came_five_times_at_once,
+    posted_to_when_it_died,
+    two_bots_at_once,
+)
+
+
+async def _fallen(telegram: Telegram, point: str, recovery: Recovery) -> None:
+    """People write to a bot that meets its crash point, and go on writing."""
     ada, bob = await telegram.talker(), await telegram.talker()
     how = "briefly" if point in SHORT else "at length" if point in LONG else "in a few words"
     async with telegram.bot(crash_point=point) as bot:
@@ -118,12 +231,117 @@ async def _fallen(telegram: Telegram, point: str, recovery: Recovery) -> Fall:
         await ada.ask("What do I live by?")
         await telegram.promises_hold(strays=point == "telegram_after_bubble")
     uncertain = await telegram.case.value("SELECT count(*) FROM deliveries WHERE state = 'uncertain'")
-    return Fall(error=None, uncertain=int(uncertain))
+    assert uncertain == (1 if point in SHORT else 0), "only of what was on its way nobody knows"
+
+
+Verdicts = dict[str, BaseException | None]
+
+
+@pytest.fixture(scope="module")
+async def verdicts(
+    api: BotApi, hatchery: Hatchery, plant: Plant, provider: RunningFake, recovery: Recovery
+) -> Verdicts:
+    """Each with a bot and a database of its own, some at the same time: mostly they wait for leases."""
+    gate = asyncio.Semaphore(AT_ONCE)
+    await provider.reset()
+    await Telegram.answers_of(provider, ANSWERS)
+
+    async def verdict(number: int, scene: Scene) -> BaseException | None:
+        token = f"{710_000 + number}:FAKE-token-of-a-bot-that-is-to-fall_{number:05d}"
+        async with gate:
+            await api.add_bot(token, username=f"falling_{number}_bot")
+            case = await plant.case(TEMPLATE)
+            made = Telegram(api=api, provider=provider, case=case, hatchery=hatchery, token=token)
+            try:
+                async with asyncio.timeout(SCENE_SECONDS):
+                    await scene(made, recovery)
+            except BaseException as error:
+                return error
+            finally:
+                await plant.drop(case.database)
+        return None
+
+    def at(point: str) -> Scene:
+        return lambda telegram, recovery: _fallen(telegram, point, recovery)
+
+    scenes = {scene.__name__: scene for scene in SCENES} | {point: at(point) for point in POINTS}
+    found = await asyncio.gather(*(verdict(*one) for one in enumerate(scenes.values())))
+    return dict(zip(scenes, found, strict=True))
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_bot_that_dies_leaves_nobody_without_an_answer(falls: dict[str, Fall], point: str) -> None:
-    fall = falls[point]
-    if fall.error is not None:
-        raise fall.error
-    assert fall.uncertain == (1 if point in SHORT else 0), "only of what was on its way nobody knows"
+async def test_a_bot_that_dies_leaves_nobody_without_an_answer(verdicts: Verdicts, point: str) -> None:
+    if (error := verdicts[point]) is not None:
+        raise error
+
+
+@pytest.mark.parametrize("scene", [scene.__name__ for scene in SCENES])
+async def test_nothing_is_lost_or_doubled_when(verdicts: Verdicts, scene: str) -> None:
+    if (error := verdicts[scene]) is not None:
+        raise error
+
+
+# -- the servers fall -------------------------------------------------------------------------------------
+
+
+async def test_postgres_falls_while_people_write(
+    telegram: Telegram, plant: Plant, recovery: Recovery
+) -> None:
+    """To a bot that polls and to one that is posted to: Telegram keeps what cannot be stored."""
+    posted = await _second(telegram, plant)
+    settings = posted.posted_to()
+    people = [await telegram.talker(), await telegram.talker(), await posted.talker(), await posted.talker()]
+    async with telegram.bot() as polls, posted.bot(**settings) as is_posted_to:
+        await telegram.serves(polls)
+        await posted.says(is_posted_to, "webhook_set")
+        await asyncio.gather(*(one.say("Before it fell I lived by the river.") for one in people))
+        await asyncio.sleep(0.3)
+        await plant.crash_postgres()
+        for number in range(3):
+            await asyncio.gather(*(one.say(f"Number {number} of what I say meanwhile.") for one in people))
+            await asyncio.sleep(0.5)
+        await plant.start_postgres()
+        since = time.monotonic()
+        await asyncio.gather(*(one.say("And after it came back.") for one in people))
+        await asyncio.gather(telegram.rests(), posted.rests())
+        recovery.note("Telegram answered after Postgres fell", since)
+        await telegram.promises_hold()
+        await posted.promises_hold()
+        posts = (await telegram.api.bot(posted.bot_id))["webhook"]
+        assert polls.exits == is_posted_to.exits == [], polls.words() + is_posted_to.words()
+    assert posts is not None
+    answers = (await telegram.api.bot(posted.bot_id))["posts"]
+    assert set(answers) == {"200", "503"}, answers
+    await plant.drop(posted.case.database)
+
+
+async def test_redis_and_telegram_are_away_for_a_while(
+    telegram: Telegram, plant: Plant, recovery: Recovery
+) -> None:
+    ada, bob = await telegram.talker(), await telegram.talker()
+    async with telegram.bot() as bot:
+        await telegram.serves(bot)
+        await plant.kill_redis(emptied=True)
+        await ada.ask("I live by the river.")
+        await ada.say("Tell me slowly of the sea.")
+        await ada.person.sees("word3", within=SECONDS)
+        await telegram.api.refuse_connections()
+        await bob.say("I live on the hill.")
+        await telegram.until("SELECT count(*) = 2 FROM turns WHERE ended_at IS NOT NULL")
+        await asyncio.sleep(1.5)
+        await telegram.api.accept_connections()
+        since = time.monotonic()
+        await plant.start_redis()
+        await telegram.promises_hold()
+        recovery.note("all brought after Telegram was away", since)
+        assert bot.exits == [], bot.words()
+    assert SLOW_ANSWER in (await ada.person.screen()).texts
+
+
+async def _second(telegram: Telegram, plant: Plant) -> Telegram:
+    token = "720001:FAKE-token-of-the-bot-that-is-posted-to_0123"
+    await telegram.api.add_bot(token, username="posted_to_bot")
+    return Telegram(
+        api=telegram.api, provider=telegram.provider, case=await plant.case(TEMPLATE),
+        hatchery=telegram.hatchery, token=token,
+    )  # fmt: skip
