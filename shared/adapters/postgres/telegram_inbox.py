@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,7 @@ import asyncpg
 
 from shared.adapters.postgres.pool import store_method
 
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _STORE = """
 WITH new AS (
   INSERT INTO telegram_updates (bot_id, update_id, body)
@@ -79,14 +81,12 @@ def storable(value: Any) -> Any:
     """The same value without what Postgres' JSON cannot hold: NUL, and halves of surrogate pairs."""
     match value:
         case str():
-            return "".join("\ufffd" if _unstorable(char) else char for char in value)
-        case Mapping():
+            return _UNSTORABLE.sub("\ufffd", value)
+        case int() | float() | None:
+            return value
+        case dict() | Mapping():
             return {storable(key): storable(item) for key, item in value.items()}
         case list() | tuple():
             return [storable(item) for item in value]
         case _:
             return value
-
-
-def _unstorable(char: str) -> bool:
-    return char == "\x00" or "\ud800" <= char <= "\udfff"
