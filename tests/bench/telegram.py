@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from structlog.testing import capture_logs
+
 from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.postgres.migrate import migrate
 from tests.bench import telegram_inbox, telegram_replies, telegram_turn
@@ -26,6 +28,13 @@ async def measure(
     *, rounds: int, blocks: int, turns: int, reply_rounds: int, with_processes: bool
 ) -> dict[str, Any]:
     """Each part on servers of its own: numbers of updates begin anew with each fake."""
+    with capture_logs():
+        return await _measure(rounds, blocks, turns, reply_rounds, with_processes=with_processes)
+
+
+async def _measure(
+    rounds: int, blocks: int, turns: int, reply_rounds: int, *, with_processes: bool
+) -> dict[str, Any]:
     async with _servers() as (servers, _):
         found = await telegram_inbox.measure(servers.database_url, rounds=rounds, blocks=blocks)
     async with _servers() as (servers, folder):
