@@ -24,6 +24,8 @@ from shared.settings import BadSettings, Settings, resolve_secret_key
 
 _READY_SECONDS = 60.0
 _CHILD_STOP_SECONDS = 2.5
+_WORKING_STOP_SECONDS = 4.5
+"""For the bot and the worker: an answer that is nearly there is brought. All together stays within 10 s."""
 _PROBE_SECONDS = 2.0
 _ENROLMENT_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 2.0
@@ -158,8 +160,8 @@ class _Up:
             say("Stopping …")
         last = [child for child in self._children if child.name == "web"]
         first = [child for child in self._children if child.name != "web"]
-        for group in (first, last):
-            await asyncio.gather(*(child.stop(timeout_seconds=_CHILD_STOP_SECONDS) for child in group))
+        for group, seconds in ((first, _WORKING_STOP_SECONDS), (last, _CHILD_STOP_SECONDS)):
+            await asyncio.gather(*(child.stop(timeout_seconds=seconds) for child in group))
         if self._servers is not None:
             await self._servers.stop()
 

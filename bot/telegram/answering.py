@@ -20,7 +20,7 @@ CHANNEL = "telegram"
 BEAT_SECONDS = 1.0
 ROUND_SECONDS = 1.0
 STEP_SECONDS = 10.0
-DRAIN_SECONDS = 6.0
+DRAIN_SECONDS = 2.5
 
 
 class Answers(Protocol):
