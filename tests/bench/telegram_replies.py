@@ -59,6 +59,7 @@ async def _house(
         "ANTHROPIC_BASE_URL": model.base_url,
         "EVERTALK_TELEGRAM_ACCESS": "open",
         "EVERTALK_CAP_TOTAL_PER_DAY_USD": "1000",
+        "EVERTALK_CAP_VISITOR_PER_DAY_USD": "1000",
     }
     async with telegram_house(api, database_url, redis_url, folder, worker=False, **more) as house:
         yield house

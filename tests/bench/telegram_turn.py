@@ -118,6 +118,8 @@ async def _bot(api: LocalBotApi, database_url: str, redis_url: str, folder: Path
         telegram_bot_token=TOKEN,
         telegram_api_url=api.base_url,
         telegram_access="open",
+        cap_total_per_day_usd=1_000,
+        cap_visitor_per_day_usd=1_000,
     )
     with mock.patch("shared.app.models_of", return_value=InstantModel(ANSWER)):
         app = await open_app(settings, role="bot")
