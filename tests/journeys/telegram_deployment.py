@@ -9,6 +9,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import asyncpg
+
+from shared.adapters.postgres.invariants import check_invariants
 from tests.fakes.bot_api import TOKEN, Person, Screen, running_bot_api
 from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
@@ -75,6 +78,12 @@ async def deployment(
         more: dict[str, Any] = {**model, **(settings or {})}
         async with telegram_house(api, database_url, redis_url, folder, worker=worker, **more) as house:
             yield Deployment(house, provider)
+            connection = await asyncpg.connect(database_url)
+            try:
+                broken = await check_invariants(connection)
+            finally:
+                await connection.close()
+            assert broken == [], "\n".join(map(str, broken))
         unwanted = [token.partition(":")[2] for token in (TOKEN, *(bots or {}))] + ["Traceback"]
         assert not [line for line in house.bot.lines if any(words in line for words in unwanted)]
 

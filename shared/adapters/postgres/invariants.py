@@ -452,7 +452,64 @@ _ENDS = (
     ),
 )
 
-CHECKS = (*_LOG, *_VIEW, *_PARTIES, *_MONEY, *_ENDS)
+_SERVED = """
+EXISTS (SELECT FROM leases l JOIN workers w ON w.id = l.leased_by
+         WHERE l.name = 'telegram:' || {account} AND w.stopped_at IS NULL
+           AND w.beat > now() - interval '1 minute' AND l.taken_at <= now() - interval '{since}')
+"""
+"""A bot's lease is held, and has been for so long, by a process that lives."""
+
+_TELEGRAM = (
+    _Check(
+        code="I1",
+        what="an update waits although its bot is served",
+        rows=f"""SELECT {_at("bot=u.bot_id", "update=u.update_id")} FROM telegram_updates u
+                  WHERE u.handled_at IS NULL AND u.received_at < now() - interval '1 hour'
+                    AND {_SERVED.format(account="u.bot_id", since="1 hour")}""",
+    ),
+    _Check(
+        code="I2",
+        what="a part is being sent by a process that does not live",
+        rows=f"""SELECT {_at("session=d.session_id", "turn=d.turn_no", "part=d.part")} FROM deliveries d
+                   JOIN addresses a ON a.id = d.address_id
+                  WHERE d.channel = 'telegram' AND d.state = 'sending'
+                    AND NOT {_SERVED.format(account="a.account", since="0 s")}""",
+    ),
+    _Check(
+        code="I2",
+        what="an answer is not in its chat although its bot is served",
+        rows=f"""SELECT DISTINCT {_at("session=d.session_id", "turn=d.turn_no")} FROM deliveries d
+                   JOIN turns t USING (session_id, turn_no) JOIN addresses a ON a.id = d.address_id
+                  WHERE d.channel = 'telegram' AND d.state IN ('queued', 'sending', 'sent')
+                    AND t.ended_at < now() - interval '1 day' AND a.unreachable_since IS NULL
+                    AND {_SERVED.format(account="a.account", since="1 day")}""",
+    ),
+    _Check(
+        code="I3",
+        what="an answer is in its chat before an earlier one",
+        rows=f"""SELECT DISTINCT {_at("session=d.session_id", "turn=d.turn_no")} FROM deliveries d
+                   JOIN turns t USING (session_id, turn_no)
+                  WHERE d.channel = 'telegram' AND d.state IN ('queued', 'sending') AND t.ended_at IS NOT NULL
+                    AND EXISTS (SELECT FROM deliveries n
+                                 WHERE n.session_id = d.session_id AND n.address_id = d.address_id
+                                   AND n.turn_no > d.turn_no AND n.state = 'delivered'
+                                   AND n.remote_id IS NOT NULL)""",
+    ),
+    _Check(
+        code="I3",
+        what="a part in the middle of an answer is missing",
+        rows=f"""SELECT {_at("session=session_id", "turn=turn_no")} FROM deliveries
+                  GROUP BY session_id, turn_no HAVING count(*) <> max(part) + 1""",
+    ),
+    _Check(
+        code="I7",
+        what="an address leads to no session",
+        rows=f"""SELECT {_at("address=a.id")} FROM addresses a
+                  WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.id = a.session_id)""",
+    ),
+)
+
+CHECKS = (*_LOG, *_VIEW, *_PARTIES, *_MONEY, *_ENDS, *_TELEGRAM)
 
 _ACTIVITY = """
 SELECT 'process ' || pid || ', ' || state || ' for '

@@ -36,6 +36,14 @@ INSERT INTO spend_days (scope, day, reserved_micro, spent_micro) VALUES ('total'
 """
 
 
+SERVED = """
+UPDATE addresses SET account = '7';
+UPDATE workers SET beat = now(), stopped_at = NULL;
+INSERT INTO leases (name, leased_by, epoch, taken_at)
+SELECT 'telegram:7', max(id), 1, now() - interval '3 days' FROM workers;
+"""
+
+
 @pytest.fixture(scope="module")
 async def seeded(
     database_server: DatabaseServer, migrated_template: str, servers: EmbeddedServers
@@ -230,6 +238,33 @@ BROKEN = [
     ("I10", "or by nobody that we know", "UPDATE sessions SET leased_by = 999"),
     ("I10", "without a lease", "UPDATE jobs SET state = 'running', ended_at = NULL WHERE id = 1"),
     ("I10", "without an end", "UPDATE jobs SET ended_at = NULL"),
+    (
+        "I1",
+        "an update waits",
+        f"""{SERVED}
+            INSERT INTO telegram_updates (bot_id, update_id, body, received_at)
+            VALUES (7, 1, '{{}}', now() - interval '90 minutes')""",
+    ),
+    (
+        "I2",
+        "by a process that does not live",
+        "UPDATE deliveries SET channel = 'telegram', state = 'sending' WHERE session_id = 1 AND part = 0",
+    ),
+    (
+        "I2",
+        "not in its chat although",
+        f"""{SERVED}
+            UPDATE turns SET ended_at = now() - interval '2 days' WHERE session_id = 1 AND turn_no = 4;
+            UPDATE deliveries SET channel = 'telegram', state = 'sent' WHERE turn_no = 4""",
+    ),
+    (
+        "I3",
+        "before an earlier one",
+        """UPDATE deliveries SET channel = 'telegram', state = 'delivered', remote_id = turn_no;
+           UPDATE deliveries SET state = 'queued' WHERE session_id = 1 AND turn_no = 4""",
+    ),
+    ("I3", "in the middle", "UPDATE deliveries SET part = 2 WHERE session_id = 1 AND turn_no = 4"),
+    ("I7", "leads to no session", "UPDATE addresses SET session_id = 999 WHERE session_id = 1"),
 ]
 
 
