@@ -12,8 +12,9 @@ from unittest import mock
 import asyncpg
 
 from bot.telegram.service import TelegramService
+from shared.adapters.postgres.pool import _read_json
 from shared.adapters.postgres.urls import asyncpg_url
-from shared.app import App, open_app
+from shared.app import open_app
 from shared.bots import configured_bots
 from shared.settings import load_settings
 from tests.bench.whole import InstantModel
@@ -46,12 +47,10 @@ class Meter:
         self._at_rest: frozenset[str] = frozenset()
         self._began = 0
 
-    async def listen(self, app: App) -> None:
-        connections = [await app.pool.acquire() for _ in range(app.pool.get_max_size())]
-        for connection in connections:
-            connection.add_query_logger(self._log)
-        for connection in connections:
-            await app.pool.release(connection)
+    async def listen(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
+        """Called for each connection of the pool when it is opened."""
+        await _read_json(connection)
+        connection.add_query_logger(self._log)
 
     async def rest(self, seconds: float) -> float:
         """Learns what is asked without any turn; statements per second."""
@@ -81,10 +80,9 @@ class Meter:
 async def measure(database_url: str, redis_url: str, folder: Path, *, turns: int) -> dict[str, Any]:
     """Second turns, each in a chat of its own, so that none waits for the limits of its chat."""
     onlooker = await asyncpg.connect(asyncpg_url(database_url))
+    meter = Meter(onlooker)
     try:
-        async with local_bot_api() as api, _bot(api, database_url, redis_url, folder) as app:
-            meter = Meter(onlooker)
-            await meter.listen(app)
+        async with local_bot_api() as api, _bot(api, meter, database_url, redis_url, folder):
             people = [await api.person(FIRST_PERSON + number) for number in range(turns)]
             for person in people:
                 await _turn(onlooker, person, 1)
@@ -110,7 +108,9 @@ async def measure(database_url: str, redis_url: str, folder: Path, *, turns: int
 
 
 @asynccontextmanager
-async def _bot(api: LocalBotApi, database_url: str, redis_url: str, folder: Path) -> AsyncIterator[App]:
+async def _bot(
+    api: LocalBotApi, meter: Meter, database_url: str, redis_url: str, folder: Path
+) -> AsyncIterator[None]:
     settings = load_settings(
         database_url=database_url,
         redis_url=redis_url,
@@ -121,12 +121,15 @@ async def _bot(api: LocalBotApi, database_url: str, redis_url: str, folder: Path
         cap_total_per_day_usd=1_000,
         cap_visitor_per_day_usd=1_000,
     )
-    with mock.patch("shared.app.models_of", return_value=InstantModel(ANSWER)):
+    with (
+        mock.patch("shared.app.models_of", return_value=InstantModel(ANSWER)),
+        mock.patch("shared.adapters.postgres.pool._read_json", meter.listen),
+    ):
         app = await open_app(settings, role="bot")
     service = TelegramService(app, configured_bots(settings), settings=settings)
     service.start()
     try:
-        yield app
+        yield
     finally:
         await service.close()
         await app.close()
