@@ -111,7 +111,6 @@ class Settings(BaseSettings):
     telegram_bots_file: Path | None = None
     telegram_drafts: bool = False
     telegram_rich: bool = False
-    telegram_resend_uncertain: bool = False
 
     # How conversations are kept; None means "as the preset says".
     preset: str = "steady"

@@ -113,8 +113,7 @@ def test_a_bot_is_asked_for_messages_and_lets_in_whom_an_operator_approves_unles
     assert (
         load_settings(profile="public", telegram_audience="personal").telegram_default_audience == "personal"
     )
-    switches = (settings.telegram_drafts, settings.telegram_rich, settings.telegram_resend_uncertain)
-    assert switches == (False, False, False)
+    assert (settings.telegram_drafts, settings.telegram_rich) == (False, False)
 
 
 def test_people_and_groups_are_listed_by_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,8 @@ SELECT (SELECT coalesce(max(event_seq), 0) - count(*) FROM events WHERE session_
            WHERE v.session_id = $1 AND v.kind = 'msg' AND e.author = 'assistant') x WHERE wrong) AS answers
 """
 
+# A request lies before the commit of a compaction when the view that it was built from does not have it yet:
+# times would not tell, because a transaction carries the time at which it began.
 _CONTEXT = """
 WITH a AS (
   SELECT c.*, coalesce(c.reported_input_tokens, c.estimated_input_tokens_after_prune) AS tokens,
@@ -65,7 +67,8 @@ SELECT coalesce(max(tokens), 0) AS max_context, coalesce(max(input_budget), 0) A
        count(*) FILTER (WHERE tokens > input_budget AND NOT EXISTS (
          SELECT FROM jobs j LEFT JOIN links l ON l.job_id = j.id
           WHERE j.session_id = $1 AND j.kind = 'compact' AND j.created_at <= a.created_at
-            AND coalesce(l.created_at, j.ended_at, 'infinity') >= a.claimed_at)) AS over_limit_outside
+            AND CASE WHEN l.id IS NULL THEN coalesce(j.ended_at, 'infinity') >= a.claimed_at
+                     ELSE l.from_turn = a.base_turn + 1 END)) AS over_limit_outside
   FROM a
 """
 

@@ -36,7 +36,7 @@ _OURS_ALONE = frozenset(
         "trusted_proxies", "allowed_origins", "profile", "crash_point",
         # An operator's real bots are not to be polled by a system that only plays.
         "telegram_bot_token", "telegram_bots_file", "telegram_api_url", "telegram_mode", "telegram_port",
-        "telegram_webhook_secret", "telegram_access", "telegram_allowed", "telegram_resend_uncertain",
+        "telegram_webhook_secret", "telegram_access", "telegram_allowed",
         "cap_total_per_day_usd", "cap_person_per_day_usd", "cap_session_usd", "cap_visitor_per_day_usd",
     }
 )  # fmt: skip

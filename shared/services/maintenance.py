@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -36,6 +37,7 @@ MEMORY_TOOLS = frozenset({"save_memory"})
 
 
 class UpkeepStore(Protocol):
+    async def due_job(self, session_id: int) -> int | None: ...
     async def state(self, session_id: int) -> SessionState: ...
     async def claim_job(self, job_id: int, *, worker_id: int) -> JobClaim | None: ...
     async def end_job(
@@ -116,8 +118,14 @@ class Maintenance:
             log.exception("job_failed", job_id=job.id, kind=job.kind, session_id=job.session_id)
             await self._failed(job, error)
         else:
-            if rung is not None:
-                await self._doorbell.ring(rung, 0)
+            await self._ring_next(job, rung)
+
+    async def _ring_next(self, job: JobClaim, successor: int | None) -> None:
+        """One job of a session runs at a time: whatever waited for this one would wait for the sweep."""
+        with contextlib.suppress(StorageUnavailable):
+            waiting = successor if successor is not None else await self._store.due_job(job.session_id)
+            if waiting is not None:
+                await self._doorbell.ring(waiting, 0)
 
     async def _failed(self, job: JobClaim, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"

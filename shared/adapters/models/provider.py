@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -70,14 +71,14 @@ class Provider:
     async def open_stream(self, body: Mapping[str, Any]) -> Line:
         """Sends the request; the caller bounds the wait. Raises ModelErrors."""
         self._check_key()
-        client = self._connected()
+        client = await self._connected()
         with translated():
             stream = await client.messages.create(stream=True, **body)
         return Line(stream)
 
     async def count_tokens(self, body: Mapping[str, Any]) -> int:
         self._check_key()
-        client = self._connected()
+        client = await self._connected()
         with translated():
             counted = await client.messages.count_tokens(**body)
         return counted.input_tokens
@@ -126,8 +127,13 @@ class Provider:
         if self._missing_key:
             raise ModelRefusedAccount(f"{self._missing_key} is not set")
 
-    def _connected(self) -> AsyncAnthropic:
-        """The SDK is loaded here, at the first call: it costs some 35 MB that a process at rest spares."""
+    async def _connected(self) -> AsyncAnthropic:
+        """The SDK is loaded here, at the first call: it costs some 35 MB that a process at rest spares.
+
+        In a thread: it takes seconds, and a process that does not beat meanwhile is taken for dead.
+        """
+        if self._client is None:
+            await asyncio.to_thread(importlib.import_module, "anthropic")
         if self._client is None:
             from anthropic import AsyncAnthropic, DefaultAioHttpClient
 

@@ -57,6 +57,16 @@ class PostgresUpkeep:
         return job_id
 
     @store_method
+    async def due_job(self, session_id: int) -> int | None:
+        """The oldest of a session's jobs that is due now."""
+        job_id: int | None = await self._pool.fetchval(
+            """SELECT id FROM jobs WHERE session_id = $1 AND state = 'due' AND due_at <= now()
+                ORDER BY id LIMIT 1""",
+            session_id,
+        )
+        return job_id
+
+    @store_method
     async def due_jobs(self, *, limit: int = 200) -> list[tuple[int, int]]:
         """Ids and attempts of jobs that nobody works on: due ones, and those whose worker died."""
         return [(row["id"], row["attempt"]) for row in await self._pool.fetch(sql.DUE_JOBS, limit)]
