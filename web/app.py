@@ -13,6 +13,7 @@ from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.adapters.postgres.visitors import PostgresVisitors
 from shared.core.commands import COMMANDS
 from shared.settings import Settings
+from shared.tasks import Tasks
 from web import rest, routes
 from web.chat import chat
 from web.hub import Announcements, Hub
@@ -22,7 +23,6 @@ from web.pages import Files
 from web.parts import PARTS, Commanding, CommandShown, Handler, ModelShown, Parts, Talking
 from web.replies import Replies
 from web.security import MAX_BODY_BYTES, guard, preflight
-from shared.tasks import Tasks
 from web.visitors import Visitors
 
 log = structlog.get_logger(__name__)

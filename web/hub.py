@@ -21,10 +21,10 @@ from shared.core.exchange import (
     Stored,
     ToolRunning,
 )
+from shared.tasks import Tasks
 from web import wire
 from web.draft import Draft, Pieces
 from web.outbox import Outbox
-from shared.tasks import Tasks
 
 log = structlog.get_logger(__name__)
 

@@ -13,12 +13,12 @@ from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.core.commands import Audience
 from shared.core.exchange import Accepted, ContextMeasured, Inbound
 from shared.settings import Settings
+from shared.tasks import Tasks
 from web.hub import Hub
 from web.limits import Limits, Places, Windows
 from web.origins import Proxies
 from web.pages import Files
 from web.replies import Answering, Replies
-from shared.tasks import Tasks
 from web.visitors import Visitors
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

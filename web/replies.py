@@ -9,8 +9,8 @@ import structlog
 
 from shared.core.errors import EvertalkError
 from shared.core.exchange import Emit
-from web.hub import Hub
 from shared.tasks import Tasks
+from web.hub import Hub
 
 log = structlog.get_logger(__name__)
 

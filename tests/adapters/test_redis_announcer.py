@@ -131,7 +131,11 @@ async def test_what_is_said_together_is_one_command_and_heard_in_order(
     await other.announcer.follow([7])
     client = Redis.from_url(redis_url)
     before = await _publishes(client)
-    said = [{"event_seq": 4}, {"t": "run", "state": "done", "turn": 2}, {"t": "delta", "off": 0}]
+    said: list[dict[str, Any]] = [
+        {"event_seq": 4},
+        {"t": "run", "state": "done", "turn": 2},
+        {"t": "delta", "off": 0},
+    ]
     await one.announcer.announce_all(7, said)
     assert [await other.next() for _ in said] == [(7, message) for message in said]
     assert await _publishes(client) - before == 1

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
+from shared.tasks import Tasks
 from tests.web.conftest import Server
 from web import outbox as module
 from web import wire
 from web.outbox import MAX_FRAMES, Outbox
-from shared.tasks import Tasks
 
 
 class Line:

@@ -199,9 +199,7 @@ async def test_a_summary_is_json_out_of_the_sources_own_sentences() -> None:
 
 
 async def test_a_summary_tells_nothing_of_tool_calls() -> None:
-    called = (
-        '[#7] assistant: (uses save_memory with {"kind": "fact", "text": "Mara hates early flights."})\n'
-    )
+    called = '[#7] assistant: (uses save_memory with {"kind": "fact", "text": "Mara hates early flights."})\n'
     said = await words(SUMMARY.replace("[#6]", f"{called}[#6]"))
     assert "save_memory" not in said
     assert "never book flights" in said.lower()

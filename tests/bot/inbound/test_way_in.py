@@ -47,7 +47,7 @@ class WayIn:
     def texts(self) -> list[str]:
         return [turn.text for turn in self.turns]
 
-    async def comes(self, found: Callable[[], bool], *, within: float = 15.0) -> None:
+    async def comes(self, found: Callable[[], bool], *, within: float = 40.0) -> None:
         async with asyncio.timeout(within):
             while not found():
                 await asyncio.sleep(0.02)
