@@ -11,7 +11,7 @@ import structlog
 from bot.telegram.admins import Admins
 from bot.telegram.arrivals import Spoken
 from bot.telegram.buttons import under_settings, under_summary
-from bot.telegram.desk import Desk, language_of, texts_of
+from bot.telegram.desk import Desk, texts_of
 from bot.telegram.menus import described
 from bot.telegram.texts import ContextShown
 from bot.telegram.voice import Voice, spot
@@ -143,12 +143,9 @@ class Commanding:
         await self._voice.say(spot(place), words)
 
     async def _help(self, place: PlaceRow, spoken: Spoken) -> None:
-        texts, language = texts_of(place), language_of(place.settings)
+        texts = texts_of(place)
         rows = [
-            (
-                f"/{command.name} {command.args}".rstrip(),
-                described(command, "de" if texts.language == "de" else language),
-            )
+            (f"/{command.name} {command.args}".rstrip(), described(command, texts.language))
             for command in self._table()
         ]
         hint = "" if spoken.where.private else texts.group_hint(hears_all=self._desk.hears_all)

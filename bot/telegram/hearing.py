@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -34,13 +34,15 @@ from bot.telegram.sender import Where as Spot
 from bot.telegram.texts import Texts, texts_for
 from bot.telegram.voice import Voice, spot
 from shared.adapters.postgres.telegram_places import PlaceRow
-from shared.core.errors import BadInput
+from shared.core.errors import BadInput, EvertalkError
 from shared.core.exchange import Accepted, Inbound, InboxReceipt
 from shared.core.messages import Block, Image, Text
 from shared.ports import TokenCounter
 
 log = structlog.get_logger(__name__)
 
+ONCE = frozenset({"undo", "new", "compact"})
+"""Commands whose second time would do more than the first: after a crash rather not at all than twice."""
 MOST_FILES = 10
 """Of one message; an album has at most ten."""
 MOST_FILE_CHARS = 40_000
@@ -57,7 +59,7 @@ class Accepts(Protocol):
 
 
 class Hearing:
-    """For one bot. Every method ends the updates that it was given, or raises StorageUnavailable."""
+    """For one bot. `gathered` and `failed` end their updates; all may raise StorageUnavailable."""
 
     def __init__(
         self,
@@ -72,7 +74,9 @@ class Hearing:
         answer: Callable[[PlaceRow], None],
         counter: TokenCounter,
         now: Callable[[], datetime],
+        start: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
+        self._start = start
         self._now = now
         self._desk = desk
         self._stores = desk.stores
@@ -98,9 +102,7 @@ class Hearing:
         if spoken.edited:
             await self._edited(place, gathered)
         elif self._commanding.knows(spoken):
-            # Ended first: a command that was carried out must not be carried out again after a crash.
-            await self._end(*gathered.updates)
-            await self._commanding.carry_out(place, spoken)
+            await self._command(place, gathered)
         else:
             await self._accept(place, gathered)
 
@@ -113,31 +115,44 @@ class Hearing:
         await self._voice.say(_spot(spoken.where), texts.not_now)
 
     async def other(self, incoming: Incoming) -> None:
-        """Everything that is not a message."""
+        """Everything that is not a message. The reader ends the update when this returns, so that a crash
+        carries it out again: each of these does no harm a second time."""
         match incoming:
             case Pressed():
-                # Ended first, like a command; what a press stores has its own key.
-                await self._end(incoming.update_id)
                 await self._pressing.pressed(incoming)
             case Reacted():
                 await self._reacted(incoming)
-                await self._end(incoming.update_id)
             case Membership():
                 await self._membership(incoming)
-                await self._end(incoming.update_id)
             case Migrated(old_chat=old, new_chat=new):
                 await self._stores.places.migrate(self._desk.bot_id, old_chat=old, new_chat=new)
-                await self._end(incoming.update_id)
             case PinChanged():
-                await self._end(incoming.update_id)
                 await self._pinned(incoming)
             case StoppedDraft():
-                await self._end(incoming.update_id)
                 await self._stopped_draft(incoming)
-            case Ignored(reason=reason):
-                await self._stores.inbox.handled(self._desk.bot_id, [incoming.update_id], error=reason)
-            case Spoken():
-                raise TypeError("messages go through their lanes")
+            case Ignored() | Spoken():
+                raise TypeError("the reader keeps these to itself")
+
+    async def _command(self, place: PlaceRow, gathered: Gathered) -> None:
+        spoken = gathered.first
+        name = spoken.command.name if spoken.command else ""
+        if name not in ONCE:
+            await self._commanding.carry_out(place, spoken)
+            await self._end(*gathered.updates)
+            return
+        await self._end(*gathered.updates)
+        if name == "compact":
+            # A summary takes as long as its model does, and delays no message of its chat.
+            self._start(self._summarise(place, spoken))
+        else:
+            await self._commanding.carry_out(place, spoken)
+
+    async def _summarise(self, place: PlaceRow, spoken: Spoken) -> None:
+        try:
+            await self._commanding.carry_out(place, spoken)
+        except EvertalkError as error:
+            log.warning("command_failed", command="compact", code=error.code, reason=str(error))
+            await self._voice.say(spot(place), texts_of(place).not_now)
 
     # -- messages -------------------------------------------------------------------------------------
 

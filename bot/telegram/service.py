@@ -12,7 +12,6 @@ from bot.telegram.access import AccessRules, Doorkeeper
 from bot.telegram.admins import Admins
 from bot.telegram.answering import Answering
 from bot.telegram.api import BotApi, CallRefused, TelegramUnavailable, TokenRefused
-from bot.telegram.arrivals import BotIdentity
 from bot.telegram.buttons import is_on, under_answer
 from bot.telegram.commanding import Commanding
 from bot.telegram.delivery import Delivery
@@ -150,7 +149,7 @@ class TelegramService:
         hearing = Hearing(
             desk, door=door, voice=voice, files=FileReader(desk.api), commanding=commanding,
             pressing=pressing, conversation=app.conversation, answer=self._answering.answer,
-            counter=self._counter, now=utc_now,
+            counter=self._counter, now=utc_now, start=self._tasks.start,
         )  # fmt: skip
         lanes = Lanes(
             hearing.gathered, now=utc_now, on_failed=hearing.failed, patience=Patience(),
@@ -226,6 +225,3 @@ async def _hears_all(api: BotApi) -> bool:
     except (CallRefused, TelegramUnavailable, TokenRefused):
         return False
     return bool(isinstance(me, dict) and me.get("can_read_all_group_messages"))
-
-
-__all__ = ["TelegramService", "BotIdentity"]

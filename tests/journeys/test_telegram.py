@@ -205,3 +205,15 @@ async def test_a_group_is_answered_only_when_it_asks(house: TelegramHouse, numbe
     assert (await house.one(words, str(family.id))).startswith("Bob: ")
     await bob.command("compact", chat=family.id)
     await bob.sees("administrators", chat=family.id)
+
+
+async def test_a_summary_that_takes_its_time_delays_no_message(house: TelegramHouse, number: int) -> None:
+    """No worker runs here, so that the summary is never made."""
+    ada = await house.person(number)
+    await ada.say("My boat is called Njord.")
+    await answered(house, ada, 1)
+    await ada.command("compact", "--force")
+    await ada.sees("Summarising")
+    await ada.say("And my sister is called Ingrid.")
+    await ada.sees("Ingrid")
+    await answered(house, ada, 2)
