@@ -20,7 +20,8 @@ from shared.adapters.postgres.upkeep import PostgresUpkeep
 from shared.adapters.postgres.workers import PostgresWorkers
 from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.adapters.token_counter import VocabularyCounter
-from shared.core.policy import ContextPolicy, fitted, preset, with_overrides
+from shared.core.policy import ContextPolicy, fitted, with_overrides
+from shared.core.presets import preset
 from shared.core.turns import Caps
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands

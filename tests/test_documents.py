@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shared.__main__ import VERB_NAMES
 from shared.core.commands import COMMANDS, commands_for
-from shared.core.policy import PRESETS
+from shared.core.presets import PRESETS
 from shared.settings import Settings, setting_names
 
 README = (Path(__file__).parent.parent / "README.md").read_text()

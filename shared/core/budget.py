@@ -23,7 +23,9 @@ class ContextBudget:
     reserve: int
     limit: int
     flush_at: int
+    """Above this memory is saved early."""
     compact_at: int
+    """Above this a compaction is due."""
     fixed: int
     """System and tools, part of every request."""
     gauge_of: int
@@ -53,10 +55,9 @@ def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) 
     out = min(policy.max_output, max_output, math.floor(policy.max_output_share * usable))
     hard = usable - out - max(policy.overhead, math.floor(policy.overhead_share * usable))
     reserve = min(policy.reserve, usable - _least_left(policy, usable))
-    soft = usable if policy.soft_budget is None else fixed + policy.soft_budget
-    limit = min(usable - reserve, hard, soft)
+    limit = _limit(policy, usable, hard, reserve, fixed)
     _refuse_what_leaves_nothing(usable, out, hard, fixed, limit)
-    compact_at = hard if policy.compact_above == "hard" else limit
+    compact_at = hard if policy.compact_above == "hard" else limit - policy.compact_at_equal
     return ContextBudget(
         window=usable,
         out=out,
@@ -98,6 +99,16 @@ def gauge(budget: ContextBudget, used: int) -> Gauge:
     elif share >= budget.warning_at:
         status = "warning"
     return Gauge(used=used, limit=budget.gauge_of, percent=round(share * 100, 1), status=status)
+
+
+def _limit(policy: ContextPolicy, usable: int, hard: int, reserve: int, fixed: int) -> int:
+    """What the gauge calls full: window less reserve and the soft budget, or a share."""
+    if policy.compact_share is None:
+        soft = usable if policy.soft_budget is None else fixed + policy.soft_budget
+        return min(usable - reserve, hard, soft)
+    whole = usable if policy.compact_share_of == "window" else hard
+    exact = round(policy.compact_share * whole, 6)
+    return min(math.ceil(exact) if policy.compact_at_equal else math.floor(exact), hard)
 
 
 def _least_left(policy: ContextPolicy, window: int) -> int:

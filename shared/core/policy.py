@@ -1,4 +1,4 @@
-"""When to flush, prune, summarise and refuse: one frozen value per preset, checked for contradictions."""
+"""When to flush, prune, summarise and refuse: one frozen value, checked for contradictions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Any, Literal
 
 from shared.core.errors import EvertalkError
 
-Summariser = Literal["cheap", "warm", "auto"]
+Summariser = Literal["cheap", "warm", "auto", "own"]
+"""Who writes summaries: the summary model; the chat model on its own warm prefix; the cheaper of both now;
+the session's own model on a request of its own."""
+SummaryForm = Literal["ledger", "sections", "thread", "handover", "running"]
+"""How a summary is asked for and shown: our ledger; LobeChat's five sections; Chatbox's thread that goes on;
+OpenCode's hand-over; langmem's running text."""
+Channel = Literal["telegram", "web"]
 
 
 class ContradictoryPolicy(EvertalkError):
@@ -41,15 +47,43 @@ class ContextPolicy:
     fixed_share: float = 0.5
     """System and tools above this share of the limit are refused when they are configured."""
 
+    # What of the conversation is sent at all.
+    window_messages: int | None = None
+    """Only the newest so many messages of people and assistant are sent; the rest stays in the log."""
+    max_rounds: int | None = None
+    """Only the newest so many rounds are sent: a person's message and its answer."""
+    history_turns: tuple[tuple[Channel, int], ...] = ()
+    """The most turns that are sent, by the channel that asks."""
+    trim_tokens: int | None = None
+    """Whole messages are left out until the conversation takes at most this much."""
+    trim_from: Literal["last", "first"] = "last"
+    """Which end of the conversation a trim keeps."""
+
     # When something is due.
+    compact_auto: bool = True
+    """Whether size alone brings a summary; a person's /compact always may."""
+    compact_share: float | None = None
+    """The limit as a share of `compact_share_of`; None means window less reserve, and the soft budget."""
+    compact_share_of: Literal["window", "input_budget"] = "window"
+    compact_at_equal: bool = False
+    """Whether a context of exactly the limit is already due (the source's own boundary: "≥")."""
+    compact_after_turns: int | None = None
+    """A summary is due after so many turns since the last one, however small the context is."""
+    compact_before_call: bool = False
+    compact_above: Literal["limit", "hard"] = "limit"
     flush_threshold: int = 4_000
+    """How far below the limit memory is saved; 0 means only together with what hides messages."""
     flush_share: float = 0.10
     """Where the limit is below `flush_share_below`, the flush comes at most this share of it earlier."""
     flush_share_below: int = 40_000
+    flush_shares: tuple[float, ...] = ()
+    """Memory is saved at each of these shares of the window, once per cycle each."""
     flush_cooldown_seconds: int = 300
-    compact_before_call: bool = False
-    compact_above: Literal["limit", "hard"] = "limit"
+    checkpoints: bool = False
+    """Each early flush also writes a ledger, used when the real summary fails."""
     idle_compaction: bool = True
+    idle_over: int = 24_000
+    """Idle compaction leaves conversations alone that are smaller."""
 
     # What a compaction keeps and must reach.
     keep_turns: int = 5
@@ -59,14 +93,29 @@ class ContextPolicy:
     tail_most: int = 20_000
     tail_share_most: float = 0.5
     land_at: float = 0.6
+    """Of the conversation's budget: where a compaction must come down to."""
     gain_at_most: float = 0.75
     """Tokens after a compaction, as a share of those before, above which it does not count."""
     pins_share: float = 0.10
+
+    # Who writes the summary, how it is asked for, how long it may be.
     summariser: Summariser = "cheap"
     summary_falls_back: bool = True
     """Whether the session's own model may write the summary when the cheap one cannot."""
+    summary_form: SummaryForm = "ledger"
+    summary_least: int = 300
+    summary_most: int = 2_000
+    summary_merged: bool = False
+    """Portions are summarised each by itself and merged by the model, instead of folded one into the next."""
+    summary_margin: float = 1.0
+    """Estimates are multiplied by this before a portion is held against the summariser's window."""
 
     # Old tool results.
+    prune_rule: Literal["age", "protect", "none"] = "age"
+    """`age` counts answers since; `protect` leaves the newest `prune_protect_tokens` of results alone."""
+    prune_protect_tokens: int = 40_000
+    prune_first: bool = False
+    """Above the limit old results are cleared first; a summary follows only if that is not enough."""
     prune_keep_last_assistants: int = 3
     prune_over_chars: int = 4_000
     prune_head_chars: int = 1_500
@@ -78,41 +127,25 @@ class ContextPolicy:
     """A short result stays: clearing it would save nothing."""
     prune_batch: int = 8_000
     """A batch is taken when it saves this much; 0 takes every decision at once."""
+    prune_batch_over: bool = False
+    """Whether a batch must save more than `prune_batch` instead of as much (the source's own boundary)."""
+    prune_when_cold: bool = True
+    """Whether a batch of any size is taken when the provider has forgotten the prefix anyway."""
     prune_duplicates: bool = True
     prune_mark: str = "\n[… {chars:,} characters left out …]\n"
     prune_cleared: str = "[Tool result cleared]"
     prune_duplicate: str = "[Same as a newer result of this tool]"
+    hide_chatter_at: float | None = None
+    """At this share of the input budget (≥) low-signal messages of assistant and tools are left out whole."""
+    spill_over: int = 8_000
+    """A tool result above this becomes an artifact; the log gets its head, its tail and the artifact's id."""
 
     # What the gauge shows.
     status_of: Literal["limit", "window"] = "limit"
     warning_at: float = 0.7
     critical_at: float = 0.9
-
-
-PRESETS: dict[str, ContextPolicy] = {
-    policy.name: policy
-    for policy in (
-        ContextPolicy(name="steady", prune_error_tail_chars=2_500),
-        ContextPolicy(
-            name="spec008",
-            soft_budget=None,
-            idle_compaction=False,
-            compact_before_call=True,
-            summary_falls_back=False,
-            prune_batch=0,
-            prune_clear_over_chars=0,
-            prune_duplicates=False,
-            prune_mark="...",
-        ),
-    )
-}
-
-
-def preset(name: str) -> ContextPolicy:
-    """Raises `ContradictoryPolicy` for a name that no preset has."""
-    if name not in PRESETS:
-        raise ContradictoryPolicy(f"there is no preset {name!r}; choose one of {', '.join(sorted(PRESETS))}")
-    return PRESETS[name]
+    exact_outputs: bool = False
+    """Answers count what the provider reported for them, everything else its estimate."""
 
 
 def with_overrides(policy: ContextPolicy, **not_none: Any) -> ContextPolicy:
@@ -132,17 +165,17 @@ def fitted(policy: ContextPolicy, context_window: int) -> ContextPolicy:
 
 
 def check_policy(policy: ContextPolicy) -> None:
-    for wrong, reason in _contradictions(policy):
+    for wrong, reason in (*_size(policy), *_selection(policy), *_triggers(policy), *_texts(policy)):
         if wrong:
             raise ContradictoryPolicy(reason)
 
 
-def _contradictions(policy: ContextPolicy) -> tuple[tuple[bool, str], ...]:
-    p = policy
+Findings = tuple[tuple[bool, str], ...]
+
+
+def _size(p: ContextPolicy) -> Findings:
     left = p.context_window - p.reserve
-    trimmed = p.prune_head_chars + max(p.prune_tail_chars, p.prune_error_tail_chars)
     soft = p.soft_budget
-    kept, cleared = p.prune_keep_last_assistants, p.prune_clear_after_assistants
     return (
         (p.context_window <= 0, f"context_window={p.context_window} must be positive"),
         (p.max_output <= 0, f"max_output={p.max_output} must be positive"),
@@ -158,12 +191,63 @@ def _contradictions(policy: ContextPolicy) -> tuple[tuple[bool, str], ...]:
             soft is not None and 0 < soft <= p.flush_threshold,
             f"flush_threshold={p.flush_threshold} is not below soft_budget={soft}",
         ),
-        (p.keep_turns < 1, f"keep_turns={p.keep_turns} must be at least 1"),
+    )
+
+
+def _selection(p: ContextPolicy) -> Findings:
+    limits = {
+        "window_messages": p.window_messages,
+        "max_rounds": p.max_rounds,
+        "trim_tokens": p.trim_tokens,
+        **{f"history_turns of {channel}": turns for channel, turns in p.history_turns},
+    }
+    return tuple(
+        (most is not None and most < 1, f"{name}={most} must be at least 1") for name, most in limits.items()
+    )
+
+
+def _triggers(p: ContextPolicy) -> Findings:
+    share, turns = p.compact_share, p.compact_after_turns
+    kept = p.keep_turns
+    return (
+        (kept < 0, f"keep_turns={kept} must not be negative"),
+        (
+            kept < 1 and p.compact_auto,
+            f"keep_turns={kept} must be at least 1 with compact_auto",
+        ),
+        (
+            p.keep_turns_least > kept,
+            f"keep_turns={kept} must be at least keep_turns_least={p.keep_turns_least}",
+        ),
         (not 0 < p.land_at < 1, f"land_at={p.land_at} must lie between 0 and 1"),
+        (share is not None and not 0 < share <= 1, f"compact_share={share} must lie above 0, at most 1"),
+        (turns is not None and turns <= kept, f"compact_after_turns={turns} is not above keep_turns={kept}"),
+        (
+            any(not 0 < at <= 1 for at in p.flush_shares),
+            f"flush_shares={p.flush_shares} must lie above 0, at most 1",
+        ),
+        (
+            list(p.flush_shares) != sorted(set(p.flush_shares)),
+            f"flush_shares={p.flush_shares} must grow",
+        ),
         (
             not 0 < p.warning_at < p.critical_at <= 1,
             f"warning_at={p.warning_at} must be below critical_at={p.critical_at}, both at most 1",
         ),
+        (
+            not 0 < p.summary_least <= p.summary_most,
+            f"summary_least={p.summary_least} must be positive, at most summary_most={p.summary_most}",
+        ),
+        (p.summary_margin < 1, f"summary_margin={p.summary_margin} must be at least 1"),
+        (p.checkpoints and not p.flush_shares, "checkpoints need flush_shares, they are written with them"),
+    )
+
+
+def _texts(p: ContextPolicy) -> Findings:
+    trimmed = p.prune_head_chars + max(p.prune_tail_chars, p.prune_error_tail_chars)
+    kept, cleared = p.prune_keep_last_assistants, p.prune_clear_after_assistants
+    hide = p.hide_chatter_at
+    return (
         (
             trimmed > p.prune_over_chars,
             f"a trimmed result has {trimmed} characters, above prune_over_chars={p.prune_over_chars}",
@@ -172,4 +256,8 @@ def _contradictions(policy: ContextPolicy) -> tuple[tuple[bool, str], ...]:
             cleared < kept,
             f"prune_clear_after_assistants={cleared} is below prune_keep_last_assistants={kept}",
         ),
+        (hide is not None and not 0 < hide <= 1, f"hide_chatter_at={hide} must lie above 0, at most 1"),
+        (p.prune_batch < 0, f"prune_batch={p.prune_batch} must not be negative"),
+        (p.prune_protect_tokens < 0, f"prune_protect_tokens={p.prune_protect_tokens} must not be negative"),
+        (p.spill_over < 1_000, f"spill_over={p.spill_over} must be at least 1000"),
     )

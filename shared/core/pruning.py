@@ -29,6 +29,8 @@ def plan_pruning(
 
     To be asked at the start of a turn only; asking again after its decisions were stored gives nothing.
     """
+    if policy.prune_rule == "none":
+        return ()
     if not any(isinstance(block, ToolResult) for entry in entries for block in entry.blocks):
         return ()
     candidates = _candidates(entries, policy, open_turn)

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
 from shared.adapters.embedded import EmbeddedServerFailed
-from shared.core.policy import ContradictoryPolicy, preset, with_overrides
+from shared.core.policy import ContradictoryPolicy, with_overrides
+from shared.core.presets import preset
 from shared.replay.evidence import Evidence, Witness
 from shared.replay.play import Played, Speed, play
 from shared.replay.progress import Bar

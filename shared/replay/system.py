@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from shared.adapters.embedded.folders import is_held
 from shared.adapters.embedded.process import die_with_parent
 from shared.adapters.embedded.servers import are_running, urls_of
-from shared.core.policy import preset
+from shared.core.presets import preset
 from shared.settings import ENV_FILE_NAME, Settings, setting_names
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from typing import Any
 
 from shared.core.budget import ContextBudget, budget_for
 from shared.core.messages import Author, Block, Text, ToolResult, ToolUse
-from shared.core.policy import preset
+from shared.core.presets import preset
 from shared.core.session import Entry, View
 from shared.core.tokens import estimate_blocks
 

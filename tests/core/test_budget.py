@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.core.budget import Pressure, Status, budget_for, gauge, pressure, refuse_heavy_fixed
-from shared.core.policy import ContradictoryPolicy, preset, with_overrides
+from shared.core.policy import ContradictoryPolicy, with_overrides
+from shared.core.presets import preset
 from tests.core.builders import budget
 
 

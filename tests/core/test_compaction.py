@@ -20,7 +20,7 @@ from shared.core.compaction import (
     summary_room,
 )
 from shared.core.ledger import Ledger
-from shared.core.policy import preset
+from shared.core.presets import preset
 from shared.core.session import Entry, Link, View
 from tests.core.builders import budget, entry, exchange, exchanges, tool_turn, view
 

@@ -13,7 +13,7 @@ from shared.core.context import BuiltContext, build_context, plain_words
 from shared.core.errors import ContextBudgetExceeded
 from shared.core.memory import SAVE_MEMORY
 from shared.core.messages import Text, Thinking, ToolResult, ToolUse, text_of
-from shared.core.policy import preset
+from shared.core.presets import preset
 from shared.core.prompts import default_layers, flush_instruction
 from shared.core.session import Entry, Link, Note, View
 from shared.core.shrinking import Shrunk, shrink_to_fit

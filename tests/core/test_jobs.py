@@ -8,7 +8,7 @@ import pytest
 
 from shared.core.compaction import NothingToCompact
 from shared.core.jobs import NEAR_LIMIT, JobWish, manual_job, next_job
-from shared.core.policy import preset
+from shared.core.presets import preset
 from shared.core.session import View
 from tests.core.builders import budget, exchanges, view
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from shared.core.policy import PRESETS, ContradictoryPolicy, check_policy, fitted, preset, with_overrides
+from shared.core.policy import ContradictoryPolicy, check_policy, fitted, with_overrides
+from shared.core.presets import PRESETS, preset
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.core.messages import Image, ToolResult, tool_results
-from shared.core.policy import ContextPolicy, preset
+from shared.core.policy import ContextPolicy
+from shared.core.presets import preset
 from shared.core.pruning import PruneDecision, apply_pruning, plan_pruning
 from shared.core.session import Entry
 from tests.core.builders import entry, exchanges, tool_turn
