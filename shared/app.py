@@ -14,6 +14,8 @@ from shared.adapters.arq_queue import ArqDoorbell
 from shared.adapters.models.chosen import models_of
 from shared.adapters.models.routing import Models
 from shared.adapters.postgres.attachments import PostgresAttachments
+from shared.adapters.postgres.figures import PostgresFigures
+from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
@@ -122,9 +124,12 @@ async def open_app(settings: Settings, *, role: Role) -> App:
     )
     commands = Commands(
         store=upkeep,
+        pins=PostgresPins(pool),
+        figures=PostgresFigures(pool, timezone=settings.timezone),
         conversation=conversation,
         announcer=announcer,
         doorbell=doorbell,
+        caps=caps,
         model_name=models.chat,
     )
     summariser = Summariser(

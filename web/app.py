@@ -11,6 +11,7 @@ from aiohttp import web
 from shared.adapters.postgres.events import PostgresEvents
 from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.adapters.postgres.visitors import PostgresVisitors
+from shared.core.command_texts import LANGUAGES, described
 from shared.core.commands import COMMANDS
 from shared.settings import Settings
 from shared.tasks import Tasks
@@ -140,6 +141,7 @@ def web_commands() -> tuple[CommandShown, ...]:
             description=command.description,
             args=command.args,
             public="public" in command.audiences,
+            translated={language: described(command, language) for language in LANGUAGES},
         )
         for command in COMMANDS
         if "web" in command.channels and command.who == "person"

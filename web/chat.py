@@ -89,6 +89,7 @@ class _Chat:
         self._outbox = Outbox(socket, spawn=parts.tasks.start, abort=self._abort)
         self._frames = Window(self._limits.frames, self._limits.frames_seconds)
         self._strikes = 0
+        self._language = ""
 
     async def run(self) -> None:
         if not self._parts.address_places.take(self._address, self._limits.sockets_per_address):
@@ -105,6 +106,7 @@ class _Chat:
 
     async def _talk(self) -> None:
         hello = await self._hello()
+        self._language = hello.locale
         known = await self._greeted(hello)
         key = str(known.row.session_id)
         if not self._parts.session_places.take(key, self._limits.sockets_per_session):
@@ -159,8 +161,10 @@ class _Chat:
                 resumed, events = await self._backlog(session_id, hello.last_seq, head.event_seq)
                 state = dict(await parts.events.running(session_id))
                 measured = None
+                pinned: tuple[str, ...] = ()
                 if known.audience == "personal":
                     measured = await parts.conversation.gauge(session_id)
+                    pinned = await parts.events.pinned(session_id)
         except (StorageUnavailable, TimeoutError) as error:
             raise self._away(error) from None
         public = known.audience == "public"
@@ -171,7 +175,8 @@ class _Chat:
             head=head.event_seq,
             resumed=resumed,
             events=[event for event in events if not (public and event["t"] in wire.HIDDEN_FROM_PUBLIC)],
-            commands=[command.entry() for command in parts.commands_for(known.audience)],
+            commands=[command.entry(hello.locale) for command in parts.commands_for(known.audience)],
+            pinned=pinned,
             ctx=None if measured is None else wire.ctx(measured),
             state=self._state(session_id, state, public=public),
             audience=known.audience,
@@ -308,6 +313,7 @@ class _Chat:
                 outcome = await self._parts.commands.run(
                     session_id=known.row.session_id, address_id=known.row.address_id, name=name, args=args,
                     cid=cid, progress=progress, audience=audience_of(known.row.audience),
+                    language=self._language,
                 )  # fmt: skip
         except EvertalkError as error:
             self._send(wire.error(error, cid=cid))

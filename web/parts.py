@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -57,6 +57,7 @@ class Commanding(Protocol):
         cid: str | None,
         progress: Progress | None,
         audience: Audience = "personal",
+        language: str = "",
     ) -> CommandOutcome: ...
 
 
@@ -74,9 +75,12 @@ class CommandShown:
     args: str = ""
     public: bool = False
     """Allowed where an operator's visitors talk."""
+    translated: Mapping[str, str] = field(default_factory=dict)
+    """Descriptions by language, two letters."""
 
-    def entry(self) -> dict[str, Any]:
-        entry = {"name": self.name, "description": self.description}
+    def entry(self, language: str = "") -> dict[str, Any]:
+        description = self.translated.get(language[:2].lower(), self.description)
+        entry = {"name": self.name, "description": description}
         return {**entry, "args": self.args} if self.args else entry
 
 

@@ -36,7 +36,8 @@ async def list_commands(request: web.Request) -> web.StreamResponse:
     parts = request.app[PARTS]
     known = await parts.visitors.caller(request)
     audience = known.audience if known else parts.settings.profile
-    entries = [command.entry() for command in parts.commands_for(audience)]
+    language = _language(request)
+    entries = [command.entry(language) for command in parts.commands_for(audience)]
     return await _json(request, {"commands": entries})
 
 
@@ -55,7 +56,7 @@ async def run_command(request: web.Request) -> web.StreamResponse:
         outcome = await parts.commands.run(
             session_id=known.row.session_id, address_id=known.row.address_id, name=name,
             args=clean(arguments_text(body)), cid=None, progress=None,
-            audience=audience_of(known.row.audience),
+            audience=audience_of(known.row.audience), language=_language(request),
         )  # fmt: skip
     payload = result_payload(None, outcome)
     if outcome.event_seq:
@@ -93,6 +94,11 @@ async def _caller(request: web.Request) -> Known:
             401, "unauthorized", "A visitor's token is needed.", headers={"WWW-Authenticate": "Bearer"}
         )
     return known
+
+
+def _language(request: web.Request) -> str:
+    """The first that the client names; browsers put theirs in the order of their liking."""
+    return request.headers.get("Accept-Language", "").partition(",")[0].partition(";")[0].strip()
 
 
 def _check_rate(request: web.Request, parts: Parts, known: Known) -> None:

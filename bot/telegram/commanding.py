@@ -12,22 +12,16 @@ from bot.telegram.admins import Admins
 from bot.telegram.arrivals import Spoken
 from bot.telegram.buttons import under_settings, under_summary
 from bot.telegram.desk import Desk, texts_of
-from bot.telegram.menus import described
-from bot.telegram.texts import ContextShown
 from bot.telegram.voice import Voice, spot
 from bot.telegram.wishes import Wishes
 from shared.adapters.postgres.export import Exported
 from shared.adapters.postgres.telegram_places import PlaceRow
+from shared.core.command_texts import described
 from shared.core.commands import Audience, Channel, Command, commands_for, may_in_group
-from shared.core.exchange import ContextMeasured
 
 log = structlog.get_logger(__name__)
 
-PIN_SHARE = 10
-"""All pins of a chat together hold at most a tenth of the context's limit (engine.md, invariant 7)."""
-PIN_TOKENS = 2_000
-"""The same before anything was measured."""
-_SHARED = frozenset({"new", "stop", "compact", "undo", "status"})
+_SHARED = frozenset({"new", "stop", "compact", "undo", "status", "context", "usage", "pins"})
 
 
 class CommandOutcome(Protocol):
@@ -48,11 +42,8 @@ class RunsCommands(Protocol):
         cid: str | None = None,
         channel: Channel = "web",
         audience: Audience = "personal",
+        language: str = "",
     ) -> CommandOutcome: ...
-
-
-class Gauges(Protocol):
-    async def gauge(self, session_id: int) -> ContextMeasured | None: ...
 
 
 class Commanding:
@@ -64,7 +55,6 @@ class Commanding:
         *,
         voice: Voice,
         commands: RunsCommands,
-        conversation: Gauges,
         wishes: Wishes,
         admins: Admins,
         demo: bool,
@@ -73,7 +63,6 @@ class Commanding:
         self._desk = desk
         self._voice = voice
         self._commands = commands
-        self._conversation = conversation
         self._wishes = wishes
         self._admins = admins
         self._demo = demo
@@ -82,10 +71,8 @@ class Commanding:
         self._own: dict[str, Callable[[PlaceRow, Spoken], Awaitable[None]]] = {
             "start": self._start,
             "help": self._help,
-            "context": self._context,
             "pin": self._pin,
             "unpin": self._unpin,
-            "pins": self._pins,
             "export": self._export,
             "settings": self._settings,
             "retry": self._retry,
@@ -124,19 +111,15 @@ class Commanding:
             await self._voice.say(spot(place), texts.summarising, silent=True)
         outcome = await self._commands.run(
             session_id=place.session_id, address_id=place.address_id, name=name, args=args,
-            channel="telegram", audience=self._desk.audience,
+            channel="telegram", audience=self._desk.audience, language=texts.language,
         )  # fmt: skip
-        words, buttons = outcome.result, None
-        if outcome.success and name == "new":
-            words = texts.fresh_start
-        elif outcome.success and name == "undo":
-            words = texts.undone
-        elif outcome.success and name == "compact":
+        buttons = None
+        if outcome.success and name == "compact":
             summary = await self._desk.stores.places.newest_summary(place.session_id)
             if summary is not None:
                 buttons = under_summary(place, summary.link_id)
                 await self._desk.stores.places.change_settings(place.address_id, {"noted": summary.link_id})
-        await self._voice.say(spot(place), words, keyboard=buttons)
+        await self._voice.say(spot(place), outcome.result, keyboard=buttons)
 
     async def _start(self, place: PlaceRow, spoken: Spoken) -> None:
         words = texts_of(place).hello(name=spoken.sender.name, demo=self._demo, public=self._desk.public)
@@ -151,65 +134,35 @@ class Commanding:
         hint = "" if spoken.where.private else texts.group_hint(hears_all=self._desk.hears_all)
         await self._voice.say(spot(place), texts.help(commands=rows, groups=hint))
 
-    async def _context(self, place: PlaceRow, spoken: Spoken) -> None:
-        measured = await self._conversation.gauge(place.session_id)
-        if measured is None:
-            outcome = await self._commands.run(
-                session_id=place.session_id, address_id=place.address_id, name="context", channel="telegram"
-            )
-            await self._voice.say(spot(place), outcome.result)
-            return
-        pins = await self._desk.stores.pins.pinned(place.session_id)
-        told = await self._desk.stores.places.figures(place.session_id)
-        shown = ContextShown(
-            percent=measured.percent,
-            used=measured.used,
-            limit=measured.limit,
-            parts=measured.parts,
-            pins=len(pins),
-            summarised_turns=told.summarised_turns,
-            next_summary_at=measured.limit,
-            cached_percent=told.cached_percent or None,
-            spent_usd=told.spent_usd,
-        )
-        await self._voice.say(spot(place), texts_of(place).context(shown))
-
     async def _pin(self, place: PlaceRow, spoken: Spoken) -> None:
         await self.pin(place, spoken.reply_to_message_id, reply_to=spoken.message_id)
 
     async def pin(self, place: PlaceRow, message_id: int | None, *, reply_to: int | None = None) -> None:
-        """By a reply, or by Telegram's own pin."""
-        texts = texts_of(place)
-        if message_id is None:
-            await self._voice.say(spot(place), texts.pin_what)
-            return
-        seq = await self._seq_of(place, message_id)
-        result = "unknown"
-        if seq is not None:
-            measured = await self._conversation.gauge(place.session_id)
-            most = PIN_TOKENS if measured is None else measured.limit // PIN_SHARE
-            result = await self._desk.stores.pins.pin(place.session_id, seq, most_tokens=most)
-        words = {
-            "pinned": texts.pinned,
-            "already": texts.pinned_before,
-            "too_many": texts.pin_too_long,
-        }.get(result, texts.pin_unknown)
-        await self._voice.say(spot(place), words, reply_to=reply_to, silent=True)
+        """By a reply, by Telegram's own pin, or, with neither, the newest answer."""
+        await self._about(place, "pin", message_id, reply_to=reply_to)
 
     async def _unpin(self, place: PlaceRow, spoken: Spoken) -> None:
-        texts = texts_of(place)
+        assert spoken.command is not None
         if spoken.reply_to_message_id is None:
-            await self._voice.say(spot(place), texts.unpin_what)
-            return
-        seq = await self._seq_of(place, spoken.reply_to_message_id)
-        gone = seq is not None and await self._desk.stores.pins.unpin(place.session_id, seq) == "unpinned"
-        await self._voice.say(spot(place), texts.unpinned if gone else texts.not_pinned)
+            await self._shared(place, "unpin", spoken.command.args)
+        else:
+            await self._about(place, "unpin", spoken.reply_to_message_id, reply_to=spoken.message_id)
 
-    async def _pins(self, place: PlaceRow, spoken: Spoken) -> None:
+    async def _about(
+        self, place: PlaceRow, name: str, message_id: int | None, *, reply_to: int | None
+    ) -> None:
+        """A command about a message of this chat."""
+        seq = None if message_id is None else await self._seq_of(place, message_id)
         texts = texts_of(place)
-        pinned = await self._desk.stores.pins.pinned(place.session_id)
-        words = texts.pins(excerpts=[message.text for message in pinned]) if pinned else texts.no_pins
-        await self._voice.say(spot(place), words)
+        if message_id is not None and seq is None:
+            await self._voice.say(spot(place), texts.unknown_message, reply_to=reply_to)
+            return
+        outcome = await self._commands.run(
+            session_id=place.session_id, address_id=place.address_id, name=name,
+            args=f"m{seq}" if seq else "", channel="telegram", audience=self._desk.audience,
+            language=texts.language,
+        )  # fmt: skip
+        await self._voice.say(spot(place), outcome.result, reply_to=reply_to, silent=True)
 
     async def _seq_of(self, place: PlaceRow, message_id: int) -> int | None:
         """The entry behind a message of the chat; a message of another session is none of ours."""

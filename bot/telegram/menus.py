@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from shared.core.command_texts import described
 from shared.core.commands import Audience, Command, commands_for
 
 Scope = Literal["all_private_chats", "all_group_chats", "all_chat_administrators"]
@@ -14,22 +14,6 @@ NAME_CHARS = 32
 DESCRIPTION_CHARS = 256
 MOST_COMMANDS = 100
 
-_GERMAN: Mapping[str, str] = {
-    "help": "Zeigen, was du hier tun kannst",
-    "start": "Begrüßung, und wie es geht",
-    "new": "Neu anfangen; was gesagt wurde, bleibt",
-    "stop": "Die Antwort anhalten, die gerade entsteht",
-    "retry": "Deine letzte Nachricht noch einmal beantworten",
-    "compact": "Ältere Nachrichten jetzt zusammenfassen",
-    "undo": "Die letzte Zusammenfassung zurücknehmen",
-    "status": "Zeigen, wie es um das Gespräch steht",
-    "context": "Zeigen, was der Assistent im Blick hat",
-    "pin": "Eine Nachricht Wort für Wort behalten; als Antwort senden",
-    "unpin": "Angeheftetes wieder lösen; als Antwort senden",
-    "pins": "Zeigen, was angeheftet ist",
-    "export": "Das ganze Gespräch als Datei bekommen",
-    "settings": "Wählen, wie ich mich in diesem Chat verhalte",
-}
 _OF_NO_USE_IN_GROUPS = frozenset({"start"})
 
 
@@ -57,11 +41,6 @@ def menus(audience: Audience) -> tuple[Menu, ...]:
         for scope, commands in shown.items()
         for language in ("", "de")
     )
-
-
-def described(command: Command, language: str) -> str:
-    """What it does, in the language of the bot's texts; also for /help."""
-    return _GERMAN.get(command.name, command.description) if language == "de" else command.description
 
 
 def _entries(commands: tuple[Command, ...], language: str) -> tuple[tuple[str, str], ...]:

@@ -129,9 +129,9 @@ class Pressing:
             return
         outcome = await self._commands.run(
             session_id=place.session_id, address_id=place.address_id, name="undo",
-            channel="telegram", audience=self._desk.audience,
+            channel="telegram", audience=self._desk.audience, language=texts.language,
         )  # fmt: skip
-        words = texts.undone if outcome.success else texts.undo_refused(reason="", advice=outcome.result)
+        words = outcome.result
         await self._voice.nod(pressed.callback_id)
         if outcome.success and pressed.message_id is not None and pressed.accessible:
             await self._voice.change(spot(place), pressed.message_id, words)

@@ -139,8 +139,8 @@ class TelegramService:
         admins = Admins(desk.api)
         wishes = Wishes(app.conversation, self._stores.edits, self._answering.answer)
         commanding = Commanding(
-            desk, voice=voice, commands=app.commands, conversation=app.conversation, wishes=wishes,
-            admins=admins, demo=app.models.offline, offered=self._offered,
+            desk, voice=voice, commands=app.commands, wishes=wishes, admins=admins,
+            demo=app.models.offline, offered=self._offered,
         )  # fmt: skip
         pressing = Pressing(
             desk, door=door, voice=voice, commands=app.commands, conversation=app.conversation,

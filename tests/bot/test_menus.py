@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from bot.telegram.menus import DESCRIPTION_CHARS, MOST_COMMANDS, NAME_CHARS, described, menus
+from bot.telegram.menus import DESCRIPTION_CHARS, MOST_COMMANDS, NAME_CHARS, menus
+from shared.core.command_texts import described
 from shared.core.commands import COMMANDS, Audience
 from tests.fakes.bot_api import TOKEN, local_bot_api
 

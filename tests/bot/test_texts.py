@@ -5,33 +5,22 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from bot.telegram.arrivals import MediaKind
 from bot.telegram.markup import render, units
-from bot.telegram.texts import ContextShown, Texts, literal, texts_for
+from bot.telegram.texts import Texts, literal, texts_for
 from bot.telegram.texts.german import German
 from shared.core import errors
+from shared.core.command_texts import PinShown, command_texts
 
-CONTEXT = ContextShown(
-    percent=45.4,
-    used=90_800,
-    limit=200_000,
-    parts={"system": 1200, "tools": 0, "memory": 300, "summary": 2_000, "history": 87_300},
-    pins=2,
-    summarised_turns=41,
-    next_summary_at=120_000,
-    cached_percent=93,
-    spent_usd=Decimal("1.5"),
-)
 SAMPLES: dict[str, Any] = {
     "name": "Ada", "username": "ada_l", "code": "ABCD2345", "kind": "voice", "limit_mb": 20, "demo": True,
     "public": False, "hears_all": False, "commands": [("/compact [focus]", "Summarise")], "groups": "",
     "advice": "Something is wrong.", "seconds": 60, "messages": 1041, "reason": "nothing_to_undo",
-    "shown": CONTEXT, "excerpts": ["Milk, eggs", "The *code*"], "value": "on", "notes": ["Likes tea"],
+    "value": "on", "notes": ["Likes tea"],
     "number": 3,
 }  # fmt: skip
 FIELDS = [field.name for field in dataclasses.fields(Texts)]
@@ -47,9 +36,7 @@ def said(language: str, name: str, **other: Any) -> str:
         return str(getattr(texts, name))
     method = getattr(texts, name)
     wanted = inspect.signature(method).parameters
-    return str(
-        method(**{key: {**SAMPLES, **other}[key] for key in wanted}) if name != "context" else method(CONTEXT)
-    )
+    return str(method(**{key: {**SAMPLES, **other}[key] for key in wanted}))
 
 
 @pytest.mark.parametrize("name", [*FIELDS, *METHODS])
@@ -128,7 +115,10 @@ def test_words_of_others_cannot_format_a_message_of_ours(language: str, words: s
     texts = texts_for(language)
     assert render(texts.let_in(name=words)).entities == ()
     assert render(texts.file_unreadable(name=words)).entities == ()
-    assert {entity.type for entity in render(texts.pins(excerpts=[words])).entities} == {"bold"}
+    answers = command_texts(language)
+    assert render(answers.unpinned(words=words)).entities == ()
+    pins = answers.pins([PinShown(mid="m1", text=words), PinShown(mid="m2", text=words)])
+    assert {entity.type for entity in render(pins).entities} == {"bold"}
 
 
 def error_classes(kind: type[errors.EvertalkError]) -> list[type[errors.EvertalkError]]:
@@ -155,32 +145,6 @@ def test_the_public_hears_nothing_of_models_and_accounts(code: str) -> None:
     for language in LANGUAGES:
         told = texts_for(language).advice(code=code, advice=advice, public=True)
         assert not re.search(r"model|token|account|konto|anbieter|pin\b", told, re.IGNORECASE), told
-
-
-def test_refusals_to_undo_are_told_in_german() -> None:
-    from typing import get_args, get_type_hints
-
-    from shared.core.upkeep import Refused
-
-    for reason in get_args(get_type_hints(Refused)["reason"]):
-        told = texts_for("de").undo_refused(reason=reason, advice="English.")
-        assert told != texts_for("de").undo_refused(reason="unheard of", advice="English.")
-
-
-def test_the_context_is_shown_with_a_bar_and_its_parts() -> None:
-    text = render(texts_for("en").context(CONTEXT)).text
-    assert "█████████░░░░░░░░░░░ 45 %" in text
-    assert "Conversation  87,300" in text
-    assert "Tools" not in text
-    assert "$1.50" in text
-    german = render(texts_for("de").context(CONTEXT)).text
-    assert "Gespräch         87.300" in german
-    assert "1,50 $" in german
-
-
-def test_a_context_of_nothing_can_be_shown() -> None:
-    empty = ContextShown(percent=0.0, used=0, limit=200_000, parts={})
-    assert "░" * 20 in render(texts_for("en").context(empty)).text
 
 
 def test_the_first_words_are_honest_about_the_demo_and_the_machine() -> None:

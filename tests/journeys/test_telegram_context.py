@@ -86,11 +86,11 @@ async def test_context_tells_what_the_dashboard_tells(here: Deployment, talked: 
         )
         session = await dashboard.session(public_id)
     assert session is not None
-    shown = re.search(r"view: (\d+) % of ([\d,]+) tokens", words)
+    shown = re.search(r"view: ([\d,]+) of ([\d,]+) tokens\n+\S+ (\d+) %", words)
     assert shown is not None, words
-
+    assert int(shown[1].replace(",", "")) == session["context_tokens"]
     assert int(shown[2].replace(",", "")) == session["context_limit"]
-    assert int(shown[1]) == round(session["context_pct"])
+    assert int(shown[3]) == round(session["context_pct"])
 
 
 async def test_a_summary_can_be_viewed_and_undone_and_undo_be_pressed_twice(
@@ -103,7 +103,7 @@ async def test_a_summary_can_be_viewed_and_undone_and_undo_be_pressed_twice(
     active = f"SELECT coalesce(max(t.id), 0) FROM links t {MINE} AND t.active AND t.kind = 'summary'"
     before = await here.house.one(active, str(talked.id))
     await talked.tap("Undo", message_id=note.message_id)
-    await talked.sees("The older messages are back, word for word.")
+    await talked.sees("The older messages are back, word for word:")
     assert await here.house.one(active, str(talked.id)) < before
     await talked.forge_tap(note.message_id, data)
     screen = await talked.sees(lambda screen: len(screen.toasts) >= 3)

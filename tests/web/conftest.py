@@ -164,6 +164,7 @@ class ScriptedCommands:
         cid: str | None,
         progress: Callable[[str, int | None], Any] | None,
         audience: str = "personal",
+        language: str = "",
     ) -> Result:
         self.asked.append((name, args))
         if progress is not None:

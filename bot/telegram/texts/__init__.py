@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bot.telegram.texts.english import Texts
 from bot.telegram.texts.german import German
-from bot.telegram.texts.shown import ContextShown, Markdown, Plain, literal
+from bot.telegram.texts.shown import Markdown, Plain, literal
 
-__all__ = ["Texts", "texts_for", "ContextShown", "LANGUAGES", "Markdown", "Plain", "literal"]
+__all__ = ["Texts", "texts_for", "LANGUAGES", "Markdown", "Plain", "literal"]
 
 LANGUAGES = ("en", "de")
 _ENGLISH, _GERMAN = Texts(), German()

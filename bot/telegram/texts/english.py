@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.telegram.texts.shown import ContextShown, Markdown, Plain, bar, columns, literal
+from bot.telegram.texts.shown import Markdown, Plain, literal
 
 _CANNOT = {
     "voice": "I cannot listen to voice messages yet.",
@@ -17,13 +17,6 @@ _CANNOT = {
     "location": "I cannot read maps.",
     "contact": "I cannot read contacts.",
     "poll": "I cannot take part in polls.",
-}
-_PARTS = {
-    "history": "Conversation",
-    "summary": "Summary",
-    "memory": "Memories",
-    "system": "Instructions",
-    "tools": "Tools",
 }
 _PUBLIC_ADVICE = {
     "context_budget_exceeded": "This is too much for me at once. Please make it shorter.",
@@ -100,29 +93,15 @@ class Texts:
     admins_only: Markdown = "In a group only its administrators may do that."
     busy: Plain = "One moment, I am still at it."
     not_now: Markdown = "That did not work just now. Please try again in a moment."
-    fresh_start: Markdown = (
-        "We begin afresh. What I know about you stays, and everything above can still be read."
-    )
 
     # Summaries.
     summarising: Plain = "Summarising older messages …"
     summary_title: Markdown = "**What I keep of our older messages**"
-    undone: Markdown = "The older messages are back, word for word."
     view: Plain = "View"
     undo: Plain = "Undo"
 
-    # Pins.
-    pinned: Markdown = "📌 Pinned. I keep this word for word, however long we talk."
-    pinned_before: Markdown = "This is pinned already."
-    unpinned: Markdown = "No longer pinned."
-    not_pinned: Markdown = "This is not pinned."
-    pin_what: Markdown = "Reply to the message that I should keep with `/pin`."
-    unpin_what: Markdown = "Reply to the pinned message with `/unpin`."
-    no_pins: Markdown = "Nothing is pinned. Reply to a message with `/pin`, and I keep it word for word."
-    pin_unknown: Markdown = "I do not have this message, so I cannot pin it. Please send it again."
-    pin_too_long: Markdown = "This is too long to keep word for word. Please pin something shorter."
-
     # Export, settings, memory, edits, opinions.
+    unknown_message: Markdown = "I do not have this message. Please send it again."
     nothing_to_export: Markdown = "We have not talked yet, so there is nothing to put into a file."
     settings_title: Markdown = "**Settings of this chat**\n\nPress one to change it."
     on: Plain = "on"
@@ -225,37 +204,6 @@ class Texts:
             if messages == 1
             else f"I summarised {messages:,} older messages."
         )
-
-    def undo_refused(self, *, reason: str, advice: str) -> Markdown:
-        """`reason` and `advice` of the refusal."""
-        return advice
-
-    def context(self, shown: ContextShown) -> Markdown:
-        rows = {_PARTS.get(name, name): f"{size:,}" for name, size in shown.parts.items() if size}
-        head = f"**What I have in view**: {shown.percent:.0f} % of {shown.limit:,} tokens"
-        block = f"```\n{bar(shown.percent)} {shown.percent:.0f} %\n{columns(rows)}\n```"
-        lines = self._context_lines(shown)
-        return "\n\n".join([head, block, *(["\n".join(lines)] if lines else [])])
-
-    def _context_lines(self, shown: ContextShown) -> list[str]:
-        lines = []
-        if shown.summarised_turns:
-            lines.append(f"- {shown.summarised_turns:,} older turns are summarised")
-        if shown.next_summary_at is not None:
-            lines.append(f"- The next summary is made at about {shown.next_summary_at:,} tokens")
-        if shown.pins:
-            lines.append(f"- Pinned: {shown.pins}")
-        if shown.cached_percent is not None:
-            lines.append(
-                f"- {shown.cached_percent} % of the last request was read before, which costs a tenth"
-            )
-        if shown.spent_usd is not None:
-            lines.append(f"- This conversation has cost ${shown.spent_usd:.2f} so far")
-        return lines
-
-    def pins(self, *, excerpts: Sequence[str]) -> Markdown:
-        rows = "\n".join(f"{number}. {literal(words, most=80)}" for number, words in enumerate(excerpts, 1))
-        return f"**📌 Pinned: I keep these word for word**\n\n{rows}"
 
     def export_caption(self, *, messages: int) -> Plain:
         return (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.telegram.texts.english import Texts
-from bot.telegram.texts.shown import ContextShown, Markdown, Plain, bar, columns, literal
+from bot.telegram.texts.shown import Markdown, Plain, literal
 
 _CANNOT = {
     "voice": "Sprachnachrichten kann ich noch nicht anhören.",
@@ -18,13 +18,6 @@ _CANNOT = {
     "location": "Karten kann ich nicht lesen.",
     "contact": "Kontakte kann ich nicht lesen.",
     "poll": "An Umfragen kann ich nicht teilnehmen.",
-}
-_PARTS = {
-    "history": "Gespräch",
-    "summary": "Zusammenfassung",
-    "memory": "Erinnerungen",
-    "system": "Anweisungen",
-    "tools": "Werkzeuge",
 }
 _ADVICE = {
     "bad_input": "Das konnte ich nicht lesen. Bitte schick es noch einmal als einfachen Text.",
@@ -77,13 +70,6 @@ _EXAMPLES = (
 _SOMETHING_WRONG = (
     "Bei mir ist etwas schiefgegangen. Deine Nachricht ist aufbewahrt; bitte versuch es noch einmal."
 )
-_UNDO_REFUSED = {
-    "nothing_to_undo": "Es wurde noch nichts zusammengefasst.",
-    "crosses_new": "Davor liegt ein Neuanfang; so weit geht es nicht zurück.",
-    "would_not_fit": "Die alten Nachrichten passen nicht mehr auf einmal in meinen Blick.",
-    "nothing_to_restore": "Es gibt keine Zusammenfassung, die zurückgeholt werden kann.",
-    "newer_turns": "Inzwischen haben wir weitergeredet; das geht nicht mehr.",
-}
 _SETTINGS = {
     "language": "Sprache",
     "notices": "Sagen, wenn Älteres zusammengefasst wurde",
@@ -146,30 +132,13 @@ class German(Texts):
     admins_only: Markdown = "In einer Gruppe dürfen das nur die Administratoren."
     busy: Plain = "Einen Moment, ich bin noch dabei."
     not_now: Markdown = "Das ging gerade nicht. Bitte versuch es gleich noch einmal."
-    fresh_start: Markdown = "Wir fangen neu an. Was ich über dich weiß, bleibt, und alles oben bleibt lesbar."
 
     summarising: Plain = "Ich fasse ältere Nachrichten zusammen …"
     summary_title: Markdown = "**Was ich von unseren älteren Nachrichten behalte**"
-    undone: Markdown = "Die älteren Nachrichten sind wieder da, Wort für Wort."
     view: Plain = "Ansehen"
     undo: Plain = "Rückgängig"
 
-    pinned: Markdown = "📌 Angeheftet. Das behalte ich Wort für Wort, egal wie lange wir reden."
-    pinned_before: Markdown = "Das ist schon angeheftet."
-    unpinned: Markdown = "Nicht mehr angeheftet."
-    not_pinned: Markdown = "Das ist nicht angeheftet."
-    pin_what: Markdown = "Antworte mit `/pin` auf die Nachricht, die ich behalten soll."
-    unpin_what: Markdown = "Antworte mit `/unpin` auf die angeheftete Nachricht."
-    no_pins: Markdown = (
-        "Nichts ist angeheftet. Antworte mit `/pin` auf eine Nachricht, dann behalte ich sie Wort für Wort."
-    )
-    pin_unknown: Markdown = (
-        "Diese Nachricht habe ich nicht und kann sie nicht anheften. Bitte schick sie noch einmal."
-    )
-    pin_too_long: Markdown = (
-        "Das ist zu lang, um es Wort für Wort zu behalten. Bitte hefte etwas Kürzeres an."
-    )
-
+    unknown_message: Markdown = "Diese Nachricht habe ich nicht. Bitte schick sie noch einmal."
     nothing_to_export: Markdown = "Wir haben noch nicht geredet, also gibt es nichts für eine Datei."
     settings_title: Markdown = "**Einstellungen dieses Chats**\n\nDrück auf eine, um sie zu ändern."
     on: Plain = "an"
@@ -264,39 +233,6 @@ class German(Texts):
         if messages == 1:
             return "Ich habe eine ältere Nachricht zusammengefasst."
         return f"Ich habe {_number(messages)} ältere Nachrichten zusammengefasst."
-
-    def undo_refused(self, *, reason: str, advice: str) -> Markdown:
-        return _UNDO_REFUSED.get(reason, "Das ließ sich nicht rückgängig machen.")
-
-    def context(self, shown: ContextShown) -> Markdown:
-        rows = {_PARTS.get(name, name): _number(size) for name, size in shown.parts.items() if size}
-        head = f"**Was ich im Blick habe**: {shown.percent:.0f} % von {_number(shown.limit)} Token"
-        block = f"```\n{bar(shown.percent)} {shown.percent:.0f} %\n{columns(rows)}\n```"
-        lines = self._context_lines(shown)
-        return "\n\n".join([head, block, *(["\n".join(lines)] if lines else [])])
-
-    def _context_lines(self, shown: ContextShown) -> list[str]:
-        lines = []
-        if shown.summarised_turns:
-            lines.append(f"- Ältere Runden, die zusammengefasst sind: {_number(shown.summarised_turns)}")
-        if shown.next_summary_at is not None:
-            lines.append(
-                f"- Die nächste Zusammenfassung kommt bei etwa {_number(shown.next_summary_at)} Token"
-            )
-        if shown.pins:
-            lines.append(f"- Angeheftet: {shown.pins}")
-        if shown.cached_percent is not None:
-            lines.append(
-                f"- {shown.cached_percent} % der letzten Anfrage waren schon gelesen und kosten ein Zehntel"
-            )
-        if shown.spent_usd is not None:
-            dollars = f"{shown.spent_usd:.2f}".replace(".", ",")
-            lines.append(f"- Dieses Gespräch hat bisher {dollars} $ gekostet")
-        return lines
-
-    def pins(self, *, excerpts: Sequence[str]) -> Markdown:
-        rows = "\n".join(f"{number}. {literal(words, most=80)}" for number, words in enumerate(excerpts, 1))
-        return f"**📌 Angeheftet: Das behalte ich Wort für Wort**\n\n{rows}"
 
     def export_caption(self, *, messages: int) -> Plain:
         return (

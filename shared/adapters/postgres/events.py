@@ -102,6 +102,12 @@ class PostgresEvents:
         return tuple(_event(row) for row in reversed(rows))
 
     @store_method
+    async def pinned(self, session_id: int) -> tuple[str, ...]:
+        """Public ids of the messages that are pinned now."""
+        rows = await self._pool.fetch("SELECT seq FROM pins WHERE session_id = $1 ORDER BY seq", session_id)
+        return tuple(f"m{row['seq']}" for row in rows)
+
+    @store_method
     async def stored_message(self, session_id: int, dedupe_key: str) -> bool:
         """Whether a message with this key was accepted before."""
         found: bool = await self._pool.fetchval(

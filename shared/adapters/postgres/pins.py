@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import asyncpg
 
 from shared.adapters.postgres.pool import store_method
+from shared.core.figures import PinnedMessage
 from shared.core.messages import blocks_from_json, text_of
 
 PinResult = Literal["pinned", "unpinned", "already", "not_pinned", "too_many", "unknown"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinnedMessage:
-    seq: int
-    author: str
-    text: str
-    tokens: int
 
 
 class PostgresPins:
@@ -53,7 +45,7 @@ class PostgresPins:
             )  # fmt: skip
             if made is None:
                 return "already"
-            await connection.execute(_VIEW_MOVED, session_id)
+            await connection.execute(_MOVED, session_id, f"m{seq}", True)
         return "pinned"
 
     @store_method
@@ -65,7 +57,7 @@ class PostgresPins:
             )
             if gone is None:
                 return "not_pinned"
-            await connection.execute(_VIEW_MOVED, session_id)
+            await connection.execute(_MOVED, session_id, f"m{seq}", False)
         return "unpinned"
 
     @store_method
@@ -75,15 +67,31 @@ class PostgresPins:
                 WHERE p.session_id = $1 ORDER BY e.seq""",
             session_id,
         )
-        return [
-            PinnedMessage(
-                seq=row["seq"],
-                author=row["author"],
-                text=text_of(blocks_from_json(row["blocks"])),
-                tokens=row["tokens"],
-            )
-            for row in rows
-        ]
+        return [_message(row) for row in rows]
+
+    @store_method
+    async def message(self, session_id: int, seq: int | None) -> PinnedMessage | None:
+        """What a person or the assistant said; None for `seq` means the newest answer."""
+        row = await self._pool.fetchrow(_MESSAGE, session_id, seq)
+        return None if row is None else _message(row)
 
 
-_VIEW_MOVED = "UPDATE sessions SET view_epoch = view_epoch + 1 WHERE id = $1"
+def _message(row: asyncpg.Record) -> PinnedMessage:
+    text = text_of(blocks_from_json(row["blocks"]))
+    return PinnedMessage(seq=row["seq"], author=row["author"], text=text, tokens=row["tokens"])
+
+
+_MESSAGE = """
+SELECT e.seq, e.author, e.blocks, e.tokens FROM entries e JOIN turn_entries te USING (session_id, seq)
+ WHERE e.session_id = $1 AND e.author IN ('person', 'assistant')
+   AND CASE WHEN $2::bigint IS NULL THEN e.author = 'assistant' ELSE e.seq = $2 END
+ ORDER BY e.seq DESC LIMIT 1
+"""
+_MOVED = """
+WITH s AS (
+  UPDATE sessions SET view_epoch = view_epoch + 1, next_event_seq = next_event_seq + 1 WHERE id = $1
+  RETURNING id, next_event_seq - 1 AS event_seq
+)
+INSERT INTO events (session_id, event_seq, kind, payload)
+SELECT id, event_seq, 'pin', jsonb_build_object('mid', $2::text, 'pinned', $3::boolean) FROM s
+"""

@@ -69,6 +69,7 @@ export class Conversation {
     this.ctx = frame.ctx ?? null;
     if (fresh) for (const item of [...unsent, ...commands]) this.items.push(item);
     for (const event of frame.events ?? []) this.durable(event, !fresh, true);
+    this.pinned = new Set(frame.pinned ?? []);
     this.last = Math.max(this.last, Number(frame.head) || 0);
     this.snapshot(frame.state ?? {});
   }

@@ -1,0 +1,50 @@
+"""What one conversation holds and has used, in one statement, for the people who take part in it."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from shared.adapters.postgres.pool import store_method
+from shared.core.errors import UnknownSession
+from shared.core.figures import SessionFigures
+
+
+class PostgresFigures:
+    """Reads only; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, timezone: str = "UTC") -> None:
+        self._pool = pool
+        self._timezone = timezone
+
+    @store_method
+    async def of(self, session_id: int) -> SessionFigures:
+        """Raises UnknownSession."""
+        row = await self._pool.fetchrow(_FIGURES, session_id, self._timezone)
+        if row is None:
+            raise UnknownSession(f"session {session_id}")
+        return SessionFigures(**dict(row))
+
+
+_FIGURES = """
+WITH spent AS (
+  SELECT sum(u.cost_micro) FILTER (WHERE u.purpose <> 'chat') AS upkeep,
+         bool_or(u.cost_micro IS NULL) FILTER (WHERE u.purpose <> 'chat') AS upkeep_unknown,
+         sum(u.cost_micro) FILTER (WHERE u.at >= d.midnight) AS today,
+         bool_or(u.cost_micro IS NULL) FILTER (WHERE u.at >= d.midnight) AS today_unknown
+    FROM (SELECT date_trunc('day', now() AT TIME ZONE $2) AT TIME ZONE $2 AS midnight) d
+    LEFT JOIN usage u ON u.session_id = $1
+)
+SELECT s.answered_turn AS answered_turns, s.base_turn AS hidden_turns,
+       t.compaction_count AS summaries,
+       (SELECT count(*) FROM pins p WHERE p.session_id = s.id) AS pins,
+       t.input_tokens + t.cache_read_tokens + t.cache_write_tokens AS input_tokens, t.output_tokens,
+       t.cache_read_tokens,
+       (SELECT round(100.0 * u.cache_read_tokens / nullif(u.input_tokens + u.cache_read_tokens
+                                                          + u.cache_write_tokens, 0))::int
+          FROM usage u WHERE u.session_id = s.id AND u.purpose = 'chat' AND u.status = 'done' AND u.known
+         ORDER BY u.id DESC LIMIT 1) AS last_cached_percent,
+       CASE WHEN t.cost_unknown_calls = 0 THEN t.cost_micro END AS cost_micro,
+       CASE WHEN NOT coalesce(x.upkeep_unknown, false) THEN coalesce(x.upkeep, 0)::bigint END AS upkeep_micro,
+       CASE WHEN NOT coalesce(x.today_unknown, false) THEN coalesce(x.today, 0)::bigint END AS today_micro
+  FROM sessions s JOIN session_totals t ON t.session_id = s.id, spent x WHERE s.id = $1
+"""

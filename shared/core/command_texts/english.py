@@ -1,0 +1,168 @@
+"""Answers to commands in English, which are those for every language that has none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shared.core.command_texts.shown import (
+    ContextShown,
+    Markdown,
+    PinShown,
+    UsageShown,
+    bar,
+    columns,
+    excerpt,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandTexts:
+    """Fields are fixed sentences; methods put numbers and names in."""
+
+    language: str = "en"
+    descriptions: Mapping[str, str] = field(default_factory=dict)
+    """By a command's name, where the table's own English does not serve."""
+    part_names: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "history": "Conversation",
+            "summary": "Summary",
+            "memory": "Memories",
+            "system": "Instructions",
+            "tools": "Tools",
+        }
+    )
+
+    hello: Markdown = (
+        "Hello! Write to me about anything; I remember what we talk about. `/help` shows what else I can do."
+    )
+    stopped: Markdown = "Stopped."
+    nothing_to_stop: Markdown = "Nothing is being written at the moment."
+    fresh_start: Markdown = (
+        "We begin afresh. What I know about you stays, and everything above can still be read."
+    )
+    new_already: Markdown = "This conversation is new already."
+    separated: Markdown = "From here on I look only at what follows. Everything above can still be read."
+    separated_already: Markdown = "There is nothing above that I still look at."
+
+    organizing: str = "Organizing conversation…"
+    compact_running: Markdown = "It was being done already; please look again."
+    compact_goes_on: Markdown = "This takes a while; it goes on in the background and will show up here."
+    compact_failed: Markdown = "It did not work; nothing was changed. Please try again later."
+    nothing_to_compact: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "nothing_old": "there are only the newest messages, and they stay as they are",
+            "open_turn_too_big": "the message that I am answering takes most of the room",
+            "pins": "all older messages are pinned",
+            "gain_too_small": "it would save too little. `/compact --force` does it all the same",
+            "busy": "the conversation kept changing; please try again in a moment",
+        }
+    )
+
+    context_empty: Markdown = "Nothing was sent to the model yet, so the context is empty."
+
+    pinned_before: Markdown = "This is pinned already."
+    not_pinned: Markdown = "This is not pinned."
+    no_pins: Markdown = "Nothing is pinned. What is pinned I keep word for word, however long we talk."
+    pin_unknown: Markdown = "I do not have this message, so I cannot pin it."
+    pin_too_long: Markdown = "This is too long to keep word for word. Please pin something shorter."
+    which_pin: Markdown = "Several messages are pinned. Send `/unpin` with a number of `/pins`."
+
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """Why an undo or a restore was refused, by its reason; else the refusal's own advice."""
+
+    def number(self, value: int) -> str:
+        return f"{value:,}"
+
+    def thousands(self, tokens: int) -> str:
+        return f"{tokens / 1000:.1f}k" if tokens >= 1000 else str(tokens)
+
+    def dollars(self, amount: float | None) -> str:
+        """Unknown is shown as unknown."""
+        return "–" if amount is None else f"${amount:.2f}" if amount >= 0.005 or not amount else "< $0.01"
+
+    def gauge(self, *, percent: float, used: int, limit: int) -> str:
+        return f"{percent:.0f} % · ~{self.thousands(used)}/{self.thousands(limit)}"
+
+    def undone(self, *, after: int) -> Markdown:
+        return (
+            f"The older messages are back, word for word: the context holds {self.thousands(after)} tokens."
+        )
+
+    def restored(self, *, before: int, after: int) -> Markdown:
+        return f"The summary is in use again: {self.thousands(before)} → {self.thousands(after)} tokens."
+
+    def nothing_compacted(self, *, reason: str, detail: str) -> Markdown:
+        return f"Nothing to summarise: {self.nothing_to_compact.get(reason) or detail or reason}."
+
+    def compacted(self, *, turns: int, before: int, after: int) -> Markdown:
+        gain = "." if after < before else ": they were so short that nothing was saved."
+        what = "1 turn" if turns == 1 else f"{turns:,} turns"
+        sizes = f"{self.thousands(before)} → {self.thousands(after)} tokens"
+        return f"Summarised {what}, {sizes}{gain} `/undo` brings them back."
+
+    def status(self, *, model: str, turns: int, hidden: int, summaries: int, gauge: str) -> Markdown:
+        return "\n".join(
+            (
+                f"- Model: {excerpt(model)}",
+                f"- Turns: {turns:,}, of which {hidden:,} are summarised",
+                f"- Summaries so far: {summaries:,}",
+                f"- Context: {gauge}",
+            )
+        )
+
+    def context(self, shown: ContextShown) -> Markdown:
+        rows = {
+            self.part_names.get(name, name): self.number(size) for name, size in shown.parts.items() if size
+        }
+        rows[self.free_name] = self.number(max(0, shown.limit - shown.used))
+        block = f"```\n{bar(shown.percent)} {shown.percent:.0f} %\n{columns(rows)}\n```"
+        lines = "\n".join(f"- {line}" for line in self.context_lines(shown))
+        return "\n\n".join([self.context_head(shown), block, *([lines] if lines else [])])
+
+    @property
+    def free_name(self) -> str:
+        return "Free"
+
+    def context_head(self, shown: ContextShown) -> Markdown:
+        about = "about " if shown.estimated else ""
+        of = f"{self.number(shown.used)} of {self.number(shown.limit)} tokens"
+        return f"**What I have in view**: {about}{of}"
+
+    def context_lines(self, shown: ContextShown) -> list[str]:
+        lines = [f"The next summary is made at about {self.number(shown.limit)} tokens"]
+        if shown.summarised_turns:
+            lines.insert(0, f"{self.number(shown.summarised_turns)} older turns are summarised")
+        if shown.pins:
+            lines.append(f"Pinned: {shown.pins}")
+        if shown.cached_percent is not None:
+            lines.append(f"{shown.cached_percent} % of the last request was read before, which costs a tenth")
+        if shown.spent_usd is not None:
+            lines.append(f"This conversation has cost {self.dollars(shown.spent_usd)} so far")
+        return lines
+
+    def usage(self, shown: UsageShown) -> Markdown:
+        cached = "" if shown.cached_percent is None else f" ({shown.cached_percent} % of it read before)"
+        upkeep = self.dollars(shown.upkeep_usd)
+        cap = "" if shown.today_cap_usd is None else f" of {self.dollars(shown.today_cap_usd)}"
+        return "\n".join(
+            (
+                "**What this conversation has used**",
+                "",
+                f"- Turns: {self.number(shown.turns)}, summaries: {self.number(shown.summaries)}",
+                f"- Sent: {self.number(shown.input_tokens)} tokens{cached}",
+                f"- Written: {self.number(shown.output_tokens)} tokens",
+                f"- Cost: {self.dollars(shown.spent_usd)}, of which {upkeep} for summaries and memory",
+                f"- Today: {self.dollars(shown.today_usd)}{cap}",
+            )
+        )
+
+    def pinned(self, *, words: str) -> Markdown:
+        return f"📌 Pinned: “{excerpt(words)}” I keep this word for word, however long we talk."
+
+    def unpinned(self, *, words: str) -> Markdown:
+        return f"No longer pinned: “{excerpt(words)}”"
+
+    def pins(self, pins: Sequence[PinShown]) -> Markdown:
+        rows = "\n".join(f"{number}. “{excerpt(pin.text)}”" for number, pin in enumerate(pins, 1))
+        return f"**📌 Pinned: I keep these word for word**\n\n{rows}"

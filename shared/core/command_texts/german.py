@@ -1,0 +1,184 @@
+"""Answers to commands in German."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shared.core.command_texts.english import CommandTexts
+from shared.core.command_texts.shown import ContextShown, Markdown, PinShown, UsageShown, excerpt
+
+_DESCRIPTIONS: Mapping[str, str] = {
+    "help": "Zeigen, was du hier tun kannst",
+    "start": "Begrüßung, und wie es geht",
+    "new": "Neu anfangen; was gesagt wurde, bleibt",
+    "stop": "Die Antwort anhalten, die gerade entsteht",
+    "retry": "Deine letzte Nachricht noch einmal beantworten",
+    "compact": "Ältere Nachrichten jetzt zusammenfassen",
+    "undo": "Die letzte Zusammenfassung zurücknehmen",
+    "status": "Zeigen, wie es um das Gespräch steht",
+    "context": "Zeigen, was der Assistent im Blick hat",
+    "usage": "Zeigen, was das Gespräch verbraucht hat",
+    "separator": "Nur noch ansehen, was ab hier gesagt wird",
+    "pin": "Eine Nachricht Wort für Wort behalten; als Antwort senden",
+    "unpin": "Angeheftetes wieder lösen; als Antwort senden",
+    "pins": "Zeigen, was angeheftet ist",
+    "export": "Das ganze Gespräch als Datei bekommen",
+    "settings": "Wählen, wie ich mich in diesem Chat verhalte",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GermanCommandTexts(CommandTexts):
+    language: str = "de"
+    descriptions: Mapping[str, str] = field(default_factory=lambda: _DESCRIPTIONS)
+    part_names: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "history": "Gespräch",
+            "summary": "Zusammenfassung",
+            "memory": "Erinnerungen",
+            "system": "Anweisungen",
+            "tools": "Werkzeuge",
+        }
+    )
+
+    hello: Markdown = (
+        "Hallo! Schreib mir, worüber du magst; ich weiß noch, was wir gesagt haben. "
+        "`/help` zeigt, was ich noch kann."
+    )
+    stopped: Markdown = "Angehalten."
+    nothing_to_stop: Markdown = "Ich schreibe gerade nichts."
+    fresh_start: Markdown = "Wir fangen neu an. Was ich über dich weiß, bleibt, und alles oben bleibt lesbar."
+    new_already: Markdown = "Dieses Gespräch ist schon neu."
+    separated: Markdown = "Ab hier sehe ich mir nur noch an, was folgt. Alles oben bleibt lesbar."
+    separated_already: Markdown = "Darüber steht nichts, was ich noch ansehe."
+
+    organizing: str = "Ich ordne das Gespräch …"
+    compact_running: Markdown = "Das war schon im Gange; bitte sieh noch einmal nach."
+    compact_goes_on: Markdown = "Das dauert etwas; es geht im Hintergrund weiter und erscheint dann hier."
+    compact_failed: Markdown = (
+        "Das hat nicht geklappt; nichts wurde verändert. Bitte versuch es später noch einmal."
+    )
+    nothing_to_compact: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "nothing_old": "es gibt nur die neuesten Nachrichten, und die bleiben, wie sie sind",
+            "open_turn_too_big": "die Nachricht, die ich gerade beantworte, nimmt den meisten Platz ein",
+            "pins": "alle älteren Nachrichten sind angeheftet",
+            "gain_too_small": "das würde zu wenig sparen. `/compact --force` macht es trotzdem",
+            "busy": "das Gespräch hat sich ständig verändert; bitte versuch es gleich noch einmal",
+        }
+    )
+
+    context_empty: Markdown = "Es wurde noch nichts an das Modell geschickt, der Blick ist also leer."
+
+    pinned_before: Markdown = "Das ist schon angeheftet."
+    not_pinned: Markdown = "Das ist nicht angeheftet."
+    no_pins: Markdown = (
+        "Nichts ist angeheftet. Angeheftetes behalte ich Wort für Wort, egal wie lange wir reden."
+    )
+    pin_unknown: Markdown = "Diese Nachricht habe ich nicht und kann sie nicht anheften."
+    pin_too_long: Markdown = (
+        "Das ist zu lang, um es Wort für Wort zu behalten. Bitte hefte etwas Kürzeres an."
+    )
+    which_pin: Markdown = "Mehreres ist angeheftet. Schick `/unpin` mit einer Nummer aus `/pins`."
+
+    refusals: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "nothing_to_undo": "Es wurde noch nichts zusammengefasst.",
+            "crosses_new": "Davor liegt ein Neuanfang; so weit geht es nicht zurück.",
+            "would_not_fit": (
+                "Die alten Nachrichten passen nicht mehr auf einmal in meinen Blick. Sie bleiben lesbar."
+            ),
+            "nothing_to_restore": "Es gibt keine Zusammenfassung, die zurückgeholt werden kann.",
+            "newer_turns": "Inzwischen haben wir weitergeredet; das geht nicht mehr.",
+        }
+    )
+
+    def number(self, value: int) -> str:
+        return f"{value:,}".replace(",", ".")
+
+    def thousands(self, tokens: int) -> str:
+        return f"{tokens / 1000:.1f}k".replace(".", ",") if tokens >= 1000 else str(tokens)
+
+    def dollars(self, amount: float | None) -> str:
+        if amount is None:
+            return "–"
+        return f"{amount:.2f} $".replace(".", ",") if amount >= 0.005 or not amount else "< 0,01 $"
+
+    def undone(self, *, after: int) -> Markdown:
+        return (
+            "Die älteren Nachrichten sind wieder da, Wort für Wort: "
+            f"der Blick umfasst {self.thousands(after)} Token."
+        )
+
+    def restored(self, *, before: int, after: int) -> Markdown:
+        return f"Die Zusammenfassung gilt wieder: {self.thousands(before)} → {self.thousands(after)} Token."
+
+    def nothing_compacted(self, *, reason: str, detail: str) -> Markdown:
+        return f"Nichts zusammenzufassen: {self.nothing_to_compact.get(reason) or detail or reason}."
+
+    def compacted(self, *, turns: int, before: int, after: int) -> Markdown:
+        gain = "." if after < before else ": sie waren so kurz, dass nichts gespart wurde."
+        what = "1 Runde" if turns == 1 else f"{self.number(turns)} Runden"
+        sizes = f"{self.thousands(before)} → {self.thousands(after)} Token"
+        return f"{what} zusammengefasst, {sizes}{gain} `/undo` holt sie zurück."
+
+    def status(self, *, model: str, turns: int, hidden: int, summaries: int, gauge: str) -> Markdown:
+        return "\n".join(
+            (
+                f"- Modell: {excerpt(model)}",
+                f"- Runden: {self.number(turns)}, davon {self.number(hidden)} zusammengefasst",
+                f"- Zusammenfassungen bisher: {self.number(summaries)}",
+                f"- Blick: {gauge}",
+            )
+        )
+
+    @property
+    def free_name(self) -> str:
+        return "Frei"
+
+    def context_head(self, shown: ContextShown) -> Markdown:
+        about = "etwa " if shown.estimated else ""
+        of = f"{self.number(shown.used)} von {self.number(shown.limit)} Token"
+        return f"**Was ich im Blick habe**: {about}{of}"
+
+    def context_lines(self, shown: ContextShown) -> list[str]:
+        lines = [f"Die nächste Zusammenfassung kommt bei etwa {self.number(shown.limit)} Token"]
+        if shown.summarised_turns:
+            lines.insert(0, f"{self.number(shown.summarised_turns)} ältere Runden sind zusammengefasst")
+        if shown.pins:
+            lines.append(f"Angeheftet: {shown.pins}")
+        if shown.cached_percent is not None:
+            lines.append(
+                f"{shown.cached_percent} % der letzten Anfrage waren schon bekannt und kosten ein Zehntel"
+            )
+        if shown.spent_usd is not None:
+            lines.append(f"Dieses Gespräch hat bisher {self.dollars(shown.spent_usd)} gekostet")
+        return lines
+
+    def usage(self, shown: UsageShown) -> Markdown:
+        cached = "" if shown.cached_percent is None else f" (davon {shown.cached_percent} % schon bekannt)"
+        spent = self.dollars(shown.spent_usd)
+        upkeep = self.dollars(shown.upkeep_usd)
+        cap = "" if shown.today_cap_usd is None else f" von {self.dollars(shown.today_cap_usd)}"
+        return "\n".join(
+            (
+                "**Was dieses Gespräch verbraucht hat**",
+                "",
+                f"- Runden: {self.number(shown.turns)}, Zusammenfassungen: {self.number(shown.summaries)}",
+                f"- Gesendet: {self.number(shown.input_tokens)} Token{cached}",
+                f"- Geschrieben: {self.number(shown.output_tokens)} Token",
+                f"- Kosten: {spent}, davon {upkeep} für Zusammenfassungen und Gedächtnis",
+                f"- Heute: {self.dollars(shown.today_usd)}{cap}",
+            )
+        )
+
+    def pinned(self, *, words: str) -> Markdown:
+        return f"📌 Angeheftet: „{excerpt(words)}“ Das behalte ich Wort für Wort, egal wie lange wir reden."
+
+    def unpinned(self, *, words: str) -> Markdown:
+        return f"Nicht mehr angeheftet: „{excerpt(words)}“"
+
+    def pins(self, pins: Sequence[PinShown]) -> Markdown:
+        rows = "\n".join(f"{number}. „{excerpt(pin.text)}“" for number, pin in enumerate(pins, 1))
+        return f"**📌 Angeheftet: Das behalte ich Wort für Wort**\n\n{rows}"

@@ -1,0 +1,79 @@
+"""The values that answers to commands show; None is what nobody knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Markdown: TypeAlias = str
+"""Read by the widget and by Telegram's renderer alike."""
+
+_MARKS = re.compile(r"[\\`*_~\[<>#|$&!]")
+"""Not "]": a formula is read only between both brackets with a backslash."""
+_BAR_CELLS = 20
+EXCERPT_CHARS = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextShown:
+    """What `/context` tells, in tokens."""
+
+    percent: float
+    used: int
+    limit: int
+    parts: Mapping[str, int]
+    """Sizes by the names of `core.context`: system, tools, memory, summary, history."""
+    estimated: bool = False
+    pins: int = 0
+    summarised_turns: int = 0
+    cached_percent: int | None = None
+    """How much of the last request the provider had read before, which costs a tenth."""
+    spent_usd: float | None = None
+    """By this conversation, ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageShown:
+    """What `/usage` tells of one conversation since its beginning; tokens as the provider counted them."""
+
+    turns: int
+    summaries: int
+    input_tokens: int
+    """Everything that was sent, cached or not."""
+    output_tokens: int
+    cached_percent: int | None
+    """Of what was sent, the share that the provider had read before."""
+    spent_usd: float | None
+    """None when calls were made whose price is unknown."""
+    upkeep_usd: float | None
+    """Of it, what summaries and memory cost."""
+    today_usd: float | None
+    today_cap_usd: float | None = None
+    """The most that this conversation may spend in a day; None without such a cap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinShown:
+    mid: str
+    text: str
+
+
+def bar(percent: float) -> str:
+    filled = round(min(100.0, max(0.0, percent)) / 100 * _BAR_CELLS)
+    return "█" * filled + "░" * (_BAR_CELLS - filled)
+
+
+def columns(rows: Mapping[str, str]) -> str:
+    """Names to the left, values to the right, for a code block."""
+    left = max(map(len, rows), default=0)
+    right = max(map(len, rows.values()), default=0)
+    return "\n".join(f"{name.ljust(left)}  {value.rjust(right)}" for name, value in rows.items())
+
+
+def excerpt(words: str, *, most: int = EXCERPT_CHARS) -> str:
+    """The first words of a message on one line, none of them read as Markdown."""
+    line = " ".join(words.split())
+    short = line if len(line) <= most else line[: most - 1].rstrip() + "…"
+    return _MARKS.sub(r"\\\g<0>", short)

@@ -1,0 +1,41 @@
+"""What one conversation holds and has used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFigures:
+    """Tokens as providers counted them; money in micro-dollars, None where a price is unknown."""
+
+    answered_turns: int
+    hidden_turns: int
+    summaries: int
+    pins: int
+    input_tokens: int
+    """Cached or not."""
+    output_tokens: int
+    cache_read_tokens: int
+    last_cached_percent: int | None
+    """Of the last request, what the provider had read before."""
+    cost_micro: int | None
+    upkeep_micro: int | None
+    """Of it, what was spent on summaries and memory."""
+    today_micro: int | None
+
+    @property
+    def cached_percent(self) -> int | None:
+        return round(100 * self.cache_read_tokens / self.input_tokens) if self.input_tokens else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedMessage:
+    seq: int
+    author: str
+    text: str
+    tokens: int
+
+    @property
+    def mid(self) -> str:
+        return f"m{self.seq}"

@@ -1,0 +1,84 @@
+"""Pins: `/pin`, `/unpin` and `/pins`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from shared.core.command_texts import PinShown
+from shared.core.commands import BadArguments
+from shared.core.figures import PinnedMessage
+from shared.services.commands.call import Call, Doer, Said
+from shared.services.conversation import Conversation
+
+PIN_SHARE = 10
+"""All pins of a session together hold at most a tenth of the context's limit (engine.md, invariant 7)."""
+PIN_TOKENS = 2_000
+"""The same before anything was measured."""
+_MID = re.compile(r"m([1-9][0-9]{0,17})")
+_NUMBER = re.compile(r"[1-9][0-9]{0,3}")
+
+
+class PinStore(Protocol):
+    async def pin(self, session_id: int, seq: int, *, most_tokens: int) -> str: ...
+    async def unpin(self, session_id: int, seq: int) -> str: ...
+    async def pinned(self, session_id: int) -> Sequence[PinnedMessage]: ...
+    async def message(self, session_id: int, seq: int | None) -> PinnedMessage | None: ...
+
+
+class PinCommands:
+    def __init__(self, *, pins: PinStore, conversation: Conversation) -> None:
+        self._pins = pins
+        self._conversation = conversation
+
+    @property
+    def doers(self) -> dict[str, Doer]:
+        return {"pin": self._pin, "unpin": self._unpin, "pins": self._list}
+
+    async def _pin(self, call: Call) -> Said:
+        """`m12` is a message by its id; without one the newest answer is meant."""
+        meant = _MID.fullmatch(call.args)
+        if call.args and meant is None:
+            raise BadArguments("/pin takes a message's id, such as m12, or nothing for the newest answer.")
+        message = await self._pins.message(call.session_id, int(meant[1]) if meant else None)
+        if message is None:
+            return False, call.texts.pin_unknown
+        measured = await self._conversation.gauge(call.session_id)
+        most = PIN_TOKENS if measured is None else measured.limit // PIN_SHARE
+        result = await self._pins.pin(call.session_id, message.seq, most_tokens=most)
+        if result == "pinned":
+            return True, call.texts.pinned(words=message.text)
+        texts = {"already": call.texts.pinned_before, "too_many": call.texts.pin_too_long}
+        return result == "already", texts.get(result, call.texts.pin_unknown)
+
+    async def _unpin(self, call: Call) -> Said:
+        pinned = await self._pins.pinned(call.session_id)
+        if not pinned:
+            return False, call.texts.no_pins
+        if not call.args and len(pinned) > 1:
+            return False, f"{call.texts.which_pin}\n\n{call.texts.pins(_shown(pinned))}"
+        meant = _meant(call.args, pinned)
+        if meant is None or await self._pins.unpin(call.session_id, meant.seq) != "unpinned":
+            return False, call.texts.not_pinned
+        return True, call.texts.unpinned(words=meant.text)
+
+    async def _list(self, call: Call) -> Said:
+        pinned = await self._pins.pinned(call.session_id)
+        return True, call.texts.pins(_shown(pinned)) if pinned else call.texts.no_pins
+
+
+def _meant(args: str, pinned: Sequence[PinnedMessage]) -> PinnedMessage | None:
+    """By its id, by its number in the list, or the only one."""
+    if not args:
+        return pinned[0]
+    if found := _MID.fullmatch(args):
+        return next((one for one in pinned if one.seq == int(found[1])), None)
+    if not _NUMBER.fullmatch(args):
+        raise BadArguments("/unpin takes a number of the list that /pins shows.")
+    number = int(args)
+    return pinned[number - 1] if number <= len(pinned) else None
+
+
+def _shown(pinned: Sequence[PinnedMessage]) -> list[PinShown]:
+    return [PinShown(mid=one.mid, text=one.text) for one in pinned]

@@ -1,0 +1,109 @@
+"""Commands that move what the assistant looks at: summaries, their undo, a new beginning, a separator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from shared.core.command_texts import CommandTexts
+from shared.core.commands import compact_arguments
+from shared.core.turns import JobOrder
+from shared.core.upkeep import LinkStored, Refused, SessionState
+from shared.ports import Announcer, Doorbell
+from shared.services.commands.call import Call, Doer, Said, refused
+from shared.services.conversation import Conversation
+
+COMPACT_SECONDS = 180.0
+_LOOK_SECONDS = 0.1
+
+
+class ViewStore(Protocol):
+    async def state(self, session_id: int) -> SessionState: ...
+    async def ask(self, session_id: int, order: JobOrder) -> int | None: ...
+    async def job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]: ...
+    async def waiting_job(self, session_id: int, key: str) -> int | None: ...
+    async def undo(
+        self, session_id: int, *, limit_tokens: int, fixed_tokens: int
+    ) -> LinkStored | Refused: ...
+    async def restore(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
+    async def begin_anew(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
+
+
+class ViewCommands:
+    def __init__(
+        self, *, store: ViewStore, conversation: Conversation, announcer: Announcer, doorbell: Doorbell
+    ) -> None:
+        self._store = store
+        self._conversation = conversation
+        self._announcer = announcer
+        self._doorbell = doorbell
+
+    @property
+    def doers(self) -> dict[str, Doer]:
+        return {"new": self._new, "compact": self._compact, "undo": self._undo, "restore": self._restore}
+
+    async def _new(self, call: Call) -> Said:
+        state = await self._store.state(call.session_id)
+        done = await self._store.begin_anew(call.session_id, fixed_tokens=state.fixed_tokens)
+        if isinstance(done, Refused):
+            return False, call.texts.new_already
+        await self._told(call, done)
+        return True, call.texts.fresh_start
+
+    async def _undo(self, call: Call) -> Said:
+        state = await self._store.state(call.session_id)
+        hard = await self._conversation.hard_limit(state)
+        done = await self._store.undo(call.session_id, limit_tokens=hard, fixed_tokens=state.fixed_tokens)
+        if isinstance(done, Refused):
+            return refused(call, done)
+        await self._told(call, done)
+        return True, call.texts.undone(after=done.tokens_after)
+
+    async def _restore(self, call: Call) -> Said:
+        state = await self._store.state(call.session_id)
+        done = await self._store.restore(call.session_id, fixed_tokens=state.fixed_tokens)
+        if isinstance(done, Refused):
+            return refused(call, done)
+        await self._told(call, done)
+        return True, call.texts.restored(before=done.tokens_before, after=done.tokens_after)
+
+    async def _compact(self, call: Call) -> Said:
+        wish = compact_arguments(call.args)
+        key = f"compact:{call.session_id}:manual"
+        order = JobOrder(
+            kind="compact", key=key, trigger="manual", payload={"force": wish.force, "focus": wish.focus}
+        )
+        job_id = await self._store.ask(call.session_id, order)
+        if job_id is None:
+            job_id = await self._store.waiting_job(call.session_id, key)
+        if job_id is None:
+            return False, call.texts.compact_running
+        await self._doorbell.ring(job_id, 0)
+        await call.progress(call.texts.organizing, 0)
+        return await self._wait_for(call, job_id)
+
+    async def _wait_for(self, call: Call, job_id: int) -> Said:
+        try:
+            async with asyncio.timeout(COMPACT_SECONDS):
+                while True:
+                    state, outcome = await self._store.job_outcome(job_id)
+                    if state in ("done", "dead"):
+                        return told_outcome(call.texts, state, outcome)
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except TimeoutError:
+            return True, call.texts.compact_goes_on
+
+    async def _told(self, call: Call, stored: LinkStored) -> None:
+        await self._announcer.announce(call.session_id, {"event_seq": stored.event_seq})
+
+
+def told_outcome(texts: CommandTexts, state: str, outcome: Mapping[str, Any]) -> Said:
+    """What became of a compaction job, for the person who asked for it."""
+    if state == "dead":
+        advice = str(outcome.get("advice") or "") if texts.language == "en" else ""
+        return False, advice or texts.compact_failed
+    if "nothing" in outcome:
+        reason, detail = str(outcome["nothing"]), str(outcome.get("detail") or "")
+        return True, texts.nothing_compacted(reason=reason, detail=detail)
+    return True, texts.compacted(turns=outcome["turns"], before=outcome["before"], after=outcome["after"])
