@@ -17,7 +17,15 @@ from shared.core.messages import Message, ToolUse, text_of, tool_uses
 from shared.core.prompts import SILENT, flush_instruction
 from shared.core.summary import five_fields, render_summary
 from shared.core.turns import Caps, JobOrder, Spending
-from shared.core.upkeep import FlushOutcome, FlushTicket, JobClaim, LinkStored, NewLink, SessionState
+from shared.core.upkeep import (
+    FlushOutcome,
+    FlushReport,
+    FlushTicket,
+    JobClaim,
+    LinkStored,
+    NewLink,
+    SessionState,
+)
 from shared.ports import Announcer, ChatModel, Doorbell, ToolContext
 from shared.services.crash import CrashPoint
 from shared.services.prompting import Prepared, Prompting
@@ -54,16 +62,7 @@ class UpkeepStore(Protocol):
         self, job: JobClaim, *, cycle: int, threshold: str, from_turn: int, through_turn: int
     ) -> FlushTicket: ...
     async def end_flush(
-        self,
-        job: JobClaim,
-        ticket: FlushTicket,
-        *,
-        outcome: FlushOutcome,
-        stray_text: str,
-        error: str,
-        model: str,
-        spent: Sequence[Spending],
-        party_id: int,
+        self, job: JobClaim, ticket: FlushTicket, report: FlushReport, *, party_id: int
     ) -> None: ...
     async def record_spending(
         self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
@@ -189,10 +188,11 @@ class Maintenance:
         except (ModelError, CapReached) as failure:
             outcome, error = "failed", f"{failure.code}: {failure}"
         self._crash_point("after_flush_model")
-        await self._store.end_flush(
-            job, ticket, outcome=outcome, stray_text=stray, error=error,
-            model=self._prompting.model_of(state.agent_config), spent=purse.spent, party_id=state.party_id,
+        report = FlushReport(
+            outcome=outcome, stray_text=stray, error=error,
+            model=self._prompting.model_of(state.agent_config), spent=tuple(purse.spent),
         )  # fmt: skip
+        await self._store.end_flush(job, ticket, report, party_id=state.party_id)
         self._crash_point("after_flush")
         return ticket, outcome
 
