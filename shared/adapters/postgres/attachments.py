@@ -8,6 +8,9 @@ from collections.abc import Sequence
 import asyncpg
 
 from shared.adapters.postgres.pool import store_method
+from shared.adapters.postgres.turn_sql import DESCRIBED
+from shared.adapters.postgres.turns import sums_of, usage_rows
+from shared.core.turns import Spending
 from shared.ports import Picture
 
 
@@ -52,10 +55,19 @@ class PostgresAttachments:
         return {row["id"]: row["description"] for row in rows}
 
     @store_method
-    async def describe(self, attachment_id: int, description: str) -> None:
-        """What later turns, summaries and memory see instead of the picture; the first description stays."""
+    async def describe(
+        self,
+        attachment_id: int,
+        description: str,
+        *,
+        session_id: int,
+        party_id: int,
+        turn: int,
+        spent: Sequence[Spending],
+        reservation_id: int | None,
+    ) -> None:
+        """What later turns, summaries and memory see instead of the picture, and what it cost."""
         await self._pool.execute(
-            "UPDATE attachments SET description = $2 WHERE id = $1 AND description = ''",
-            attachment_id,
-            description,
-        )
+            DESCRIBED, session_id, party_id, turn, usage_rows(spent), sums_of(spent), reservation_id,
+            sum(call.cost_micro or 0 for call in spent), attachment_id, description,
+        )  # fmt: skip

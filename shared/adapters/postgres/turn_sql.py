@@ -246,7 +246,7 @@ UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro, spen
   FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
 """
 
-WASTE = """
+_SPENT = """
 WITH u AS (
   INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
                      cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
@@ -262,6 +262,8 @@ WITH u AS (
   UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro, spent_micro = d.spent_micro + $7
     FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
 )
+"""
+_ADDED_UP = """
 UPDATE session_totals SET input_tokens = input_tokens + ($5::bigint[])[1],
        output_tokens = output_tokens + ($5::bigint[])[2],
        total_tokens = total_tokens + ($5::bigint[])[1] + ($5::bigint[])[2],
@@ -270,6 +272,12 @@ UPDATE session_totals SET input_tokens = input_tokens + ($5::bigint[])[1],
        cost_micro = cost_micro + ($5::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($5::bigint[])[6]
  WHERE session_id = $1
 """
+WASTE = f"{_SPENT}{_ADDED_UP}"
+DESCRIBED = f"""{_SPENT}, seen AS (
+  UPDATE attachments SET description = $9 WHERE id = $8 AND description = ''
+)
+{_ADDED_UP}"""
+"""What a picture shows and what it cost to look, in one commit; the first description stays."""
 
 UNANSWERED = f"""
 SELECT s.id FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
