@@ -19,7 +19,7 @@ from shared.core.money import worst_case_micro
 from shared.core.prompts import describe_picture
 from shared.core.session import Entry
 from shared.core.tokens import estimate_blocks
-from shared.core.turns import Caps, Spending
+from shared.core.turns import Caps, Described, Spending
 from shared.ports import ChatModel, ModelCard, ModelRequest, Picture, SystemPart, TokenCounter
 from shared.services.spending import SpendStore, spending, spending_of
 from shared.tasks import Tasks
@@ -55,17 +55,7 @@ class Unseen:
 class PictureStore(Protocol):
     async def pictures(self, ids: Sequence[int]) -> dict[int, Picture]: ...
     async def descriptions(self, ids: Sequence[int]) -> dict[int, str]: ...
-    async def describe(
-        self,
-        attachment_id: int,
-        description: str,
-        *,
-        session_id: int,
-        party_id: int,
-        turn: int,
-        spent: Sequence[Spending],
-        reservation_id: int | None,
-    ) -> None: ...
+    async def describe(self, described: Described) -> None: ...
 
 
 class Pictures:
@@ -164,11 +154,12 @@ class Pictures:
                 spent = spending_of(reply, card)
                 said = " ".join(text_of(reply.blocks).split())[:DESCRIPTION_CHARS]
         later = failure is not None and failure.transient
-        await self._store.describe(
-            attachment_id, "" if later else said or _by_words(unseen.words),
+        described = Described(
+            attachment_id=attachment_id, description="" if later else said or _by_words(unseen.words),
             session_id=unseen.whose.session_id, party_id=unseen.whose.party_id, turn=unseen.turn,
-            spent=spent, reservation_id=reservation_id,
+            spent=tuple(spent), reservation_id=reservation_id,
         )  # fmt: skip
+        await self._store.describe(described)
         if failure is not None:
             raise failure
 
