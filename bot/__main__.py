@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from bot.telegram.library import load_aiogram
 from bot.telegram.service import TelegramService
 from shared.app import open_app
 from shared.bots import configured_bots, remarks_about
@@ -58,7 +59,7 @@ async def serve(settings: Settings) -> int:
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    _load_client()
+    load_aiogram()  # a second, before anybody waits for an answer or counts our heartbeats
     try:
         app = await open_app(settings, role="bot")
     except (EvertalkError, OSError, ValueError) as error:
@@ -82,12 +83,6 @@ async def serve(settings: Settings) -> int:
         await service.close()
         await app.close()
     return 0
-
-
-def _load_client() -> None:
-    """Seconds of importing, before anybody waits for an answer or counts our heartbeats."""
-    import aiogram.methods
-    import aiogram.types  # noqa: F401 - both are used late, by name
 
 
 async def _listen(service: TelegramService, settings: Settings) -> web.AppRunner:

@@ -57,6 +57,7 @@ class App:
     announcer: RedisAnnouncer
     doorbell: ArqDoorbell
     models: Models
+    counter: VocabularyCounter
     conversation: Conversation
     commands: Commands
     maintenance: Maintenance
@@ -157,6 +158,7 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         announcer=announcer,
         doorbell=doorbell,
         models=models,
+        counter=counter,
         conversation=conversation,
         commands=commands,
         maintenance=maintenance,

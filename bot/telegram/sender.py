@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
+from bot.telegram.library import answers_of_telegram
 from bot.telegram.markup import Part
 from bot.telegram.outcomes import (
     Done,
@@ -89,6 +90,7 @@ class Sender:
         self._gate = Turnstile(self._clock, limits or Limits())
         self._timeout = timeout
         self._backoff = backoff
+        self._answers = answers_of_telegram()
 
     @property
     def bot_id(self) -> int:
