@@ -225,13 +225,18 @@ class Sender:
         return outcome
 
     async def edit_keyboard(
-        self, chat_id: int, message_id: int, keyboard: InlineKeyboardMarkup | None = None
+        self,
+        chat_id: int,
+        message_id: int,
+        keyboard: InlineKeyboardMarkup | None = None,
+        *,
+        patience: float = EDIT_PATIENCE_SECONDS,
     ) -> Outcome:
         from aiogram.methods import EditMessageReplyMarkup
 
         method = EditMessageReplyMarkup(chat_id=chat_id, message_id=message_id, reply_markup=keyboard)
         return await self.call(
-            method, chat_id=chat_id, priority=Priority.EDIT, patience=EDIT_PATIENCE_SECONDS,
+            method, chat_id=chat_id, priority=Priority.EDIT, patience=patience,
             repeatable=True, message=(chat_id, message_id),
         )  # fmt: skip
 
