@@ -110,7 +110,7 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 # Imported inside functions only: a start without them is faster and smaller.
 LATE = {
-    "aiogram": "1.9 s and 165 MB at import",
+    "aiogram": "half a second and 30 MB by `bot.telegram.library`, 120 MB without it",
     "anthropic": "0.8 s and 82 MB at import",
 }
 
