@@ -362,7 +362,9 @@ class Finals:
             log.info("buttons_left", session_id=job.ended.session_id, reason=str(error))
             return
         if known is not None:
-            await job.sender.edit_keyboard(chat_id, known, None, patience=FINAL_PATIENCE_SECONDS)
+            await job.sender.edit_keyboard(
+                chat_id, known, None, priority=Priority.TIDYING, patience=FINAL_PATIENCE_SECONDS
+            )
 
     async def _give_up(self, place: PlaceRow, ended: EndedTurn, reason: str) -> None:
         for row in await self._store.parts(ended.session_id, ended.turn):

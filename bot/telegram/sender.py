@@ -230,13 +230,14 @@ class Sender:
         message_id: int,
         keyboard: InlineKeyboardMarkup | None = None,
         *,
+        priority: Priority = Priority.EDIT,
         patience: float = EDIT_PATIENCE_SECONDS,
     ) -> Outcome:
         from aiogram.methods import EditMessageReplyMarkup
 
         method = EditMessageReplyMarkup(chat_id=chat_id, message_id=message_id, reply_markup=keyboard)
         return await self.call(
-            method, chat_id=chat_id, priority=Priority.EDIT, patience=patience,
+            method, chat_id=chat_id, priority=priority, patience=patience,
             repeatable=True, message=(chat_id, message_id),
         )  # fmt: skip
 
