@@ -60,6 +60,7 @@ class App:
     announcer: RedisAnnouncer
     doorbell: ArqDoorbell
     models: Models
+    counter: VocabularyCounter
     conversation: Conversation
     commands: Commands
     maintenance: Maintenance
@@ -172,6 +173,7 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         announcer=announcer,
         doorbell=doorbell,
         models=models,
+        counter=counter,
         conversation=conversation,
         commands=commands,
         maintenance=maintenance,
