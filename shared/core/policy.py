@@ -49,13 +49,14 @@ class ContextPolicy:
 
     # What of the conversation is sent at all.
     window_messages: int | None = None
-    """Only the newest so many messages of people and assistant are sent; the rest stays in the log."""
+    """Only the newest so many messages of people and assistant are sent, the newest one included, from a
+    person's message on; the rest stays in the log."""
     max_rounds: int | None = None
-    """Only the newest so many rounds are sent: a person's message and its answer."""
+    """Only the newest so many rounds are sent: a person's message and its answer; the open turn is one."""
     history_turns: tuple[tuple[Channel, int], ...] = ()
-    """The most turns that are sent, by the channel that asks."""
+    """The most turns of history that stand before the newest message, by the channel that asks."""
     trim_tokens: int | None = None
-    """Whole messages are left out until the conversation takes at most this much."""
+    """Whole messages are left out until summary, pins and messages take at most this much."""
     trim_from: Literal["last", "first"] = "last"
     """Which end of the conversation a trim keeps."""
 
