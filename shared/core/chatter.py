@@ -11,7 +11,7 @@ from shared.core.identifiers import identifiers_of
 from shared.core.messages import text_of
 from shared.core.policy import ContextPolicy
 from shared.core.pruning import PruneDecision
-from shared.core.selection import units_of, unresolved_turns
+from shared.core.selection import Turn, units_of, unresolved_turns
 from shared.core.session import Entry, View
 
 CITED_KINDS = frozenset({"fact", "decision", "question"})
@@ -54,6 +54,8 @@ def plan_hiding(
 def _can_be_summarised(
     view: View, policy: ContextPolicy, budget: ContextBudget, context_tokens: int, ratio: float
 ) -> bool:
+    if view.hold_compaction or not policy.compact_auto:
+        return False
     plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
     return not isinstance(plan, NothingToCompact)
 
@@ -61,7 +63,10 @@ def _can_be_summarised(
 def _chatter(view: View, policy: ContextPolicy) -> list[Turn]:
     """Oldest first; what tools said and what tells nothing exact goes before the rest."""
     ended = sorted({entry.turn for entry in view.entries if entry.turn != view.open_turn})
-    recent = {*ended[-policy.keep_turns :], *unresolved_turns(view.entries, view.open_turn)}
+    recent = {
+        *ended[max(0, len(ended) - policy.keep_turns) :],
+        *unresolved_turns(view.entries, view.open_turn),
+    }
     cited = cited_seqs(view)
     units = [
         unit

@@ -76,6 +76,8 @@ PRESETS: dict[str, ContextPolicy] = {
         ContextPolicy(
             name="opencode",
             context_window=_OWN_WINDOW,
+            overhead=0,
+            overhead_share=0.0,
             soft_budget=None,
             compact_share=0.95,
             flush_threshold=0,
@@ -142,6 +144,9 @@ PRESETS: dict[str, ContextPolicy] = {
         ContextPolicy(
             name="openclaw",
             context_window=_OWN_WINDOW,
+            max_output=8_000,
+            overhead=0,
+            overhead_share=0.0,
             soft_budget=None,
             compact_share=0.96,
             compact_before_call=True,
@@ -158,6 +163,9 @@ PRESETS: dict[str, ContextPolicy] = {
         ContextPolicy(
             name="goclaw",
             context_window=_OWN_WINDOW,
+            max_output=8_000,
+            overhead=0,
+            overhead_share=0.0,
             soft_budget=None,
             compact_share=0.96,
             compact_before_call=True,

@@ -30,6 +30,8 @@ class SessionState:
     token_ratio: float
     fixed_tokens: int
     """System and tools of the last call, as its audit row says; 0 before the first."""
+    channel: str = ""
+    """Where the last answered turn came from: its limits hold for the gauge and for ghost turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -356,6 +356,7 @@ class Maintenance:
             tools=self._toolbox.specs,
             token_ratio=state.token_ratio,
             instruction=instruction,
+            channel=state.channel,
         )
 
     def _purse(self, job: JobClaim) -> Purse:

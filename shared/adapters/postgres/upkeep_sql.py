@@ -15,7 +15,9 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous,
                    AND forgotten_at IS NULL AND authority <> 'tool'
                  ORDER BY importance DESC, id DESC LIMIT 40) n) AS notes,
        coalesce((SELECT (c.parts->>'system')::bigint + (c.parts->>'tools')::bigint FROM turn_context_audit c
-                  WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens
+                  WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens,
+       coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn), '')
+         AS last_channel
   FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id WHERE s.id = $1
 """
 
