@@ -27,7 +27,7 @@ PIN_SHARE = 10
 """All pins of a chat together hold at most a tenth of the context's limit (engine.md, invariant 7)."""
 PIN_TOKENS = 2_000
 """The same before anything was measured."""
-_SHARED = frozenset({"new", "stop", "compact", "undo", "status"})
+_SHARED = frozenset({"new", "separator", "stop", "compact", "undo", "status"})
 
 
 class CommandOutcome(Protocol):

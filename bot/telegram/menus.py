@@ -18,6 +18,7 @@ _GERMAN: Mapping[str, str] = {
     "help": "Zeigen, was du hier tun kannst",
     "start": "Begrüßung, und wie es geht",
     "new": "Neu anfangen; was gesagt wurde, bleibt",
+    "separator": "Alles darüber dem Assistenten nicht mehr zeigen",
     "stop": "Die Antwort anhalten, die gerade entsteht",
     "retry": "Deine letzte Nachricht noch einmal beantworten",
     "compact": "Ältere Nachrichten jetzt zusammenfassen",

@@ -76,6 +76,7 @@ PRESETS: dict[str, ContextPolicy] = {
         ContextPolicy(
             name="opencode",
             context_window=_OWN_WINDOW,
+            # Margins of our own would refuse a window of 200,000 below 95 %; the provider refuses for itself.
             overhead=0,
             overhead_share=0.0,
             soft_budget=None,
@@ -144,6 +145,7 @@ PRESETS: dict[str, ContextPolicy] = {
         ContextPolicy(
             name="openclaw",
             context_window=_OWN_WINDOW,
+            # An answer of 8,000 and no other margin: 96 % of 200,000 is just what is left.
             max_output=8_000,
             overhead=0,
             overhead_share=0.0,

@@ -48,6 +48,8 @@ class CommandStore(Protocol):
     ) -> LinkStored | Refused: ...
     async def restore(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
     async def begin_anew(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
+    async def separate(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
+    async def due_job(self, session_id: int) -> int | None: ...
     async def record_command(self, session_id: int, payload: Mapping[str, Any]) -> int: ...
 
 
@@ -80,6 +82,7 @@ class Commands:
             "help": self._help,
             "start": self._start,
             "new": self._new,
+            "separator": self._separator,
             "stop": self._stop,
             "compact": self._compact,
             "undo": self._undo,
@@ -148,7 +151,22 @@ class Commands:
         if isinstance(done, Refused):
             return False, done.advice
         await self._told(call, done)
+        await self._ring_late_flush(call)
         return True, "We begin anew. What I remember about you stays; the messages above stay readable."
+
+    async def _separator(self, call: _Call) -> tuple[bool, str]:
+        state = await self._store.state(call.session_id)
+        done = await self._store.separate(call.session_id, fixed_tokens=state.fixed_tokens)
+        if isinstance(done, Refused):
+            return False, done.advice
+        await self._told(call, done)
+        await self._ring_late_flush(call)
+        return True, "Nothing above this line is sent to the assistant any more; it stays readable."
+
+    async def _ring_late_flush(self, call: _Call) -> None:
+        job_id = await self._store.due_job(call.session_id)
+        if job_id is not None:
+            await self._doorbell.ring(job_id, 0)
 
     async def _undo(self, call: _Call) -> tuple[bool, str]:
         state = await self._store.state(call.session_id)

@@ -270,7 +270,8 @@ _VIEW = (
         what="messages were summarised, and nobody asked what to remember of them",
         rows=f"""SELECT {_at("session=l.session_id", "link=l.id")} FROM links l
                    JOIN sessions s ON s.id = l.session_id
-                  WHERE l.active AND l.kind IN ('summary', 'digest') AND s.flushed_turn < l.through_turn
+                  WHERE l.active AND l.kind IN ('summary', 'digest', 'window')
+                    AND s.flushed_turn < l.through_turn
                     AND NOT EXISTS (SELECT FROM flushes f
                                      WHERE f.session_id = l.session_id AND f.through_turn >= l.through_turn
                                        AND f.outcome <> 'running')""",

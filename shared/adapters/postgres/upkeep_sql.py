@@ -144,3 +144,14 @@ COMPACTION_OF = """
 SELECT id AS link, kind, tokens_before AS before, tokens_after AS after, through_turn - from_turn + 1 AS turns
   FROM links WHERE session_id = $1 AND job_id = $2 ORDER BY id DESC LIMIT 1
 """
+
+BOUNDS = """
+SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM turn_entries
+ WHERE session_id = $1 AND turn_no > $2 AND turn_no <= $3
+"""
+
+HEAD_AT = """
+SELECT to_jsonb(l) FROM links l WHERE l.session_id = $1 AND l.active AND l.through_turn <= $2
+ ORDER BY l.through_turn DESC LIMIT 1
+"""
+"""What stood in for the turns that a flush has read, when only those were hidden."""
