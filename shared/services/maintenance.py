@@ -292,7 +292,8 @@ class Maintenance:
                 budget=prepared.budget,
                 policy=prepared.policy,
                 force=force,
-                now_tokens=state.view.context_tokens,
+                # What a window leaves out is summarised, too: the gain is measured on all of it.
+                now_tokens=state.view.context_tokens + prepared.unsent,
                 summariser_window=await self._summariser.window(),
                 ratio=prepared.ratio,
             )

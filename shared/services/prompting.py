@@ -49,6 +49,11 @@ class Prepared:
     """What of the view the policy sends; what it leaves out does not count as context."""
     channel: Channel | None = None
 
+    @property
+    def unsent(self) -> int:
+        """Tokens of the live view that the policy never sends, in the model's unit."""
+        return round(self.ratio * self.selection.tokens_left_out)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompting:

@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.invariants import check_invariants
+from shared.core.turns import JobOrder
 from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
@@ -80,6 +81,23 @@ async def test_chatbox_sends_six_messages_and_keeps_the_rest_in_the_log(
         assert gauge.used == await guest.one("SELECT context_tokens FROM sessions"), (
             "the gauge says what is sent"
         )
+        await nothing_broken(guest, provider)
+
+
+async def test_chatbox_summarises_on_command_what_it_does_not_send_any_more(
+    house: Any, provider: RunningFake
+) -> None:
+    async with house(preset="chatbox") as guest:
+        for number in range(12):
+            await guest.ask(f"We decided that shelf {number} is painted in ochre on {number + 1} March.")
+            await guest.run_due_jobs()
+        assert await guest.one("SELECT count(*) FROM jobs") == 0
+        order = JobOrder(kind="compact", key="k", trigger="manual", payload={})
+        assert await guest.app.upkeep.ask(guest.session_id, order)
+        await guest.run_due_jobs()
+        assert await guest.one("SELECT through_turn FROM links WHERE kind = 'summary'") == 12
+        await guest.ask("Which shelves?")
+        assert "conversation_summary" in said((await requests(provider))[-1])
         await nothing_broken(guest, provider)
 
 
