@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
+from math import ceil, inf
 from typing import Any, Literal
 
 from shared.core.budget import ContextBudget, pressure
 from shared.core.compaction import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.policy import ContextPolicy
-from shared.core.selection import window_through
+from shared.core.selection import grows_unseen, window_through
 from shared.core.session import View
 
 NEAR_LIMIT = "near_limit"
@@ -39,6 +39,7 @@ def next_job(
 def _due(
     view: View, *, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float
 ) -> JobWish | None:
+    context_tokens = _counted(view, budget, policy, context_tokens, ratio)
     state = pressure(budget, context_tokens)
     held = view.hold_compaction or not policy.compact_auto
     if not held and turns_since_summary(view, policy) >= (policy.compact_after_turns or inf):
@@ -55,6 +56,16 @@ def _due(
             trigger = "overflow" if state == "overflow" else "limit"
             return _compaction(view, plan, trigger=trigger)
     return _flush(view, threshold=NEAR_LIMIT)
+
+
+def _counted(
+    view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float
+) -> int:
+    """What is sent; where turns are left out that another channel may still see, the live view as a whole."""
+    if not grows_unseen(policy):
+        return context_tokens
+    live = budget.fixed + ceil(ratio * sum(entry.tokens for entry in view.entries))
+    return max(context_tokens, min(live, budget.hard))
 
 
 def turns_since_summary(view: View, policy: ContextPolicy) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from shared.core.messages import Block, ToolUse, tool_results
 from shared.core.policy import Channel, ContextPolicy
@@ -27,6 +28,11 @@ class Selection:
     """What the request is built from: pinned messages that were left out stand among its pins."""
     left_out: tuple[Entry, ...] = ()
     """Live entries that are not sent, in order; the log and the next summary still have them."""
+
+    @property
+    def slides(self) -> bool:
+        """Whether messages leave as new ones come, so that an earlier measurement holds what is gone now."""
+        return any(entry.pruned != "hide" for entry in self.left_out)
 
     @property
     def tokens_left_out(self) -> int:
@@ -208,12 +214,26 @@ def window_through(view: View, policy: ContextPolicy) -> int | None:
     return _before_unresolved(gone, unresolved_turns(view.entries, view.open_turn))
 
 
+def grows_unseen(policy: ContextPolicy) -> bool:
+    """Whether turns may be left out of requests without ever leaving for good: only a summary hides those."""
+    if _limits_of_all(policy) or (policy.trim_tokens is not None and policy.trim_from == "last"):
+        return False
+    return bool(policy.history_turns) or policy.trim_tokens is not None
+
+
+def _limits_of_all(policy: ContextPolicy) -> bool:
+    """Whether a number of messages or turns bounds every channel."""
+    channels = {channel for channel, _ in policy.history_turns}
+    every = channels >= set(get_args(Channel))
+    return every or policy.max_rounds is not None or policy.window_messages is not None
+
+
 def _turns_ever_sent(ended: Sequence[Turn], policy: ContextPolicy) -> int | None:
     """How many of the newest ended turns any coming request may hold; None when all of them."""
     limits: list[int] = []
     if policy.max_rounds is not None:
         limits.append(policy.max_rounds)
-    if {channel for channel, _ in policy.history_turns} >= {"telegram", "web"}:
+    if {channel for channel, _ in policy.history_turns} >= set(get_args(Channel)):
         limits.append(max(turns for _, turns in policy.history_turns))
     flat = [entry for turn in ended for entry in turn]
     if policy.window_messages is not None:

@@ -322,7 +322,7 @@ class Assistant:
             runtime_facts=runtime_facts(state.view),
             channel=state.claim.channel,
         )
-        if state.restarts or state.hidden or not state.claim.context_tokens or prepared.selection.left_out:
+        if state.restarts or state.hidden or not state.claim.context_tokens or prepared.selection.slides:
             return prepared  # what was counted last holds messages that are not sent any more
         # What the provider counted last, and only what came after it by estimate.
         fresh = sum(entry.tokens for entry in _this_turn(state.view))
