@@ -120,6 +120,11 @@ async def test_what_left_a_window_for_good_is_hidden_without_a_model_and_read_by
         undone = await command(guest, "undo")
         assert not undone.success
         assert "left the window" in undone.result
+        await guest.app.pool.execute(
+            "UPDATE jobs SET state = 'due', ended_at = NULL, due_at = now() WHERE trigger = 'window'"
+        )
+        await guest.run_due_jobs()
+        assert await guest.one("SELECT count(*) FROM links") == 1, "a job that is run twice finds its row"
         await guest.ask("Still there?")
         assert len((await requests(provider))[-1]["body"]["messages"]) == 3
         await nothing_broken(guest, provider)
@@ -143,6 +148,28 @@ async def test_a_separator_hides_everything_before_and_nothing_is_lost(
         assert not (await command(guest, "undo")).success
         assert await guest.one("SELECT kind FROM links WHERE active") == "separator"
         assert await guest.one("SELECT count(*) FROM notes") > 0, "what is known about the person stays"
+        await nothing_broken(guest, provider)
+
+
+async def test_undo_goes_back_to_a_separator_and_never_beyond_it(house: Any, provider: RunningFake) -> None:
+    async with house(preset="pantheon") as guest:
+        for number in range(8):
+            await guest.ask(f"We decided that shelf {number} is painted in ochre on 14 March.")
+            await guest.run_due_jobs()
+        assert await guest.one("SELECT base_turn FROM sessions") == 4
+        assert (await command(guest, "separator")).success
+        refused = await command(guest, "undo")
+        assert not refused.success
+        assert "separator" in refused.result
+        for number in range(8, 16):
+            await guest.ask(f"We decided that shelf {number} is painted in blue on 15 March.")
+            await guest.run_due_jobs()
+        assert await guest.one("SELECT base_turn FROM sessions") == 12
+        assert (await command(guest, "undo")).success
+        assert await guest.one("SELECT base_turn FROM sessions") == 8
+        assert await guest.one("SELECT l.kind FROM links l JOIN sessions s ON s.head = l.id") == "separator"
+        assert not (await command(guest, "undo")).success
+        assert "ochre" not in said((await requests(provider))[-1])
         await nothing_broken(guest, provider)
 
 
