@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 import asyncpg
 
@@ -22,8 +22,8 @@ from shared.adapters.postgres.upkeep import PostgresUpkeep
 from shared.adapters.postgres.workers import PostgresWorkers
 from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.adapters.token_counter import VocabularyCounter
-from shared.core.policy import ContextPolicy, fitted, with_overrides
-from shared.core.presets import preset
+from shared.core.overrides import deployment_policy
+from shared.core.policy import ContextPolicy
 from shared.core.turns import Caps
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
@@ -39,6 +39,11 @@ from shared.settings import Settings
 Role = Literal["web", "bot", "worker"]
 BOT_MESSAGE_CHARS = 60_000
 """A paste arrives in pieces of 4,096 and is one message again."""
+_POLICY_SETTINGS = (
+    "max_output", "soft_budget", "reserve", "flush_threshold", "keep_turns", "max_rounds", "history_turns",
+    "window_messages", "trim_tokens",
+)  # fmt: skip
+"""Settings that are fields of the policy by the same name; the window is fitted first."""
 _CHANNELS = {"web": "web", "bot": "telegram", "worker": ""}
 
 
@@ -94,8 +99,10 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         policy=policy,
         chat_model=models.chat,
         summary_model=models.summary,
-        max_output=settings.max_output,
+        max_output=policy.max_output,
         counter=counter,
+        context_window=settings.context_window,
+        given=given_numbers(settings),
     )
     pictures = Pictures(
         store=PostgresAttachments(pool),
@@ -191,14 +198,15 @@ def server_urls(settings: Settings) -> tuple[str, str]:
 
 def policy_of(settings: Settings) -> ContextPolicy:
     """The preset with the operator's numbers; raises ContradictoryPolicy."""
-    return with_overrides(
-        fitted(preset(settings.preset), settings.context_window),
-        max_output=settings.max_output,
-        soft_budget=settings.soft_budget,
-        reserve=settings.reserve,
-        flush_threshold=settings.flush_threshold,
-        keep_turns=settings.keep_turns,
+    return deployment_policy(
+        settings.preset, context_window=settings.context_window, given=given_numbers(settings)
     )
+
+
+def given_numbers(settings: Settings) -> dict[str, Any]:
+    """What the operator has set of the policy's fields, by field name."""
+    numbers = {name: getattr(settings, name) for name in _POLICY_SETTINGS}
+    return {name: value for name, value in numbers.items() if value not in (None, ())}
 
 
 def caps_of(settings: Settings) -> Caps:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
@@ -17,6 +19,7 @@ from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Want
 from shared.adapters.embedded.binaries import find_binaries
 from shared.adapters.embedded.servers import are_running, urls_of
 from shared.bots import configured_bots
+from shared.core.overrides import BadContextConfig, agent_policy
 from shared.doctor_telegram import bots_in_service, check_bots
 from shared.findings import Finding
 from shared.offers import who_answers
@@ -174,6 +177,9 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
             if schema.level == "ok":
                 for finding in await bots_in_service(settings, database_url):
                     yield finding
+                yield await _guarded(
+                    "the agents", "DATABASE_URL", lambda: _check_agents(settings, database_url)
+                )
     finally:
         await servers.close()
 
@@ -233,6 +239,37 @@ async def _check_schema(database_url: str) -> Finding:
         return Finding(level="ok", what=f"schema is at revision {found}")
     advice = "./evertalk up brings it up to date."
     return Finding(level="warn", what=f"schema is at {found or 'nothing'}, {newest} is newest", advice=advice)
+
+
+async def _check_agents(settings: Settings, database_url: str) -> Finding:
+    """Agents whose own context settings cannot be used: they answer with the deployment's."""
+    import asyncpg
+
+    connection = await asyncpg.connect(database_url, timeout=10)
+    try:
+        await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+        agents = await connection.fetch("SELECT name, config FROM agents ORDER BY name")
+    finally:
+        await connection.close(timeout=5)
+    return agents_finding(settings, {row["name"]: row["config"] for row in agents})
+
+
+def agents_finding(settings: Settings, configs: Mapping[str, Mapping[str, Any]]) -> Finding:
+    from shared.app import given_numbers, policy_of
+
+    policy, problems = policy_of(settings), []
+    for name, config in configs.items():
+        try:
+            agent_policy(
+                policy, config, context_window=settings.context_window, given=given_numbers(settings)
+            )
+        except BadContextConfig as error:
+            problems += [f"agent {name}: {problem}" for problem in error.problems]
+    if not problems:
+        return Finding(level="ok", what=f"{len(configs)} agents' context settings can be used")
+    what = "\n      ".join(["context settings of agents cannot be used:", *problems])
+    advice = f"Until they are corrected, these agents keep contexts as {policy.name}."
+    return Finding(level="warn", what=what, advice=advice)
 
 
 async def _check_promises(database_url: str) -> Finding:

@@ -49,13 +49,14 @@ class ContextPolicy:
 
     # What of the conversation is sent at all.
     window_messages: int | None = None
-    """Only the newest so many messages of people and assistant are sent; the rest stays in the log."""
+    """Only the newest so many messages of people and assistant are sent, the newest one included, from a
+    person's message on; the rest stays in the log."""
     max_rounds: int | None = None
-    """Only the newest so many rounds are sent: a person's message and its answer."""
+    """Only the newest so many rounds are sent: a person's message and its answer; the open turn is one."""
     history_turns: tuple[tuple[Channel, int], ...] = ()
-    """The most turns that are sent, by the channel that asks."""
+    """The most turns of history that stand before the newest message, by the channel that asks."""
     trim_tokens: int | None = None
-    """Whole messages are left out until the conversation takes at most this much."""
+    """Whole messages are left out until summary, pins and messages take at most this much."""
     trim_from: Literal["last", "first"] = "last"
     """Which end of the conversation a trim keeps."""
 
@@ -257,7 +258,16 @@ def _texts(p: ContextPolicy) -> Findings:
             f"prune_clear_after_assistants={cleared} is below prune_keep_last_assistants={kept}",
         ),
         (hide is not None and not 0 < hide <= 1, f"hide_chatter_at={hide} must lie above 0, at most 1"),
+        (not _takes_chars(p.prune_mark), f"prune_mark={p.prune_mark!r} may hold no braces but {{chars}}"),
         (p.prune_batch < 0, f"prune_batch={p.prune_batch} must not be negative"),
         (p.prune_protect_tokens < 0, f"prune_protect_tokens={p.prune_protect_tokens} must not be negative"),
         (p.spill_over < 1_000, f"spill_over={p.spill_over} must be at least 1000"),
     )
+
+
+def _takes_chars(mark: str) -> bool:
+    try:
+        mark.format(chars=1)
+    except (KeyError, IndexError, ValueError, AttributeError):
+        return False
+    return True

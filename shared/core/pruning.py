@@ -11,7 +11,7 @@ from shared.core.policy import ContextPolicy
 from shared.core.session import Entry, PruneForm
 
 _TROUBLE = re.compile(r"\b(?:error|exception|failed|failure|traceback|panic)\b", re.IGNORECASE)
-_STRENGTH: dict[PruneForm | None, int] = {None: 0, "trim": 1, "duplicate": 2, "clear": 3}
+_STRENGTH: dict[PruneForm | None, int] = {None: 0, "trim": 1, "duplicate": 2, "clear": 3, "hide": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +126,8 @@ def _shortened(text: str, form: PruneForm, policy: ContextPolicy) -> str:
             return policy.prune_cleared if len(text) > policy.prune_clear_over_chars else text
         case "duplicate":
             return policy.prune_duplicate if len(text) > policy.prune_clear_over_chars else text
+        case "hide":
+            return text  # whole messages are left out before this; under other policies they are shown
 
 
 def _trimmed(text: str, policy: ContextPolicy) -> str:

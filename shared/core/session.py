@@ -10,7 +10,8 @@ from shared.core.ledger import Ledger
 from shared.core.messages import Author, Block, Message, Role
 
 LinkKind = Literal["summary", "digest", "separator", "new", "window"]
-PruneForm = Literal["trim", "clear", "duplicate"]
+PruneForm = Literal["trim", "clear", "duplicate", "hide"]
+"""`hide` leaves a whole message of assistant or tool out, and only under a policy that hides chatter."""
 TurnState = Literal["open", "claimed", "answered", "stopped", "refused", "failed"]
 """A turn ends in one of the last four; `open` still collects messages, `claimed` is being answered."""
 

@@ -100,6 +100,20 @@ def learned_ratio(old: float, actual: int, estimated: int) -> float:
     return min(RATIO_MOST, max(RATIO_LEAST, mixed))
 
 
+def reply_tokens(
+    blocks: Iterable[Block], *, exact: bool, reported: int | None, ratio: float, estimate: int
+) -> int:
+    """What an answer is stored with: the provider's own count where exact numbers are asked for.
+
+    Stored counts are multiplied by the session's ratio when they are used, so the exact one is divided by it.
+    Thinking is counted by the provider but not sent again: such a reply keeps its estimate.
+    """
+    thought = any(isinstance(block, Thinking) for block in blocks)
+    if not exact or reported is None or thought:
+        return estimate
+    return max(1, round(reported / ratio))
+
+
 def truncated(text: str, limit: int, count: Count) -> str:
     """The longest start of `text` (to within a few words) that takes at most `limit` tokens."""
     if count(text) <= limit:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from shared.core.ledger import Ledger
 from shared.core.session import LinkKind, View
+from shared.core.summary import five_fields
 from shared.core.turns import Spending
 
 FlushOutcome = Literal["saved", "nothing", "failed"]
@@ -30,6 +31,8 @@ class SessionState:
     token_ratio: float
     fixed_tokens: int
     """System and tools of the last call, as its audit row says; 0 before the first."""
+    channel: str = ""
+    """Where the last answered turn came from: its limits hold for the gauge and for ghost turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,3 +123,28 @@ class Refused:
 
     reason: Literal["nothing_to_undo", "crosses_new", "would_not_fit", "nothing_to_restore", "newer_turns"]
     advice: str
+
+
+def window_link(view: View, through_turn: int, *, flush_id: int | None) -> NewLink:
+    """Hides live turns up to this one; what the head's summary says of older ones goes on."""
+    seqs = [entry.seq for entry in view.entries if entry.turn <= through_turn]
+    head = view.head
+    ledger = head.ledger if head else Ledger()
+    return NewLink(
+        kind="window",
+        from_turn=view.base_turn + 1,
+        through_turn=through_turn,
+        from_seq=min(seqs),
+        through_seq=max(seqs),
+        trigger="window",
+        summary_text=head.summary_text if head else "",
+        ledger=ledger,
+        contract=five_fields(ledger),
+        audit={},
+        tokens=head.tokens if head else 0,
+        tokens_before=view.context_tokens,
+        model="",
+        cost_micro=0,
+        duration_ms=0,
+        flush_id=flush_id,
+    )

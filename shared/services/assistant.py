@@ -9,13 +9,14 @@ from datetime import UTC, timedelta
 from typing import Any, Protocol
 
 from shared.core.budget import gauge, pressure
+from shared.core.chatter import plan_hiding
 from shared.core.errors import CapReached, ContextBudgetExceeded, EvertalkError, ModelError, PromptTooLong
 from shared.core.exchange import ContextMeasured, Delta, Emit, ToolRunning
 from shared.core.jobs import next_job
 from shared.core.messages import Author, Block, Text, ToolResult, ToolUse, text_of, tool_uses
-from shared.core.pruning import plan_pruning
+from shared.core.pruning import PruneDecision, plan_pruning
 from shared.core.session import Entry, View
-from shared.core.tokens import estimate_blocks, learned_ratio
+from shared.core.tokens import estimate_blocks, learned_ratio, reply_tokens
 from shared.core.turns import Caps, Claim, JobOrder, Outcome, Spending, StepOutcome
 from shared.core.upkeep import SessionState
 from shared.ports import ChatModel, Clock, Doorbell, ModelCard, ModelReply, Picture, ToolContext, Usage
@@ -105,6 +106,8 @@ class _Attempt:
     """The words of the running call."""
     calls: int = 0
     pictures: Mapping[int, Picture] = field(default_factory=dict)
+    hidden: bool = False
+    """Whether this turn began by leaving old chatter out."""
     shown_attempt: int = -1
     """The attempt that screens draw at the moment."""
 
@@ -175,11 +178,12 @@ class Assistant:
         # Decisions about the prefix are taken once, at the start of the turn, never between tool calls.
         prunes = plan_pruning(
             state.view.entries,
-            self._prompting.policy,
+            self._prompting.policy_of(claim.agent_config),
             cache_cold=cache_is_cold(state.view),
             open_turn=claim.turn,
         )
         state.view = _with_prunes(state.view, prunes)
+        prunes += self._hide_chatter(state, card)
         try:
             prepared, reply = await self._rounds(state, card)
         except Stopped as stopped:
@@ -192,6 +196,20 @@ class Assistant:
         if not state.pictures:
             return answered
         return replace(answered, unseen=unseen_of(state.view.entries, whose=whose, turn=claim.turn))
+
+    def _hide_chatter(self, state: _Attempt, card: ModelCard) -> tuple[PruneDecision, ...]:
+        if self._prompting.policy_of(state.claim.agent_config).hide_chatter_at is None:
+            return ()
+        prepared = self._prepare(state, card, state.claim.token_ratio, tools=True)
+        hides = plan_hiding(
+            state.view,
+            prepared.policy,
+            budget=prepared.budget,
+            context_tokens=prepared.estimate,
+            ratio=prepared.ratio,
+        )
+        state.view, state.hidden = _with_prunes(state.view, hides), bool(hides)
+        return hides
 
     def describe_later(self, unseen: Unseen, *, then: Callable[[], Awaitable[None]]) -> None:
         """For after the commit: what the pictures of this turn show."""
@@ -228,6 +246,7 @@ class Assistant:
             agent_config=state.agent_config,
             tools=self._toolbox.specs,
             token_ratio=state.token_ratio,
+            channel=state.channel,
         )
 
     async def _rounds(self, state: _Attempt, card: ModelCard) -> tuple[Prepared, ModelReply]:
@@ -236,7 +255,7 @@ class Assistant:
             calls = tool_uses(reply.blocks)
             if not calls or reply.stop_reason != "tool_use":
                 return prepared, reply
-            await self._run_tools(state, reply, calls)
+            await self._run_tools(state, prepared, reply, calls)
         prepared, reply = await self._call(state, card, tools=False)
         return prepared, reply
 
@@ -311,9 +330,10 @@ class Assistant:
             tools=self._toolbox.specs if tools else (),
             token_ratio=ratio,
             runtime_facts=runtime_facts(state.view),
+            channel=state.claim.channel,
         )
-        if state.restarts or not state.claim.context_tokens:
-            return prepared
+        if state.restarts or state.hidden or not state.claim.context_tokens or prepared.selection.slides:
+            return prepared  # what was counted last holds messages that are not sent any more
         # What the provider counted last, and only what came after it by estimate.
         fresh = sum(entry.tokens for entry in _this_turn(state.view))
         return replace(prepared, estimate=state.claim.context_tokens + round(prepared.ratio * fresh))
@@ -357,10 +377,20 @@ class Assistant:
         self._crash_point("mid_stream")
         await state.emit(Delta(turn=state.claim.turn, attempt=state.attempt, offset=offset, text=text))
 
-    async def _run_tools(self, state: _Attempt, reply: ModelReply, calls: Sequence[ToolUse]) -> None:
+    def _tokens_of(self, reply: ModelReply, blocks: Sequence[Block], prepared: Prepared) -> int:
+        return reply_tokens(
+            blocks,
+            exact=prepared.policy.exact_outputs,
+            reported=reply.usage.output_tokens if reply.usage.known else None,
+            ratio=prepared.ratio,
+            estimate=estimate_blocks(blocks, self._prompting.counter.count),
+        )
+
+    async def _run_tools(
+        self, state: _Attempt, prepared: Prepared, reply: ModelReply, calls: Sequence[ToolUse]
+    ) -> None:
         """Intent, run, result: two commits, so that a crash in between is known for what it is."""
-        count = self._prompting.counter.count
-        tokens = estimate_blocks(reply.blocks, count)
+        tokens = self._tokens_of(reply, reply.blocks, prepared)
         seq = await self._store.record_tool_calls(
             state.claim, blocks=reply.blocks, tokens=tokens, calls=calls, spent=tuple(state.spent)
         )
@@ -432,8 +462,7 @@ class Assistant:
         self, state: _Attempt, prepared: Prepared, reply: ModelReply, prunes: tuple[tuple[int, str], ...]
     ) -> Answered:
         blocks = _sayable(reply)
-        count = self._prompting.counter.count
-        tokens = estimate_blocks(blocks, count)
+        tokens = self._tokens_of(reply, blocks, prepared)
         usage = reply.usage
         used = usage.context_tokens if usage.known else prepared.estimate + round(prepared.ratio * tokens)
         ratio = prepared.ratio

@@ -15,6 +15,7 @@ from shared.core.errors import CapReached, EvertalkError, Fenced, ModelError, St
 from shared.core.jobs import next_job
 from shared.core.messages import Message, ToolUse, text_of, tool_uses
 from shared.core.prompts import SILENT, flush_instruction
+from shared.core.selection import window_through
 from shared.core.summary import five_fields, render_summary
 from shared.core.turns import Caps, JobOrder, Spending
 from shared.core.upkeep import (
@@ -25,6 +26,7 @@ from shared.core.upkeep import (
     LinkStored,
     NewLink,
     SessionState,
+    window_link,
 )
 from shared.ports import Announcer, ChatModel, Doorbell, ToolContext
 from shared.services.crash import CrashPoint
@@ -37,6 +39,8 @@ from shared.services.tools import Toolbox
 log = structlog.get_logger(__name__)
 
 FLUSH_ROUNDS = 3
+LATE_TURNS = 100
+"""Hidden turns that one ghost turn reads when the flush comes late."""
 PLANS_AT_MOST = 4
 FAULTS_AT_MOST = 3
 RETRY_SECONDS = 15.0
@@ -46,6 +50,7 @@ MEMORY_TOOLS = frozenset({"save_memory"})
 
 
 class UpkeepStore(Protocol):
+    async def unread(self, session_id: int, *, most_turns: int) -> SessionState: ...
     async def due_job(self, session_id: int) -> int | None: ...
     async def state(self, session_id: int) -> SessionState: ...
     async def claim_job(self, job_id: int, *, worker_id: int) -> JobClaim | None: ...
@@ -188,9 +193,24 @@ class Maintenance:
     async def _flush_range(
         self, job: JobClaim, state: SessionState, *, through: int, threshold: str
     ) -> tuple[FlushTicket | None, FlushOutcome]:
-        """Save what should outlive the range; a failure is a row, and the cursor stays where it is."""
+        """Save what should outlive the range, hidden turns that were never read before all others."""
         if state.view.flushed_turn >= through:
             return None, "nothing"
+        while state.view.flushed_turn < state.view.base_turn:
+            late = await self._store.unread(job.session_id, most_turns=LATE_TURNS)
+            ticket, outcome = await self._flush_live(
+                job, late, through=late.answered_turn, threshold=threshold
+            )
+            view = replace(state.view, flushed_turn=late.answered_turn)
+            state = replace(state, view=view)
+            if outcome == "failed" or view.flushed_turn >= through:
+                return ticket, outcome
+        return await self._flush_live(job, state, through=through, threshold=threshold)
+
+    async def _flush_live(
+        self, job: JobClaim, state: SessionState, *, through: int, threshold: str
+    ) -> tuple[FlushTicket, FlushOutcome]:
+        """A failure is a row, and the cursor stays where it is."""
         ticket = await self._store.begin_flush(
             job, cycle=state.view.cycle, threshold=threshold,
             from_turn=state.view.flushed_turn + 1, through_turn=through,
@@ -271,6 +291,8 @@ class Maintenance:
         if job.attempt > 1 and (done := await self._store.compaction_of(job)) is not None:
             # An earlier attempt died after its commit: what was asked for is there.
             return dict(done)
+        if job.trigger == "window":
+            return await self._slide(job, purse)
         for _ in range(PLANS_AT_MOST):
             state = await self._told(await self._store.state(job.session_id))
             prepared = await self._prepared(state)
@@ -279,7 +301,8 @@ class Maintenance:
                 budget=prepared.budget,
                 policy=prepared.policy,
                 force=force,
-                now_tokens=state.view.context_tokens,
+                # What a window leaves out is summarised, too: the gain is measured on all of it.
+                now_tokens=state.view.context_tokens + prepared.unsent,
                 summariser_window=await self._summariser.window(),
                 ratio=prepared.ratio,
             )
@@ -290,6 +313,25 @@ class Maintenance:
             except StaleView:
                 log.info("compaction_planned_again", job_id=job.id, session_id=job.session_id)
                 await self._pay_for_nothing(job, state, purse)
+        return {"nothing": "busy", "detail": "The conversation kept changing."}
+
+    async def _slide(self, job: JobClaim, purse: Purse) -> dict[str, Any]:
+        """Hide turns that can never be sent again, without a model; the summary before them goes on."""
+        for _ in range(PLANS_AT_MOST):
+            state = await self._store.state(job.session_id)
+            prepared = await self._prepared(state)
+            through = window_through(state.view, prepared.policy)
+            if through is None:
+                return {"nothing": "nothing_old", "detail": "nothing has left the window for good"}
+            ticket, _ = await self._flush_range(job, state, through=through, threshold="window")
+            link = window_link(state.view, through, flush_id=ticket.id if ticket else None)
+            try:
+                stored = await self._store.record_compaction(job, link, seen=state, spent=purse.spent)
+            except StaleView:
+                continue
+            self._crash_point("after_compaction")
+            await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
+            return {"link": stored.link_id, "kind": "window", "turns": through - state.view.base_turn}
         return {"nothing": "busy", "detail": "The conversation kept changing."}
 
     async def _carry_out(
@@ -372,6 +414,7 @@ class Maintenance:
             tools=self._toolbox.specs,
             token_ratio=state.token_ratio,
             instruction=instruction,
+            channel=state.channel,
         )
 
     def _purse(self, job: JobClaim) -> Purse:

@@ -5,18 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
+
+import structlog
 
 from shared.core.budget import ContextBudget, budget_for
 from shared.core.context import RENDERER_VERSION, BuiltContext, build_context
-from shared.core.policy import ContextPolicy
+from shared.core.overrides import BadContextConfig, agent_policy
+from shared.core.policy import Channel, ContextPolicy
 from shared.core.prompts import SystemLayers, default_layers
+from shared.core.selection import Selection, select
 from shared.core.session import View
 from shared.core.shrinking import shrink_to_fit
 from shared.core.turns import ContextAudit
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
+
+log = structlog.get_logger(__name__)
+
+POLICIES_KEPT = 256
+"""Agents' policies that a process remembers; beyond that it starts afresh."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +45,14 @@ class Prepared:
     instruction: str = ""
     left_out: int = 0
     """Tokens of the view that the ladder kept out of this request; they are still there."""
+    selection: Selection
+    """What of the view the policy sends; what it leaves out does not count as context."""
+    channel: Channel | None = None
+
+    @property
+    def unsent(self) -> int:
+        """Tokens of the live view that the policy never sends, in the model's unit."""
+        return round(self.ratio * self.selection.tokens_left_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +60,37 @@ class Prompting:
     """What every agent starts from; an agent's own config may override name, model and numbers."""
 
     policy: ContextPolicy
+    """The deployment's; `policy_of` gives an agent's."""
     chat_model: str
     summary_model: str
     max_output: int
     counter: TokenCounter
+    context_window: int | None = None
+    """The operator's cap, for presets that agents choose for themselves."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """The operator's own numbers; they hold for presets that agents choose, too."""
+    _policies: dict[str, ContextPolicy] = field(default_factory=dict)
+
+    def policy_of(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
+        """The agent's policy; the deployment's when its row cannot be used, so that no turn breaks."""
+        if not (agent_config.get("preset") or agent_config.get("context")):
+            return self.policy
+        asked = {name: agent_config.get(name) for name in ("preset", "context")}
+        key = json.dumps(asked, sort_keys=True, default=str)
+        if key not in self._policies:
+            if len(self._policies) >= POLICIES_KEPT:
+                self._policies.clear()
+            self._policies[key] = self._own_policy(agent_config)
+        return self._policies[key]
+
+    def _own_policy(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
+        try:
+            return agent_policy(
+                self.policy, agent_config, context_window=self.context_window, given=self.given
+            )
+        except BadContextConfig as error:
+            log.warning("agent_context_unusable", problems=list(error.problems), used=self.policy.name)
+            return self.policy
 
     def model_of(self, agent_config: Mapping[str, Any]) -> str:
         return str(agent_config.get("model") or self.chat_model)
@@ -66,26 +110,32 @@ class Prompting:
         token_ratio: float,
         runtime_facts: str = "",
         instruction: str = "",
+        channel: str | None = None,
     ) -> Prepared:
         """The request for the open turn or, with an instruction, for a ghost turn after it.
+
+        `channel` is the turn's, or that of the last turn; it decides how many turns of history are sent.
 
         Raises ContextBudgetExceeded when system and tools alone leave no room.
         """
         offered = tools if "tools" in card.capabilities or card.offline else ()
-        built = self._build(view, agent_config, offered, runtime_facts, instruction)
-        ratio = ratio_of(token_ratio, card)
-        longest = min(self.max_output, card.max_output)
-        budget = budget_for(self.policy, card.window, longest, round(ratio * built.fixed))
+        ratio, policy = ratio_of(token_ratio, card), self.policy_of(agent_config)
+        known = _channel(channel)
+        chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
+        built = self._build(chosen.view, agent_config, offered, runtime_facts, instruction)
+        budget = budget_for(policy, card.window, card.max_output, round(ratio * built.fixed))
         return Prepared(
             request=_request(built, offered, card, budget.out),
             built=built,
             budget=budget,
-            policy=self.policy,
+            policy=policy,
             card=card,
             ratio=ratio,
             estimate=round(ratio * built.estimate),
             runtime_facts=runtime_facts,
             instruction=instruction,
+            selection=chosen,
+            channel=known,
         )
 
     def shrink(
@@ -93,8 +143,10 @@ class Prompting:
     ) -> Prepared:
         """The ladder's last steps, without a model; raises ContextBudgetExceeded."""
         tools = prepared.request.tools
+        unread = bool(prepared.instruction)
+        chosen = select(view, prepared.policy, channel=prepared.channel, ratio=prepared.ratio, unread=unread)
         small = shrink_to_fit(
-            view,
+            chosen.view,
             hard=hard,
             build=lambda v: self._build(v, agent_config, tools, prepared.runtime_facts, prepared.instruction),
             count=self.counter.count,
@@ -107,6 +159,7 @@ class Prompting:
             estimate=round(prepared.ratio * small.context.estimate),
             left_out=prepared.left_out + round(prepared.ratio * left_out),
             request=_request(small.context, tools, prepared.card, prepared.budget.out),
+            selection=chosen,
         )
 
     def _build(
@@ -119,7 +172,7 @@ class Prompting:
     ) -> BuiltContext:
         return build_context(
             view,
-            policy=self.policy,
+            policy=self.policy_of(agent_config),
             system=self.layers_of(agent_config),
             notes=view.notes,
             runtime_facts=runtime_facts,
@@ -127,6 +180,10 @@ class Prompting:
             instruction=instruction,
             count=self.counter.count,
         )
+
+
+def _channel(name: str | None) -> Channel | None:
+    return next((channel for channel in get_args(Channel) if channel == name), None)
 
 
 def _request(
@@ -174,7 +231,8 @@ def audit_of(
     before: int,
     overflow_rejected: bool = False,
 ) -> ContextAudit:
-    seqs = [entry.seq for entry in view.entries]
+    sent = prepared.selection.view.entries
+    seqs = [entry.seq for entry in sent]
     return ContextAudit(
         model_alias=prepared.card.name,
         model_context_limit=prepared.budget.window,

@@ -259,11 +259,19 @@ _VIEW = (
                            AND te.turn_no BETWEEN l.from_turn AND l.through_turn))""",
     ),
     _Check(
+        code="I5",
+        what="a person's message is left out as if it were chatter",
+        rows=f"""SELECT {_at("session=d.session_id", "seq=d.seq")} FROM prune_decisions d
+                   JOIN entries e USING (session_id, seq)
+                  WHERE d.form = 'hide' AND e.author NOT IN ('assistant', 'tool')""",
+    ),
+    _Check(
         code="I6",
         what="messages were summarised, and nobody asked what to remember of them",
         rows=f"""SELECT {_at("session=l.session_id", "link=l.id")} FROM links l
                    JOIN sessions s ON s.id = l.session_id
-                  WHERE l.active AND l.kind IN ('summary', 'digest') AND s.flushed_turn < l.through_turn
+                  WHERE l.active AND l.kind IN ('summary', 'digest', 'window')
+                    AND s.flushed_turn < l.through_turn
                     AND NOT EXISTS (SELECT FROM flushes f
                                      WHERE f.session_id = l.session_id AND f.through_turn >= l.through_turn
                                        AND f.outcome <> 'running')""",

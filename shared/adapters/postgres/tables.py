@@ -409,12 +409,12 @@ class Pin(SQLModel, table=True):
 
 
 class PruneDecision(SQLModel, table=True):
-    """How an old tool result is shown from now on; sticky, so that the provider's cache survives."""
+    """How an old tool result, or hidden chatter, is shown from now on; sticky, so that caches survive."""
 
     __tablename__ = "prune_decisions"
     __table_args__ = (
         belongs("entries", "session_id", "seq", name="prune_entry"),
-        one_of("form", "trim", "clear", "duplicate", name="prune_form"),
+        one_of("form", "trim", "clear", "duplicate", "hide", name="prune_form"),
     )
     session_id: int = field(big(key=True))
     seq: int = field(big(key=True))

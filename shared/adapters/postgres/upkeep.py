@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -15,7 +16,7 @@ from shared.adapters.postgres.turns import described, entry_from, sums_of, usage
 from shared.core.errors import Fenced, StaleView, UnknownSession
 from shared.core.ledger import ledger_to_json
 from shared.core.session import Entry
-from shared.core.turns import JobOrder, Spending
+from shared.core.turns import JobOrder, Spending, link_from_json
 from shared.core.upkeep import (
     FlushReport,
     FlushTicket,
@@ -47,6 +48,26 @@ class PostgresUpkeep:
             rows = await connection.fetch(LOAD, session_id, row["base_turn"], row["answered_turn"])
             entries = await described(connection, [entry_from(entry) for entry in rows])
         return _state_from(row, entries)
+
+    @store_method
+    async def unread(self, session_id: int, *, most_turns: int) -> SessionState:
+        """The session as it was before its oldest unread turns were hidden, for the flush that comes late.
+
+        `answered_turn` is the last turn of this portion.
+        """
+        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+            row = await connection.fetchrow(sql.STATE, session_id)
+            if row is None:
+                raise UnknownSession(f"session {session_id}")
+            flushed = row["flushed_turn"]
+            through = min(row["base_turn"], flushed + most_turns)
+            rows = await connection.fetch(LOAD, session_id, flushed, through)
+            entries = await described(connection, [entry_from(entry) for entry in rows])
+            head = link_from_json(await connection.fetchval(sql.HEAD_AT, session_id, flushed))
+        state = _state_from(row, entries)
+        live = tuple(entry for entry in entries if entry.turn > flushed)
+        view = replace(state.view, base_turn=flushed, entries=live, pins=(), head=head)
+        return replace(state, view=view, answered_turn=through)
 
     @store_method
     async def ask(self, session_id: int, order: JobOrder) -> int | None:
@@ -204,13 +225,16 @@ class PostgresUpkeep:
             )
             await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
             await _spend(connection, job, "compact", spent, seen.party_id)
-            await connection.execute(
-                "UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = $1",
-                job.session_id,
-            )
+            summarised = link.kind in ("summary", "digest")
+            if summarised:
+                await connection.execute(
+                    "UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = $1",
+                    job.session_id,
+                )
             return await _move(
                 connection, session, base=link.through_turn, head=row["id"], redo=None, cycles=1,
-                context_tokens=after, hold=False, state="done", shown=row["id"],
+                context_tokens=after, hold=session["hold_compaction"] and not summarised,
+                state="done" if summarised else link.kind, shown=row["id"],
             )  # fmt: skip
 
     @store_method
@@ -230,9 +254,7 @@ class PostgresUpkeep:
             if head is None:
                 return Refused(reason="nothing_to_undo", advice="Nothing has been summarised yet.")
             if head["kind"] not in ("summary", "digest"):
-                return Refused(
-                    reason="crosses_new", advice="The conversation was begun anew after the last summary."
-                )
+                return Refused(reason="crosses_new", advice=_NOT_CROSSED[head["kind"]])
             parent = await _link(connection, head["parent"])
             base = head["from_turn"] - 1
             tokens = parent["tokens"] if parent else 0
@@ -277,36 +299,46 @@ class PostgresUpkeep:
     @store_method
     async def begin_anew(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
         """`/new`: hide all ended turns behind a link without a summary; notes stay."""
+        return await self._hide_all(session_id, "new", fixed_tokens)
+
+    @store_method
+    async def separate(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
+        """`/separator`: nothing before this point is sent any more; undo never crosses it.
+
+        What no flush has read yet is read by a job of the same transaction: late, never lost.
+        """
+        return await self._hide_all(session_id, "separator", fixed_tokens)
+
+    async def _hide_all(
+        self, session_id: int, kind: Literal["new", "separator"], fixed_tokens: int
+    ) -> LinkStored | Refused:
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
             if session is None:
                 raise UnknownSession(f"session {session_id}")
             base, through = session["base_turn"], session["answered_turn"]
             head = await _link(connection, session["head"])
-            if through == base and (head is None or head["kind"] == "new"):
-                return Refused(reason="nothing_to_undo", advice="This conversation is new already.")
+            if through == base and (head is None or head["kind"] in ("new", "separator")):
+                return Refused(reason="nothing_to_undo", advice=_NOTHING_BEFORE[kind])
+            await _ask_for_late_flush(connection, session, kind)
             if through == base:
                 # Only a summary is left to hide: an empty range cannot be a link, so the head is dropped.
                 return await _move(
                     connection, session, base=base, head=None, redo=None, cycles=1,
                     context_tokens=fixed_tokens, hold=False, state="new", shown=None,
                 )  # fmt: skip
-            bounds = await connection.fetchrow(
-                """SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM turn_entries
-                    WHERE session_id = $1 AND turn_no > $2 AND turn_no <= $3""",
-                session_id, base, through,
-            )  # fmt: skip
+            bounds = await connection.fetchrow(sql.BOUNDS, session_id, base, through)
             assert bounds is not None
             link = await connection.fetchval(
                 """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq,
                                       parent, trigger)
-                   VALUES ($1, 'new', $2, $3, $4, $5, $6, 'manual') RETURNING id""",
-                session_id, base + 1, through, *bounds, session["head"],
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, 'manual') RETURNING id""",
+                session_id, kind, base + 1, through, *bounds, session["head"],
             )  # fmt: skip
             after = await _context_after(connection, session, through, 0, fixed_tokens)
             return await _move(
                 connection, session, base=through, head=link, redo=None, cycles=1,
-                context_tokens=after, hold=False, state="new", shown=link,
+                context_tokens=after, hold=False, state=kind, shown=link,
             )  # fmt: skip
 
     @store_method
@@ -363,7 +395,29 @@ def _state_from(row: Record, entries: Sequence[Entry]) -> SessionState:
         context_limit=row["context_limit"],
         token_ratio=row["token_ratio"],
         fixed_tokens=row["fixed_tokens"],
+        channel=row["last_channel"],
     )
+
+
+_NOT_CROSSED = {
+    "new": "The conversation was begun anew after the last summary.",
+    "separator": "A separator was set after the last summary.",
+    "window": "Older messages have left the window since the last summary.",
+}
+_NOTHING_BEFORE = {
+    "new": "This conversation is new already.",
+    "separator": "Nothing stands before this point.",
+}
+
+
+async def _ask_for_late_flush(connection: Connection, session: Record, kind: str) -> None:
+    """Turns that were hidden before any flush had read them are read by a job of their own."""
+    if session["flushed_turn"] >= session["answered_turn"]:
+        return
+    await connection.execute(
+        sql.ASK_JOB, "flush", session["id"], f"flush:{session['id']}:{session['cycle'] + 1}:{kind}", kind,
+        {"threshold": kind, "through_turn": session["answered_turn"]},
+    )  # fmt: skip
 
 
 async def _still_mine(connection: Connection, job: JobClaim) -> None:

@@ -15,7 +15,9 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous,
                    AND forgotten_at IS NULL AND authority <> 'tool'
                  ORDER BY importance DESC, id DESC LIMIT 40) n) AS notes,
        coalesce((SELECT (c.parts->>'system')::bigint + (c.parts->>'tools')::bigint FROM turn_context_audit c
-                  WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens
+                  WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens,
+       coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn), '')
+         AS last_channel
   FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id WHERE s.id = $1
 """
 
@@ -142,3 +144,14 @@ COMPACTION_OF = """
 SELECT id AS link, kind, tokens_before AS before, tokens_after AS after, through_turn - from_turn + 1 AS turns
   FROM links WHERE session_id = $1 AND job_id = $2 ORDER BY id DESC LIMIT 1
 """
+
+BOUNDS = """
+SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM turn_entries
+ WHERE session_id = $1 AND turn_no > $2 AND turn_no <= $3
+"""
+
+HEAD_AT = """
+SELECT to_jsonb(l) FROM links l WHERE l.session_id = $1 AND l.active AND l.through_turn <= $2
+ ORDER BY l.through_turn DESC LIMIT 1
+"""
+"""What stood in for the turns that a flush has read, when only those were hidden."""

@@ -19,7 +19,7 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "status": "Zeigen, wie es um das Gespräch steht",
     "context": "Zeigen, was der Assistent im Blick hat",
     "usage": "Zeigen, was das Gespräch verbraucht hat",
-    "separator": "Nur noch ansehen, was ab hier gesagt wird",
+    "separator": "Alles darüber dem Assistenten nicht mehr zeigen",
     "pin": "Eine Nachricht Wort für Wort behalten; als Antwort senden",
     "unpin": "Angeheftetes wieder lösen; als Antwort senden",
     "pins": "Zeigen, was angeheftet ist",

@@ -264,6 +264,11 @@ BROKEN = [
            UPDATE deliveries SET state = 'queued' WHERE session_id = 1 AND turn_no = 4""",
     ),
     ("I3", "in the middle", "UPDATE deliveries SET part = 2 WHERE session_id = 1 AND turn_no = 4"),
+    (
+        "I5",
+        "left out as if it were chatter",
+        "INSERT INTO prune_decisions (session_id, seq, form, turn_no) VALUES (1, 1, 'hide', 1)",
+    ),
     ("I7", "leads to no session", "UPDATE addresses SET session_id = 999 WHERE session_id = 1"),
 ]
 
