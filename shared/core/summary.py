@@ -12,11 +12,14 @@ from shared.core.identifiers import merged_identifiers
 from shared.core.ledger import ItemKind, Ledger, LedgerItem
 from shared.core.memory import normalised
 from shared.core.rendering import (
+    ITEM_CHARS,
     LEFT_OUT,
+    LETTERS,
     first_words,
     fit_ledger,
     five_fields,
     in_ledger_form,
+    item_number,
     render_summary,
     shortened,
 )
@@ -24,25 +27,13 @@ from shared.core.summary_prompts import NARRATIVE_WORDS
 
 __all__ = [
     "LEFT_OUT", "first_words", "fit_ledger", "five_fields", "render_summary", "shortened", "LedgerPatch",
-    "NewItem", "Unreadable", "parse_ledger_patch", "apply_patch", "with_item", "ITEM_CHARS", "KINDS",
+    "NewItem", "Unreadable", "parse_ledger_patch", "apply_patch", "ITEM_CHARS", "KINDS",
 ]  # fmt: skip
 
-ITEM_CHARS = 300
 REASON_CHARS = 200
 MAX_NEW_ITEMS = 40
 
 KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
-_LETTERS: dict[ItemKind, str] = {
-    "goal": "g",
-    "fact": "f",
-    "decision": "d",
-    "question": "q",
-    "action": "a",
-    "constraint": "c",
-    "preference": "p",
-    "artifact": "t",
-    "promise": "m",
-}
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +79,15 @@ def apply_patch(
     identifiers: Sequence[str] = (),
     seqs: frozenset[int] | None = None,
     most_new: int = MAX_NEW_ITEMS,
+    keep_form: bool = False,
 ) -> Ledger:
     """The next ledger: an item of the former one is open, or closed with a reason, but never gone.
 
     Items that were closed before are history of the former row and do not come along. With `seqs`, new
-    items may cite only these.
+    items may cite only these. A former text becomes items, too, unless `keep_form` leaves it as it is.
     """
+    if not keep_form:
+        former = in_ledger_form(former)
     closing = {id_: reason for id_, reason in patch.close if reason.strip()}
     new_text = {id_: text for id_, text in patch.replace if text.strip()}
     items = [
@@ -101,7 +95,7 @@ def apply_patch(
         for item in former.items
         if item.closed is None
     ]
-    number = max(former.last_number, *(_number(item.id) for item in former.items), 0)
+    number = max(former.last_number, *(item_number(item.id) for item in former.items), 0)
     for new in patch.add[:most_new]:
         if seqs is not None:
             new = replace(new, sources=tuple(seq for seq in new.sources if seq in seqs))
@@ -112,7 +106,8 @@ def apply_patch(
             continue
         number += 1
         items.append(_fresh(new, number))
-    return Ledger(
+    return replace(
+        former,
         narrative=first_words(patch.narrative, NARRATIVE_WORDS) or former.narrative,
         items=tuple(items),
         identifiers=merged_identifiers(former.identifiers, identifiers),
@@ -195,7 +190,7 @@ def _carried(item: LedgerItem, text: str | None, reason: str | None) -> LedgerIt
 
 def _fresh(new: NewItem, number: int) -> LedgerItem:
     return LedgerItem(
-        id=f"{_LETTERS[new.kind]}{number}",
+        id=f"{LETTERS[new.kind]}{number}",
         kind=new.kind,
         text=shortened(new.text, ITEM_CHARS),
         sources=new.sources,
@@ -212,8 +207,3 @@ def _place_of(items: Sequence[LedgerItem], text: str) -> int | None:
 
 def _united(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted({*old, *new}))
-
-
-def _number(id_: str) -> int:
-    digits = id_[1:]
-    return int(digits) if digits.isdecimal() else 0

@@ -25,10 +25,11 @@ from shared.core.messages import (
     text_of,
     tool_uses,
 )
-from shared.core.prompts import flush_instruction, repair_request, summary_request
+from shared.core.prompts import flush_instruction
 from shared.core.session import Entry
 from shared.core.source import render_source
 from shared.core.summary import LedgerPatch, apply_patch, parse_ledger_patch
+from shared.core.summary_prompts import repair_request, summary_request
 from shared.ports import ModelReply, ModelRequest, SystemPart, Usage
 from tests.adapters.models.making import SAVE, Listener, WordCounter, asking
 
