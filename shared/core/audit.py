@@ -56,9 +56,7 @@ def audit_patch(
     """Applies what a model wants to change, and audits the outcome."""
     former = in_ledger_form(former)
     patched = apply_patch(former, patch, identifiers=identifiers_of(source_words(source_text)))
-    verdict = audit_ledger(
-        patched, former, source_text, count=count, limit=limit, may_be_empty=may_be_empty
-    )
+    verdict = audit_ledger(patched, former, source_text, count=count, limit=limit, may_be_empty=may_be_empty)
     known = {item.id for item in former.items if item.closed is None}
     named = [id_ for id_, _ in (*patch.replace, *patch.close)]
     unknown = [id_ for id_ in named if id_ not in known]
@@ -98,7 +96,9 @@ def audit_ledger(
     hard = (*hard, *_unsaid(grounded, proposed))
     scores = {
         **_scores(patched, checked, former, lines),
-        **common_scores(mended, source_text, lines, count, language=not any("is written in" in f for f in hard)),
+        **common_scores(
+            mended, source_text, lines, count, language=not any("is written in" in f for f in hard)
+        ),
     }
     return AuditVerdict(
         ok=not hard,
@@ -299,5 +299,3 @@ def _stems(text: str) -> set[str]:
 
 def _share(part: int, whole: int) -> float:
     return round(part / whole, 3) if whole else 1.0
-
-

@@ -205,9 +205,7 @@ def _why_nothing(
     )
 
 
-def _summary_limit(
-    budget: ContextBudget, policy: ContextPolicy, stays: int, summariser_window: int
-) -> int:
+def _summary_limit(budget: ContextBudget, policy: ContextPolicy, stays: int, summariser_window: int) -> int:
     left = floor(policy.land_at * budget.conversation) - stays
     most = min(policy.summary_most, max(MIN_SUMMARY, summariser_window // 4))
     return min(most, max(policy.summary_least, left))

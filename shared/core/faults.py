@@ -1,4 +1,4 @@
-"""What no sentence of a summary may be: unsaid, secret, an order to a model, a refusal, a template, our own."""
+"""What no sentence of a summary may be: unsaid, secret, an order to a model, a refusal, a template."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _TEMPLATE = re.compile(
-    r"what (?:this|the whole) conversation is about and where it stands|^one sentence$|^the new text of item f3\b"
+    r"what (?:this|the whole) conversation is about and where it stands|^one sentence$"
+    r"|^the new text of item f3\b"
     r"|\[(?:insert|your|add) [^\]]*\]|lorem ipsum",
     re.IGNORECASE,
 )

@@ -59,7 +59,9 @@ FORMS: Mapping[SummaryForm, Form] = {
                 Heading(
                     title="Decisions & Conclusions", about="what was agreed or found out", kind="decision"
                 ),
-                Heading(title="Action Items", about="what is still to be done, open questions", kind="action"),
+                Heading(
+                    title="Action Items", about="what is still to be done, open questions", kind="action"
+                ),
                 Heading(
                     title="Code & Technical", about="pieces of code that are still needed", kind="artifact"
                 ),
@@ -87,7 +89,8 @@ _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(.+?)\s*#*\s*$")
 _BOLD_HEADING = re.compile(r"^\s*\*\*([^*]+?):?\*\*:?\s*$")
 _WORDS = re.compile(r"\w+")
 _EMPTY = re.compile(
-    r"[\W_]*(?:none|n/?a|nothing|empty|null|nichts|keine?|ninguno|aucune?|нет|无)?(?:\s+(?:yet|so far|noted))?[\W_]*",
+    r"[\W_]*(?:none|n/?a|nothing|empty|null|nichts|keine?|ninguno|aucune?|нет|无)?"
+    r"(?:\s+(?:yet|so far|noted))?[\W_]*",
     re.IGNORECASE,
 )
 _FENCE = "```"

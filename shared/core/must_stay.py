@@ -1,4 +1,4 @@
-"""What a summary may not lack: a person's prohibitions, what nobody answered, messages too long to be read."""
+"""What a summary may not lack: a person's prohibitions, what nobody answered, what was too long."""
 
 from __future__ import annotations
 
@@ -99,7 +99,9 @@ def _asked(line: SourceLine) -> NewItem | None:
     words = line.text.replace(NOT_ANSWERED, "").strip()
     if not words or words.startswith(NAMED) or not may_be_quoted(words):
         return None
-    return NewItem(kind="action", text=f"{NOT_ANSWERED} {shortened(words, ITEM_CHARS - 20)}", sources=(line.seq,))
+    return NewItem(
+        kind="action", text=f"{NOT_ANSWERED} {shortened(words, ITEM_CHARS - 20)}", sources=(line.seq,)
+    )
 
 
 def _unread(line: SourceLine) -> NewItem:

@@ -1,4 +1,4 @@
-"""Cuts what is to be summarised into portions that the summariser can read, and cuts them again if it cannot."""
+"""Cuts what is to be summarised into portions that the summariser can read."""
 
 from __future__ import annotations
 
@@ -108,9 +108,7 @@ def halves(portion: Portion) -> tuple[Portion, Portion] | None:
     return first, portion[len(first) :]
 
 
-def source_tokens(
-    entries: Iterable[Entry], ratio: float = 1.0, named: frozenset[int] = frozenset()
-) -> int:
+def source_tokens(entries: Iterable[Entry], ratio: float = 1.0, named: frozenset[int] = frozenset()) -> int:
     """As `render_source` will show them."""
     return ceil(sum(_shown_tokens(entry, named) for entry in entries) * ratio)
 
@@ -123,9 +121,7 @@ def _shown_tokens(entry: Entry, named: frozenset[int]) -> int:
     return min(entry.tokens, MESSAGE_TOKENS)
 
 
-def _even(
-    entries: Sequence[Entry], share: float, ratio: float, named: frozenset[int]
-) -> tuple[Portion, ...]:
+def _even(entries: Sequence[Entry], share: float, ratio: float, named: frozenset[int]) -> tuple[Portion, ...]:
     made: list[list[Entry]] = [[]]
     done = 0.0
     for turn in turns_of(entries):

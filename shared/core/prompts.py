@@ -1,4 +1,4 @@
-"""Every sentence that we say to the chat model, as typed functions; golden files in the tests show the words."""
+"""Every sentence that we say to the chat model, as typed functions; golden files show the words."""
 
 from __future__ import annotations
 

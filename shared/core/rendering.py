@@ -125,7 +125,9 @@ def in_ledger_form(ledger: Ledger) -> Ledger:
             number += 1
             asked = kind == "action" and text.endswith(("?", "？"))
             told: ItemKind = "question" if asked else kind
-            items.append(LedgerItem(id=f"{LETTERS[told]}{number}", kind=told, text=shortened(text, ITEM_CHARS)))
+            items.append(
+                LedgerItem(id=f"{LETTERS[told]}{number}", kind=told, text=shortened(text, ITEM_CHARS))
+            )
     return replace(
         ledger,
         form="ledger",
@@ -209,7 +211,9 @@ def _with_shorter_narrative(ledger: Ledger, limit: int, count: Count) -> Ledger:
 def _fit_sections(ledger: Ledger, limit: int, count: Count) -> Ledger:
     """The longest part is cut first, at the end of a line or sentence."""
     sections = list(ledger.sections)
-    while sections and (excess := count(render_summary(replace(ledger, sections=tuple(sections)))) - limit) > 0:
+    while (
+        sections and (excess := count(render_summary(replace(ledger, sections=tuple(sections)))) - limit) > 0
+    ):
         place = max(range(len(sections)), key=lambda at: count(sections[at].text))
         longest = sections[place]
         size = count(longest.text)

@@ -36,6 +36,7 @@ MAX_NEW_ITEMS = 40
 KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewItem:
     kind: ItemKind

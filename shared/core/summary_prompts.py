@@ -260,15 +260,15 @@ def _wanted(form: Form, former: Ledger, most_words: int) -> str:
             return _ledger_shape()
         case "thread":
             asked = (
-                "Write for the one who answers next: what the person wants and likes, what was said, found and "
-                "agreed, what must not be done, where the talk stopped, and what is to come next. Short "
+                "Write for the one who answers next: what the person wants and likes, what was said, found "
+                "and agreed, what must not be done, where the talk stopped, and what is to come next. Short "
                 "paragraphs or bullets, without a title."
             )
         case "running":
             begun = bool(former.items or former.sections or former.narrative)
             asked = (
-                "Extend the earlier summary by what is new in the transcript; what it says and nobody took back "
-                "stays in it. Plain sentences, without a title."
+                "Extend the earlier summary by what is new in the transcript; what it says and nobody took "
+                "back stays in it. Plain sentences, without a title."
                 if begun
                 else "Summarise the transcript in plain sentences, without a title."
             )

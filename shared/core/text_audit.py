@@ -83,7 +83,10 @@ def audit_text(
     language = language_fault(told, source_text)
     checks = (
         (not told.strip(), "the summary is empty"),
-        (statements > 1 and grounded < MOSTLY_UNSAID, "most of the summary was never said in the conversation"),
+        (
+            statements > 1 and grounded < MOSTLY_UNSAID,
+            "most of the summary was never said in the conversation",
+        ),
         (language is not None, language or ""),
         (size > _FAR_TOO_LONG * room, f"the summary takes {size} tokens; {room} is the most"),
         (holds_secret(render_summary(mended)), "the summary holds a secret"),
@@ -168,4 +171,3 @@ def _length_fault(form: Form, size: float) -> tuple[str, ...]:
     if least <= size <= most:
         return ()
     return (f"takes {size:.0%} of the original instead of {least:.0%} to {most:.0%}",)
-

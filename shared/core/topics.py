@@ -41,9 +41,7 @@ def _stretches(turns: Sequence[tuple[Entry, ...]]) -> list[list[Entry]]:
     """Equal numbers of turns: a hint has to be near, not exact."""
     count = max(1, min(TOPICS_AT_MOST, round(len(turns) / _TURNS_PER_TOPIC)))
     size = math.ceil(len(turns) / count) if turns else 1
-    return [
-        [entry for turn in turns[at : at + size] for entry in turn] for at in range(0, len(turns), size)
-    ]
+    return [[entry for turn in turns[at : at + size] for entry in turn] for at in range(0, len(turns), size)]
 
 
 def _words(stretch: Sequence[Entry]) -> Counter[str]:
