@@ -24,6 +24,8 @@ _SHORT_SOURCE = 400
 MOSTLY_UNSAID = 0.5
 """Below this share of supported statements an answer is not mended but rejected."""
 _FEW_STATEMENTS = 2
+_NEXT_TO_NOTHING = 60
+"""Tokens of a source that need not change a record."""
 _PROBES = 8
 _STEM_CHARS = 5
 
@@ -215,7 +217,7 @@ def _hard_faults(
     language = language_fault(_new_text(patched, former), source_text)
     checks = (
         (
-            not may_be_empty and not _says_something(checked, former, source_text),
+            not may_be_empty and not _says_something(checked, former, count(source_text)),
             "the summary is empty",
         ),
         (is_refusal(patched.narrative), "the summary is a refusal"),
@@ -229,9 +231,10 @@ def _hard_faults(
     return tuple(fault for wrong, fault in checks if wrong)
 
 
-def _says_something(ledger: Ledger, former: Ledger, source_text: str) -> bool:
+def _says_something(ledger: Ledger, former: Ledger, source_tokens: int) -> bool:
     """Something new of the model's own, or at least everything old when the source holds next to nothing."""
-    if not source_text.strip():
+    known_before = bool(former.narrative or former.items)
+    if source_tokens <= (_NEXT_TO_NOTHING if known_before else 0):
         return True
     narrative = ledger.narrative.strip()
     new_narrative = narrative and narrative != former.narrative and not is_empty(narrative)
