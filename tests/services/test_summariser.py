@@ -313,7 +313,7 @@ async def test_a_message_that_cannot_be_cut_is_named_when_it_is_refused() -> Non
     written = await write(ScriptedModel(say=say), plan_of([*talk(1), *big]))
     assert written.kind == "summary"
     assert written.audit["named"] == [3]
-    assert any("message of about 200 tokens, sent at 09:03" in text for text in standing(written))
+    assert any("message of about 204 tokens, sent at 09:03" in text for text in standing(written))
 
 
 async def test_nobody_cuts_for_ever() -> None:
