@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shared.core.identifiers import NUMBER, identifiers_of, names_of
+from shared.core.identifiers import NO_NAMES, NUMBER, identifiers_of
 from shared.core.ledger import ItemKind, Ledger
 from shared.core.session import Entry
 from shared.core.source import render_source, source_lines, source_words
@@ -16,6 +16,8 @@ from shared.core.summary import ITEM_CHARS, LedgerPatch, NewItem, apply_patch, f
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
 _WORD = re.compile(r"\w+")
+_CAPITAL = re.compile(r"(?<=[\w,;] )[^\W\d_a-zß-öø-ÿ][\w’'-]+")
+"""A word with a capital inside a sentence; a guess that is good enough to weigh by."""
 _FORBIDS = re.compile(r"\b(?:never|must not|do not|don['’]t|nie|niemals|никогда)\b", re.IGNORECASE)
 _NUMBER_WEIGHT, _NAME_WEIGHT, _PERSON_WEIGHT = 0.6, 0.25, 0.4
 _SHORTEST_WORDS = 3
@@ -78,7 +80,8 @@ def _questions(sentences: Iterable[_Sentence], count: Count, room: int) -> list[
 def _weightiest(sentences: Sequence[_Sentence], count: Count, room: int) -> list[_Sentence]:
     plain = [s for s in sentences if not s.is_question and len(s.words) >= _SHORTEST_WORDS]
     frequency = Counter(word for sentence in plain for word in set(sentence.words))
-    ranked = sorted(plain, key=lambda s: (-_weight(s, frequency, len(plain)), s.place))
+    rarity = {word: math.log(len(plain) / times) for word, times in frequency.items()}
+    ranked = sorted(plain, key=lambda s: (-_weight(s, rarity), s.place))
     return _packed(ranked, count, room)
 
 
@@ -100,14 +103,15 @@ def _cost(sentence: _Sentence, count: Count) -> int:
     return count(sentence.text) + _LINE_OVERHEAD
 
 
-def _weight(sentence: _Sentence, frequency: Counter[str], total: int) -> float:
+def _weight(sentence: _Sentence, rarity: Mapping[str, float]) -> float:
     """How much it says that others do not, per word, with extra for what cannot be guessed."""
-    words = set(sentence.words)
-    rare = sum(math.log(total / frequency[word]) for word in sorted(words)) / (len(words) + _SHORTEST_WORDS)
+    words = dict.fromkeys(sentence.words)
+    rare = sum([rarity[word] for word in words]) / (len(words) + _SHORTEST_WORDS)
+    names = [name for name in _CAPITAL.findall(sentence.text) if name not in NO_NAMES]
     return (
         rare
         + _NUMBER_WEIGHT * len(NUMBER.findall(sentence.text))
-        + _NAME_WEIGHT * len(names_of(sentence.text))
+        + _NAME_WEIGHT * len(names)
         + _PERSON_WEIGHT * (sentence.author == "person")
     )
 

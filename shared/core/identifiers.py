@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from shared.core.secrets_filter import REDACTED, redact
 
@@ -17,8 +17,9 @@ QUOTED = re.compile(r"“([^”\n]{2,80})”|«([^»\n]{2,80})»|\"([^\"\n]{2,80
 _WORD = re.compile(r"[^\W\d_][\w’'-]*")
 _SENTENCE_START = re.compile(r"(?:^|[.!?…:;]\s+|\n\s*|[-*•]\s+|[“”\"«»„(\[]\s*)$")
 _NAME_PARTS = 4
+_PART_CHARS = 2_000
 
-_NO_NAMES = frozenset(
+NO_NAMES = frozenset(
     {"I", "I'm", "I'll", "I've", "I'd", "I’m", "I’ll", "I’ve", "I’d", "OK", "Ok", "Mr", "Mrs", "Ms", "Dr"}
     | {"Yes", "No", "Hey", "Hi", "Hello", "Thanks", "Wow", "Monday", "Tuesday", "Wednesday", "Thursday"}
     | {"Friday", "Saturday", "Sunday", "January", "February", "March", "April", "May", "June", "July"}
@@ -28,9 +29,29 @@ _NO_NAMES = frozenset(
 
 def identifiers_of(text: str, *, most: int = 60) -> tuple[str, ...]:
     """URLs, e-mail addresses, paths, telling numbers and names in the order of their first appearance."""
-    text = redact(text).replace(REDACTED, " ")
+    found: dict[str, None] = {}
+    for part in _parts(redact(text).replace(REDACTED, " ")):
+        found.update(dict.fromkeys(_identifiers_in(part)))
+        if len(found) >= most:
+            break
+    return tuple(found)[:most]
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Lines together, some at a time: whoever wants a few identifiers needs not read everything."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + _PART_CHARS)
+        end = len(text) if end < 0 else end + 1
+        yield text[start:end]
+        start = end
+
+
+def _identifiers_in(text: str) -> list[str]:
     places: dict[str, int] = {}
-    for pattern in (URL, EMAIL, PATH):
+    for pattern, sign in ((URL, "://"), (EMAIL, "@"), (PATH, "")):
+        if sign not in text or (not sign and "/" not in text and "." not in text):
+            continue
         for match in pattern.finditer(text):
             places.setdefault(match[0], match.start())
         text = pattern.sub(lambda match: " " * len(match[0]), text)
@@ -39,8 +60,7 @@ def identifiers_of(text: str, *, most: int = 60) -> tuple[str, ...]:
             places.setdefault(match[0], match.start())
     for name, start in _names_with_places(text):
         places.setdefault(name, start)
-    ordered = sorted(places, key=lambda found: (places[found], found))
-    return tuple(ordered[:most])
+    return sorted(places, key=lambda found: (places[found], found))
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -68,6 +88,11 @@ def _names_with_places(text: str) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     run: list[re.Match[str]] = []
     for match in _WORD.finditer(text):
+        if not match[0][0].isupper():
+            if run:
+                found.append(_joined(run))
+                run = []
+            continue
         joins = bool(run) and text[run[-1].end() : match.start()] == " " and len(run) < _NAME_PARTS
         if _is_name(match, text, joins=joins):
             if run and not joins:
@@ -84,7 +109,7 @@ def _names_with_places(text: str) -> list[tuple[str, int]]:
 
 def _is_name(match: re.Match[str], text: str, *, joins: bool) -> bool:
     word = match[0]
-    if not word[0].isupper() or word in _NO_NAMES or len(word) < 2:
+    if not word[0].isupper() or word in NO_NAMES or len(word) < 2:
         return False
     if joins or any(char.isupper() for char in word[1:]):
         return True

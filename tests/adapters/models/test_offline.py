@@ -332,4 +332,4 @@ async def test_its_summary_in_words_passes_the_audit_in_every_form(name: Summary
         assert "They met in Graz in 2019." in text
         assert "1,450 euros" in text
         assert "Never book flights before 9 am!" in text
-    assert form.headings == () or "## " in text
+        assert form.headings == () or "## " in text
