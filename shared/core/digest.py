@@ -22,6 +22,8 @@ _FORBIDS = re.compile(r"\b(?:never|must not|do not|don['’]t|nie|niemals|ник
 _NUMBER_WEIGHT, _NAME_WEIGHT, _PERSON_WEIGHT = 0.6, 0.25, 0.4
 _SHORTEST_WORDS = 3
 _LINE_OVERHEAD = 6
+_TRIES = 24
+"""So many sentences that do not fit show that the room is used up."""
 _QUESTION_SHARE = 0.4
 """Of the room; the newest questions come first."""
 
@@ -88,14 +90,19 @@ def _weightiest(sentences: Sequence[_Sentence], count: Count, room: int) -> list
 def _packed(sentences: Iterable[_Sentence], count: Count, room: int) -> list[_Sentence]:
     packed: list[_Sentence] = []
     seen: set[tuple[str, ...]] = set()
+    too_long = 0
     for sentence in sentences:
-        if room <= _LINE_OVERHEAD:
+        if room <= _LINE_OVERHEAD or too_long > _TRIES:
             break
+        if sentence.words in seen:
+            continue
         cost = _cost(sentence, count)
-        if cost <= room and sentence.words not in seen:
-            seen.add(sentence.words)
-            packed.append(sentence)
-            room -= cost
+        if cost > room:
+            too_long += 1
+            continue
+        seen.add(sentence.words)
+        packed.append(sentence)
+        room -= cost
     return packed
 
 

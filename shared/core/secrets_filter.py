@@ -33,8 +33,8 @@ _CARD = re.compile(r"(?<![\w.-])(?:\d[ -]?){12,18}\d(?![\w-])")
 
 
 _BEGINNINGS = (
-    "-----BEGIN", "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_",
-    "glpat-", "xox", "AKIA", "ASIA", "AIza", "eyJ",
+    "-----BEGIN", "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
+    "github_pat_", "glpat-", "xox", "AKIA", "ASIA", "AIza", "eyJ",
 )  # fmt: skip
 _MANY_DIGITS = re.compile(r"\d(?:[ -]?\d){7}")
 _NAMES = ("pass", "key", "secret", "token", "пароль")

@@ -139,7 +139,7 @@ def _block_words(block: Block, count: Count, message_tokens: int) -> str:
 
 
 def _without_injections(text: str) -> str:
-    return _INJECTED.sub("", text)
+    return _INJECTED.sub("", text) if "<" in text else text
 
 
 def _head_and_tail(text: str, limit: int, count: Count) -> str:

@@ -96,16 +96,21 @@ def apply_patch(
         for item in former.items
         if item.closed is None
     ]
+    places = {
+        normalised(item.text): at for at, item in reversed(list(enumerate(items))) if item.closed is None
+    }
     number = max(former.last_number, *(item_number(item.id) for item in former.items), 0)
     for new in patch.add[:most_new]:
         if seqs is not None:
             new = replace(new, sources=tuple(seq for seq in new.sources if seq in seqs))
-        place = _place_of(items, new.text)
+        told = normalised(shortened(new.text, ITEM_CHARS))
+        place = places.get(told)
         if place is not None:
             known = items[place]
             items[place] = replace(known, sources=_united(known.sources, new.sources))
             continue
         number += 1
+        places[told] = len(items)
         items.append(_fresh(new, number))
     return replace(
         former,
@@ -196,13 +201,6 @@ def _fresh(new: NewItem, number: int) -> LedgerItem:
         text=shortened(new.text, ITEM_CHARS),
         sources=new.sources,
         author=new.author,
-    )
-
-
-def _place_of(items: Sequence[LedgerItem], text: str) -> int | None:
-    wanted = normalised(shortened(text, ITEM_CHARS))
-    return next(
-        (i for i, item in enumerate(items) if item.closed is None and normalised(item.text) == wanted), None
     )
 
 
