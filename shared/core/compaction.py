@@ -138,8 +138,12 @@ def plan_compaction(
 
 
 def _most_of_tail(view: View, budget: ContextBudget, policy: ContextPolicy, ratio: float) -> int:
-    """Half the budget, and less where a summary of the least length would not fit beside it any more."""
-    landing = floor(policy.land_at * budget.conversation) - policy.summary_least - _tokens(view.pins, ratio)
+    """Half the budget, and less where a summary of the least length would not fit beside it any more.
+
+    Every pin counts, hidden or not, so that the same conversation has the same tail before and after.
+    """
+    pins = _tokens((*view.pins, *(entry for entry in view.entries if entry.pinned)), ratio)
+    landing = floor(policy.land_at * budget.conversation) - policy.summary_least - pins
     return max(0, min(floor(policy.tail_share_most * budget.conversation), landing))
 
 

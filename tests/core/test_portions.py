@@ -90,7 +90,8 @@ def test_the_name_of_a_message_says_when_how_long_and_how_it_begins() -> None:
     made = render_source([giant], count=words, named=frozenset({1}))
     assert made == (
         "--- 2026-05-08 ---\n[#1] person: (a message of about 120,000 tokens, sent at 09:01 UTC, too long to "
-        'be read here; it begins: "My whole life, part one: word word word word word word word") (not answered)'
+        'be read here; it begins: "My whole life, part one: word word word word word word word") '
+        "(not answered)"
     )
 
 
