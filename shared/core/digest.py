@@ -54,7 +54,7 @@ def digest(entries: Sequence[Entry], former: Ledger, count: Count, *, budget_tok
     chosen = sorted((*questions, *others), key=lambda sentence: sentence.place)
     patch = LedgerPatch(narrative=_narrative(entries, former), add=tuple(_item(s) for s in chosen))
     exact = identifiers_of(source_words(source), most=40)
-    ledger = apply_patch(former, patch, identifiers=exact, most_new=len(patch.add))
+    ledger = apply_patch(former, patch, identifiers=exact, most_new=len(patch.add), keep_form=True)
     return fit_ledger(ledger, budget_tokens, count)
 
 
@@ -133,6 +133,6 @@ def _item(sentence: _Sentence) -> NewItem:
 
 
 def _narrative(entries: Sequence[Entry], former: Ledger) -> str:
-    if former.narrative or not entries:
+    if former.narrative or former.sections or not entries:
         return former.narrative
     return f"Sentences picked from messages #{entries[0].seq} to #{entries[-1].seq}, in their order."

@@ -18,7 +18,7 @@ TOPICS_AT_MOST = 8
 _TURNS_PER_TOPIC = 6
 _LABEL_WORDS = 3
 _SHORTEST_WORD = 4
-_WORD = re.compile(r"[^\W\d_]{4,20}")
+_WORD = re.compile(r"\b[^\W\d_]{4,20}\b")
 
 
 def topics_of(entries: Sequence[Entry], former: Sequence[Topic] = ()) -> tuple[Topic, ...]:
