@@ -84,7 +84,9 @@ def audit_ledger(
     former = in_ledger_form(former)
     lines = source_lines(source_text)
     ground = Ground.of(source_text, former)
-    items, dropped, faults = _checked_items(patched, former, ground, {line.seq for line in lines})
+    items, dropped, faults = _checked_items(
+        patched, former, ground, {line.seq: line.author for line in lines}
+    )
     narrative, narrative_faults, sentences = _checked_narrative(patched.narrative, former.narrative, ground)
     checked = replace(patched, narrative=narrative, items=items)
     mended, added = with_what_must_stay(checked, lines)
@@ -153,7 +155,7 @@ _CITES = "cites lines that it was not shown"
 
 
 def _checked_items(
-    patched: Ledger, former: Ledger, ground: Ground, seqs: set[int]
+    patched: Ledger, former: Ledger, ground: Ground, authors: Mapping[int, str]
 ) -> tuple[tuple[LedgerItem, ...], tuple[str, ...], tuple[str, ...]]:
     before = {item.id: item for item in former.items}
     kept: list[LedgerItem] = []
@@ -163,11 +165,12 @@ def _checked_items(
         old = before.get(item.id)
         fault = _item_fault(item, old, ground)
         if fault is None:
-            known = seqs | set(old.sources if old else ())
+            known = authors.keys() | set(old.sources if old else ())
             sources = tuple(seq for seq in item.sources if seq in known)
             if sources != item.sources:
                 faults.append(f"{item.id}: {_CITES}")
-            kept.append(replace(item, sources=sources))
+            author = item.author if old is not None else _author(item.author, sources, authors)
+            kept.append(replace(item, sources=sources, author=author))
             continue
         faults.append(f"{item.id}: {fault}")
         if old is None:
@@ -177,13 +180,20 @@ def _checked_items(
     return tuple(kept), tuple(dropped), tuple(faults)
 
 
+def _author(claimed: str, sources: tuple[int, ...], authors: Mapping[int, str]) -> str:
+    """Who said it is what the cited lines say, whatever a model makes of it."""
+    said_by = [authors[seq] for seq in sources if seq in authors]
+    return claimed if not said_by or claimed in said_by else said_by[0]
+
+
 def _item_fault(item: LedgerItem, old: LedgerItem | None, ground: Ground) -> str | None:
     """Of a new or changed item; what stood before was audited before."""
-    reason = item.closed or ""
-    if old is not None and item.text == old.text and (old.closed == item.closed or not holds_secret(reason)):
+    if old is not None and item.text == old.text:
         return None
     if is_empty(item.text):
         return "says nothing"
+    if old is not None and old.kind == "constraint" and not _stems(old.text) & _stems(item.text):
+        return "takes the place of a prohibition without repeating any of it"
     return text_fault(item.text, ground)
 
 

@@ -23,6 +23,7 @@ from shared.core.rendering import (
     render_summary,
     shortened,
 )
+from shared.core.secrets_filter import redact
 from shared.core.summary_prompts import NARRATIVE_WORDS
 
 __all__ = [
@@ -190,7 +191,7 @@ def _list(raw: object) -> list[Any]:
 
 def _carried(item: LedgerItem, text: str | None, reason: str | None) -> LedgerItem:
     if reason is not None:
-        return replace(item, closed=shortened(reason, REASON_CHARS))
+        return replace(item, closed=shortened(redact(reason), REASON_CHARS))
     return item if text is None else replace(item, text=shortened(text, ITEM_CHARS))
 
 
