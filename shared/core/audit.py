@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from shared.core.faults import SENTENCE, is_empty, is_refusal, language_fault, text_fault
 from shared.core.grounding import Ground
 from shared.core.identifiers import identifiers_of, merged_identifiers
 from shared.core.ledger import Ledger, LedgerItem
-from shared.core.memory import normalised
-from shared.core.must_stay import covered, must_stay, with_what_must_stay
+from shared.core.must_stay import with_what_must_stay
 from shared.core.rendering import fit_ledger, in_ledger_form, render_summary
+from shared.core.scores import common_scores, scores_of, stems
 from shared.core.secrets_filter import holds_secret, redact
-from shared.core.source import SourceLine, source_lines, source_words
+from shared.core.source import source_lines, source_words
 from shared.core.summary import LedgerPatch, apply_patch
 
 SUMMARY_TOKENS = 2_000
@@ -26,8 +26,6 @@ MOSTLY_UNSAID = 0.5
 _FEW_STATEMENTS = 2
 _NEXT_TO_NOTHING = 60
 """Tokens of a source that need not change a record."""
-_PROBES = 8
-_STEM_CHARS = 5
 
 Count = Callable[[str], int]
 
@@ -99,7 +97,7 @@ def audit_ledger(
     hard = _hard_faults(patched, checked, mended, former, source_text, count, may_be_empty=may_be_empty)
     hard = (*hard, *_unsaid(grounded, proposed))
     scores = {
-        **_scores(patched, checked, former, lines),
+        **scores_of(patched, checked, former, lines),
         **common_scores(
             mended, source_text, lines, count, language=not any("is written in" in f for f in hard)
         ),
@@ -114,35 +112,10 @@ def audit_ledger(
     )
 
 
-def common_scores(
-    ledger: Ledger, source_text: str, lines: tuple[SourceLine, ...], count: Count, *, language: bool
-) -> dict[str, float]:
-    """What is said of every form: its size, its language, and how much of the exact is still in it."""
-    text = render_summary(ledger)
-    source = count(source_text)
-    return {
-        "size": round(count(text) / source, 3) if source else 0.0,
-        "language": float(language),
-        "exact": _probed(text, lines),
-    }
-
-
 def most_tokens(former: Ledger, source_text: str, count: Count) -> int:
     """Above this a summary is no progress against what it stands for."""
     replaced = count(source_text) + count(render_summary(former))
     return max(_SHORT_SOURCE, math.floor(PROGRESS_SHARE * replaced))
-
-
-def presence(ledger: Ledger, lines: tuple[SourceLine, ...], told: str = "") -> dict[str, float]:
-    """How much of what must stay the model itself had kept."""
-    wanted = must_stay(lines)
-    kept = {item: covered(item, ledger, told) for item in wanted}
-
-    def share(*kinds: str) -> float:
-        of_kind = [found for item, found in kept.items() if item.kind in kinds]
-        return round(sum(of_kind) / len(of_kind), 3) if of_kind else 1.0
-
-    return {"prohibitions": share("constraint"), "questions": share("question", "action")}
 
 
 def _unsaid(grounded: float, proposed: int) -> tuple[str, ...]:
@@ -192,7 +165,7 @@ def _item_fault(item: LedgerItem, old: LedgerItem | None, ground: Ground) -> str
         return None
     if is_empty(item.text):
         return "says nothing"
-    if old is not None and old.kind == "constraint" and not _stems(old.text) & _stems(item.text):
+    if old is not None and old.kind == "constraint" and not stems(old.text) & stems(item.text):
         return "takes the place of a prohibition without repeating any of it"
     return text_fault(item.text, ground)
 
@@ -266,49 +239,3 @@ def _new_text(patched: Ledger, former: Ledger) -> str:
     known = {item.text for item in former.items}
     narrative = patched.narrative if patched.narrative != former.narrative else ""
     return "\n".join((narrative, *(item.text for item in patched.items if item.text not in known)))
-
-
-def _scores(
-    patched: Ledger, checked: Ledger, former: Ledger, lines: tuple[SourceLine, ...]
-) -> dict[str, float]:
-    known = {item.id for item in former.items}
-    proposed = [item for item in patched.items if item.id not in known]
-    stayed = [item for item in checked.items if item.id not in known]
-    wanted = {seq for item in proposed for seq in item.sources}
-    shown = {line.seq for line in lines}
-    return {
-        "grounded": _share(len(stayed), len(proposed)),
-        "cited": _share(sum(bool(item.sources) for item in stayed), len(stayed)),
-        "valid_ids": _share(len(wanted & shown), len(wanted)),
-        "overlap": _overlap(stayed, lines),
-        **presence(checked, lines),
-    }
-
-
-def _overlap(items: Sequence[LedgerItem], lines: tuple[SourceLine, ...]) -> float:
-    """How many of an item's words the lines that it cites have, on average."""
-    by_seq = {line.seq: _stems(line.text) for line in lines}
-    shares: list[float] = []
-    for item in items:
-        cited: set[str] = set().union(*(by_seq.get(seq, set()) for seq in item.sources))
-        words = _stems(item.text)
-        if cited and words:
-            shares.append(len(words & cited) / len(words))
-    return round(sum(shares) / len(shares), 3) if shares else 1.0
-
-
-def _probed(text: str, lines: tuple[SourceLine, ...]) -> float:
-    """Of a few exact names and numbers of the source, taken evenly, the share that can be found again."""
-    exact = identifiers_of("\n".join(line.text for line in lines), most=10 * _PROBES)
-    step = max(1, len(exact) // _PROBES)
-    probes = exact[::step][:_PROBES]
-    plain = text.casefold()
-    return _share(sum(probe.casefold() in plain for probe in probes), len(probes))
-
-
-def _stems(text: str) -> set[str]:
-    return {word[:_STEM_CHARS] for word in normalised(text).split() if len(word) > 2}
-
-
-def _share(part: int, whole: int) -> float:
-    return round(part / whole, 3) if whole else 1.0

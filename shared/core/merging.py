@@ -11,7 +11,7 @@ from shared.core.ledger import Ledger, Section
 from shared.core.policy import SummaryForm
 from shared.core.rendering import first_words, fit_ledger, in_ledger_form, render_summary
 from shared.core.summary import LedgerPatch, NewItem, apply_patch
-from shared.core.summary_prompts import NARRATIVE_WORDS
+from shared.core.summary_rules import NARRATIVE_WORDS
 from shared.core.text_audit import joined_sections
 
 Count = Callable[[str], int]

@@ -24,7 +24,7 @@ from shared.core.rendering import (
     shortened,
 )
 from shared.core.secrets_filter import redact
-from shared.core.summary_prompts import NARRATIVE_WORDS
+from shared.core.summary_rules import NARRATIVE_WORDS
 
 __all__ = [
     "LEFT_OUT", "first_words", "fit_ledger", "five_fields", "render_summary", "shortened", "LedgerPatch",

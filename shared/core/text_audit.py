@@ -10,9 +10,7 @@ from shared.core.audit import (
     MOSTLY_UNSAID,
     SUMMARY_TOKENS,
     AuditVerdict,
-    common_scores,
     most_tokens,
-    presence,
 )
 from shared.core.faults import SENTENCE, is_refusal, language_fault, text_fault
 from shared.core.forms import Form, has_known_heading, says_nothing, sections_in
@@ -21,6 +19,7 @@ from shared.core.identifiers import identifiers_of, merged_identifiers
 from shared.core.ledger import Ledger, LedgerItem, Section
 from shared.core.must_stay import covered, with_what_must_stay
 from shared.core.rendering import fit_ledger, in_ledger_form, render_summary
+from shared.core.scores import common_scores, presence
 from shared.core.secrets_filter import holds_secret
 from shared.core.source import source_lines, source_words
 from shared.core.summary import NewItem, Unreadable

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil
-from typing import Any
 
 import structlog
 
@@ -21,7 +20,6 @@ from shared.core.merging import in_groups, joined, shortly
 from shared.core.messages import text_message, text_of, tool_uses
 from shared.core.portions import Portion, halves, readable, source_tokens, summary_room
 from shared.core.rendering import fit_ledger, render_summary
-from shared.core.session import LinkKind
 from shared.core.source import MESSAGE_TOKENS, render_source
 from shared.core.topics import topics_of
 from shared.ports import ChatModel, ModelReply, ModelRequest, TokenCounter
@@ -29,6 +27,9 @@ from shared.services.asking import Asking, Bounds
 from shared.services.crash import CrashPoint
 from shared.services.spending import Purse
 from shared.services.summary_tasks import SummaryTask, Tasks
+from shared.services.summary_writing import Attempt, OnProgress, Writing, Written, audit_of
+
+__all__ = ["Attempt", "OnProgress", "Summariser", "Written"]
 
 log = structlog.get_logger(__name__)
 
@@ -39,53 +40,6 @@ ATTEMPTS = 2
 SPLITS_AT_MOST = 16
 _ECHOED_CHARS = 12_000
 """Of an answer that is to be repaired; an endless one would not fit beside its own request."""
-_FAULTS_STORED = 40
-
-OnProgress = Callable[[int, str], Awaitable[None]]
-"""`(percent, stage)`"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """An answer that could not be used, or a call that brought none."""
-
-    step: str
-    model: str
-    fault: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """A ledger that may be committed, and how it came to be."""
-
-    kind: LinkKind
-    ledger: Ledger
-    verdict: AuditVerdict | None
-    """Of the last step; None for a digest alone."""
-    model: str
-    duration_ms: int
-    audit: Mapping[str, Any] = field(default_factory=dict)
-    """Scores, faults and rejected attempts of all steps, as they are stored and shown."""
-    attempts: tuple[Attempt, ...] = ()
-
-
-@dataclass(slots=True, kw_only=True)
-class _Writing:
-    plan: CompactionPlan
-    purse: Purse
-    tasks: Tasks
-    on_progress: OnProgress
-    models: list[str]
-    """Who is asked, in this order; the first that works stays."""
-    named: set[int]
-    message_tokens: int
-    model: str = ""
-    way: str = "fold"
-    digested: bool = False
-    portions: int = 0
-    splits: int = 0
-    attempts: list[Attempt] = field(default_factory=list)
-    verdicts: list[AuditVerdict] = field(default_factory=list)
 
 
 class Summariser:
@@ -128,7 +82,7 @@ class Summariser:
         """
         started = time.monotonic()
         names = list(models) if models is not None else list(self._models)
-        writing = _Writing(
+        writing = Writing(
             plan=plan,
             purse=purse,
             tasks=Tasks(plan=plan, focus=focus, count=self._counter.count),
@@ -146,7 +100,7 @@ class Summariser:
 
     # ---- three ways
 
-    async def _on_warm_prefix(self, writing: _Writing, warm: ModelRequest) -> Ledger | None:
+    async def _on_warm_prefix(self, writing: Writing, warm: ModelRequest) -> Ledger | None:
         await writing.on_progress(0, "summarising")
         task = writing.tasks.whole(render_source(writing.plan.entries, message_tokens=_WHOLE), warm)
         try:
@@ -160,7 +114,7 @@ class Summariser:
         writing.verdicts.append(verdict)
         return verdict.ledger
 
-    async def _folded(self, writing: _Writing) -> Ledger:
+    async def _folded(self, writing: Writing) -> Ledger:
         """Portion by portion into one ledger; what no model could read is digested behind it."""
         pending = deque(writing.plan.chunks)
         ledger = writing.plan.former
@@ -176,7 +130,7 @@ class Summariser:
             ledger = after
         return ledger
 
-    async def _merged(self, writing: _Writing) -> Ledger:
+    async def _merged(self, writing: Writing) -> Ledger:
         """Each portion by itself, then all of them into one."""
         plan = writing.plan
         writing.way = "merge"
@@ -194,7 +148,7 @@ class Summariser:
         await writing.on_progress(_MERGING_AT, "merging")
         return await self._one_of(writing, parts)
 
-    async def _one_of(self, writing: _Writing, parts: list[Ledger]) -> Ledger:
+    async def _one_of(self, writing: Writing, parts: list[Ledger]) -> Ledger:
         """In stages where one request cannot hold all parts; without a model, joined by code."""
         while len(parts) > 1:
             room = await self._room(writing)
@@ -202,7 +156,7 @@ class Summariser:
             parts = [await self._group(writing, group) for group in groups]
         return parts[0]
 
-    async def _group(self, writing: _Writing, group: list[Ledger]) -> Ledger:
+    async def _group(self, writing: Writing, group: list[Ledger]) -> Ledger:
         if len(group) == 1:
             return group[0]
         whole = joined(group, writing.plan.form)
@@ -221,7 +175,7 @@ class Summariser:
     # ---- one portion
 
     async def _portion(
-        self, writing: _Writing, portion: Portion, former: Ledger, pending: deque[Portion]
+        self, writing: Writing, portion: Portion, former: Ledger, pending: deque[Portion]
     ) -> Ledger | None:
         """The ledger after it; None when nobody could write one, or when it was cut and put back."""
         source = self._source(writing, portion)
@@ -237,7 +191,7 @@ class Summariser:
         writing.verdicts.append(verdict)
         return verdict.ledger
 
-    def _cut(self, writing: _Writing, portion: Portion, pending: deque[Portion]) -> None:
+    def _cut(self, writing: Writing, portion: Portion, pending: deque[Portion]) -> None:
         """Two halves instead of a portion that is too long; a message that cannot be cut is named."""
         writing.splits += 1
         if writing.splits > SPLITS_AT_MOST:
@@ -252,7 +206,7 @@ class Summariser:
     def _was_cut(self, portion: Portion, pending: deque[Portion]) -> bool:
         return pending[0][0].seq == portion[0].seq
 
-    async def _laddered(self, writing: _Writing, task: SummaryTask) -> AuditVerdict | None:
+    async def _laddered(self, writing: Writing, task: SummaryTask) -> AuditVerdict | None:
         """The first usable answer of the models that are left, or None. Raises PromptTooLong."""
         while writing.models:
             verdict = await self._asked(writing, writing.models[0], task)
@@ -262,7 +216,7 @@ class Summariser:
             writing.models.pop(0)
         return None
 
-    async def _asked(self, writing: _Writing, model: str, task: SummaryTask) -> AuditVerdict | None:
+    async def _asked(self, writing: Writing, model: str, task: SummaryTask) -> AuditVerdict | None:
         """One answer and, if it cannot be used, one repaired answer. Raises PromptTooLong."""
         request = task.request(model, room=await self._answer_room(writing, model))
         for number in range(ATTEMPTS):
@@ -298,7 +252,7 @@ class Summariser:
 
     # ---- without a model
 
-    def _digested(self, writing: _Writing, entries: Portion, former: Ledger) -> Ledger:
+    def _digested(self, writing: Writing, entries: Portion, former: Ledger) -> Ledger:
         faults = [attempt.fault for attempt in writing.attempts]
         log.warning("summary_fell_back_to_digest", faults=faults)
         writing.digested = True
@@ -311,7 +265,7 @@ class Summariser:
             budget_tokens=min(writing.plan.summary_limit, max(most, kept + most // 2)),
         )
 
-    def _written(self, writing: _Writing, ledger: Ledger, started: float) -> Written:
+    def _written(self, writing: Writing, ledger: Ledger, started: float) -> Written:
         plan = writing.plan
         topics = topics_of(plan.entries, plan.former.topics)
         ledger = fit_ledger(replace(ledger, topics=topics), plan.summary_limit, self._counter.count)
@@ -324,13 +278,13 @@ class Summariser:
             verdict=writing.verdicts[-1] if writing.verdicts else None,
             model=writing.model if writing.verdicts else "",
             duration_ms=round(1000 * (time.monotonic() - started)),
-            audit=_audit(writing, ledger),
+            audit=audit_of(writing, ledger),
             attempts=tuple(writing.attempts),
         )
 
     # ---- sizes
 
-    def _source(self, writing: _Writing, entries: Portion) -> str:
+    def _source(self, writing: Writing, entries: Portion) -> str:
         return render_source(
             entries,
             count=self._counter.count,
@@ -345,18 +299,18 @@ class Summariser:
         card = await self._asking.card(names[0])
         return min(MESSAGE_TOKENS, int(readable(card.window, plan.summary_most) / card.token_factor))
 
-    async def _answer_room(self, writing: _Writing, model: str) -> int:
+    async def _answer_room(self, writing: Writing, model: str) -> int:
         card = await self._asking.card(model)
         return min(card.max_output, summary_room(card.window, writing.plan.summary_most))
 
-    async def _room(self, writing: _Writing) -> int:
+    async def _room(self, writing: Writing) -> int:
         """How much of partial records one merging request may hold."""
         if not writing.models:
             return readable(MESSAGE_TOKENS)
         card = await self._asking.card(writing.models[0])
         return ceil(readable(card.window, writing.plan.summary_most) / max(1.0, card.token_factor))
 
-    async def _tell(self, writing: _Writing, pending: deque[Portion]) -> None:
+    async def _tell(self, writing: Writing, pending: deque[Portion]) -> None:
         total = max(1, source_tokens(writing.plan.entries))
         left = sum(source_tokens(portion) for portion in pending)
         await writing.on_progress(round(_MERGING_AT * max(0, total - left) / total), "summarising")
@@ -371,25 +325,3 @@ def _repairing(request: ModelRequest, reply: ModelReply, repair: str) -> ModelRe
     said = text_of(reply.blocks).strip()[:_ECHOED_CHARS] or "{}"
     messages = (*request.messages, text_message("assistant", said), text_message("user", repair))
     return replace(request, messages=messages)
-
-
-def _audit(writing: _Writing, ledger: Ledger) -> dict[str, Any]:
-    """The worst score of all steps, and everything that was wrong on the way."""
-    scores: dict[str, float] = {}
-    for verdict in writing.verdicts:
-        for name, score in verdict.scores.items():
-            scores[name] = min(scores.get(name, score), score)
-    soft = [fault for verdict in writing.verdicts for fault in verdict.soft_faults]
-    return {
-        "form": ledger.form,
-        "way": "digest" if writing.digested and not writing.verdicts else writing.way,
-        "portions": writing.portions,
-        "scores": scores,
-        "soft_faults": soft[:_FAULTS_STORED],
-        "dropped": sum(len(verdict.dropped_items) for verdict in writing.verdicts),
-        "attempts": [
-            {"step": attempt.step, "model": attempt.model, "fault": attempt.fault[:300]}
-            for attempt in writing.attempts
-        ],
-        "named": sorted(writing.named),
-    }

@@ -16,12 +16,12 @@ from shared.core.rendering import render_summary
 from shared.core.source import source_words
 from shared.core.summary import Unreadable, parse_ledger_patch
 from shared.core.summary_prompts import (
-    SUMMARY_SCHEMA,
     merge_request,
     repair_request,
     summary_request,
     warm_instruction,
 )
+from shared.core.summary_rules import SUMMARY_SCHEMA
 from shared.core.text_audit import audit_text, read_text
 from shared.ports import ModelRequest, SystemPart
 

@@ -21,12 +21,12 @@ from shared.core.prompts import (
 )
 from shared.core.summary_prompts import (
     FOCUS_CHARS,
-    SUMMARY_SCHEMA,
     merge_request,
     repair_request,
     summary_request,
     warm_instruction,
 )
+from shared.core.summary_rules import SUMMARY_SCHEMA
 
 GOLDEN = Path(__file__).parent / "golden"
 SOURCE = "--- 2026-05-08 ---\n[#12] person: Never call before 9.\n[#13] assistant: Understood."
