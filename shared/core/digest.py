@@ -6,12 +6,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
+from shared.core.faults import may_be_quoted
 from shared.core.identifiers import NO_NAMES, NUMBER, identifiers_of
 from shared.core.ledger import ItemKind, Ledger
 from shared.core.session import Entry
-from shared.core.source import render_source, source_lines, source_words
+from shared.core.source import SourceLine, render_source, source_lines
 from shared.core.summary import ITEM_CHARS, LedgerPatch, NewItem, apply_patch, fit_ledger, render_summary
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
@@ -21,6 +23,7 @@ _CAPITAL = re.compile(r"(?<=[\w,;] )[^\W\d_a-zß-öø-ÿ][\w’'-]+")
 _FORBIDS = re.compile(r"\b(?:never|must not|do not|don['’]t|nie|niemals|никогда)\b", re.IGNORECASE)
 _NUMBER_WEIGHT, _NAME_WEIGHT, _PERSON_WEIGHT = 0.6, 0.25, 0.4
 _SHORTEST_WORDS = 3
+_QUESTION_ENDS = ("?", "？")
 _LINE_OVERHEAD = 6
 _TRIES = 24
 """So many sentences that do not fit show that the room is used up."""
@@ -30,47 +33,43 @@ _QUESTION_SHARE = 0.4
 Count = Callable[[str], int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sentence:
+class _Sentence(NamedTuple):
+    """A tuple, because thousands are made at a time."""
+
     place: int
     seq: int
     author: str
     text: str
     words: tuple[str, ...]
-
-    @property
-    def is_question(self) -> bool:
-        return self.text.endswith(("?", "？"))
+    is_question: bool
 
 
 def digest(entries: Sequence[Entry], former: Ledger, count: Count, *, budget_tokens: int) -> Ledger:
     """The next ledger over the same range: former items stay, what was newly said fills the rest."""
-    source = render_source(entries, count=count)
-    sentences = _sentences(source)
+    lines = source_lines(render_source(entries, count=count))
+    sentences = _sentences(lines)
     room = max(budget_tokens // 2, budget_tokens - count(render_summary(former)))
     questions = _questions(sentences, count, math.floor(room * _QUESTION_SHARE))
     used = sum(_cost(sentence, count) for sentence in questions)
     others = _weightiest(sentences, count, room - used)
     chosen = sorted((*questions, *others), key=lambda sentence: sentence.place)
     patch = LedgerPatch(narrative=_narrative(entries, former), add=tuple(_item(s) for s in chosen))
-    exact = identifiers_of(source_words(source), most=40)
+    exact = identifiers_of("\n".join(line.text for line in lines), most=40, redacted=True)
     ledger = apply_patch(former, patch, identifiers=exact, most_new=len(patch.add), keep_form=True)
     return fit_ledger(ledger, budget_tokens, count)
 
 
-def _sentences(source: str) -> list[_Sentence]:
+def _sentences(lines: Iterable[SourceLine]) -> list[_Sentence]:
     found: list[_Sentence] = []
-    for line in source_lines(source):
+    for line in lines:
         if line.author == "tool":
             continue
         for text in _SENTENCE.split(line.text):
             words = tuple(_WORD.findall(text.casefold()))
             if words and len(text) <= ITEM_CHARS and not text.startswith("(uses "):
-                found.append(
-                    _Sentence(
-                        place=len(found), seq=line.seq, author=line.author, text=text.strip(), words=words
-                    )
-                )
+                bare = text.strip()
+                asks = bare.endswith(_QUESTION_ENDS)
+                found.append(_Sentence(len(found), line.seq, line.author, bare, words, asks))
     return found
 
 
@@ -81,7 +80,7 @@ def _questions(sentences: Iterable[_Sentence], count: Count, room: int) -> list[
 
 def _weightiest(sentences: Sequence[_Sentence], count: Count, room: int) -> list[_Sentence]:
     plain = [s for s in sentences if not s.is_question and len(s.words) >= _SHORTEST_WORDS]
-    frequency = Counter(word for sentence in plain for word in set(sentence.words))
+    frequency = Counter(chain.from_iterable(map(set, (sentence.words for sentence in plain))))
     rarity = {word: math.log(len(plain) / times) for word, times in frequency.items()}
     ranked = sorted(plain, key=lambda s: (-_weight(s, rarity), s.place))
     return _packed(ranked, count, room)
@@ -99,6 +98,8 @@ def _packed(sentences: Iterable[_Sentence], count: Count, room: int) -> list[_Se
         cost = _cost(sentence, count)
         if cost > room:
             too_long += 1
+            continue
+        if not may_be_quoted(sentence.text):
             continue
         seen.add(sentence.words)
         packed.append(sentence)

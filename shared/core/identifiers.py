@@ -31,10 +31,13 @@ NO_NAMES = frozenset(
 )
 
 
-def identifiers_of(text: str, *, most: int = 60) -> tuple[str, ...]:
-    """URLs, e-mail addresses, paths, telling numbers and names in the order of their first appearance."""
+def identifiers_of(text: str, *, most: int = 60, redacted: bool = False) -> tuple[str, ...]:
+    """URLs, e-mail addresses, paths, telling numbers and names in the order of their first appearance.
+
+    `redacted` says that the text holds no secret any more, as that of a source.
+    """
     found: dict[str, None] = {}
-    for part in _parts(redact(text).replace(REDACTED, " ")):
+    for part in _parts((text if redacted else redact(text)).replace(REDACTED, " ")):
         found.update(dict.fromkeys(_identifiers_in(part)))
         if len(found) >= most:
             break
@@ -112,7 +115,7 @@ def _is_name(match: re.Match[str], text: str, *, joins: bool) -> bool:
     word = match[0]
     if not word[0].isupper() or word in NO_NAMES or len(word) < 2:
         return False
-    if joins or any(char.isupper() for char in word[1:]):
+    if joins or word[1:] != word[1:].lower():
         return True
     return _SENTENCE_START.search(text[max(0, match.start() - 4) : match.start()]) is None
 
