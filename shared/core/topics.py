@@ -17,6 +17,7 @@ from shared.core.source import turns_of
 TOPICS_AT_MOST = 8
 _TURNS_PER_TOPIC = 6
 _LABEL_WORDS = 3
+_CANDIDATES = 60
 _SHORTEST_WORD = 4
 _WORD = re.compile(r"\b[^\W\d_]{4,20}\b")
 
@@ -45,19 +46,18 @@ def _stretches(turns: Sequence[tuple[Entry, ...]]) -> list[list[Entry]]:
 
 
 def _words(stretch: Sequence[Entry]) -> Counter[str]:
-    """How often each word was said, as it is written; a person's words count twice."""
+    """How often each word was said; a person's words count twice."""
     counted: Counter[str] = Counter()
-    for entry in stretch:
-        if entry.author == "tool":
-            continue
-        said = redact(text_of(entry.blocks)).replace(REDACTED, " ")
-        for word in _WORD.findall(said):
-            counted[word.casefold()] += 2 if entry.author == "person" else 1
+    for author, times in (("person", 2), ("assistant", 1)):
+        said = "\n".join(text_of(entry.blocks) for entry in stretch if entry.author == author)
+        words = _WORD.findall(redact(said).replace(REDACTED, " ").casefold())
+        counted.update(words * times)
     return counted
 
 
 def _topic(stretch: Sequence[Entry], words: Counter[str], spread: Counter[str], total: int) -> Topic:
-    ranked = sorted(words, key=lambda word: (-_weight(word, words, spread, total), word))
+    often = [word for word, _ in words.most_common(_CANDIDATES)]
+    ranked = sorted(often, key=lambda word: (-_weight(word, words, spread, total), word))
     return Topic(
         label=", ".join(ranked[:_LABEL_WORDS]),
         from_turn=stretch[0].turn,

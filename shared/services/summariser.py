@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -222,7 +223,7 @@ class Summariser:
         for number in range(ATTEMPTS):
             try:
                 reply = await self._asking.answer(request, purse=writing.purse, checked=task.prefix is None)
-                judged = self._judged(reply, task)
+                judged = await self._judged(reply, task)
             except PromptTooLong as error:
                 if number == 0:
                     raise
@@ -238,7 +239,8 @@ class Summariser:
             request = _repairing(request, reply, task.repair(fault))
         return None
 
-    def _judged(self, reply: ModelReply, task: SummaryTask) -> AuditVerdict | str:
+    async def _judged(self, reply: ModelReply, task: SummaryTask) -> AuditVerdict | str:
+        """Beside the loop: checking a long range takes a good part of a second."""
         if reply.stop_reason == "window_exceeded":
             raise PromptTooLong("the model's window was exceeded while it answered")
         if reply.stop_reason == "refusal":
@@ -248,7 +250,7 @@ class Summariser:
             return "it called a tool instead of answering"
         if reply.stop_reason == "max_tokens" and task.is_text:
             return "the answer is cut off"
-        return task.judge(text)
+        return await asyncio.to_thread(task.judge, text)
 
     # ---- without a model
 
