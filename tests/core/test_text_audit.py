@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared.core.audit import AuditVerdict, audit_patch
 from shared.core.faults import is_refusal, is_template, language_fault
@@ -11,6 +13,7 @@ from shared.core.language import language_of
 from shared.core.ledger import Ledger, LedgerItem, Section
 from shared.core.must_stay import must_stay
 from shared.core.policy import SummaryForm
+from shared.core.rendering import render_summary
 from shared.core.source import render_source, source_lines
 from shared.core.summary import LedgerPatch, NewItem, Unreadable
 from shared.core.text_audit import CARRIED, audit_text, joined_sections, read_text
@@ -200,3 +203,29 @@ def test_turns_without_an_answer_leave_what_they_asked_for() -> None:
 def test_questions_of_answered_turns_need_not_stay() -> None:
     log = [*exchange(1, "When?", "At nine."), *tool_turn(2, "found", seq=3)]
     assert must_stay(source_lines(render_source(log))) == ()
+
+
+_MARKS = st.sampled_from(
+    ["## Context\n", "## Task\n", "- ", "```\n", "\n", "Never call before 9. ", "They met Zebulon. "]
+)
+_ANSWERS = st.lists(st.one_of(_MARKS, st.text(max_size=30)), max_size=14).map("".join)
+
+
+@given(_ANSWERS, st.sampled_from(["sections", "thread", "handover", "running"]))
+def test_whatever_a_model_writes_the_record_keeps_its_room_and_its_prohibitions(
+    text: str, name: SummaryForm
+) -> None:
+    form = form_of(name)
+    former = Ledger(
+        items=(LedgerItem(id="c1", kind="constraint", text="Never feed the neighbour's cat."),), last_number=1
+    )
+    sections = read_text(text, form)
+    if isinstance(sections, Unreadable):
+        assert sections.reason
+        return
+    verdict = audit_text(sections, former, SOURCE, form=form, count=words, limit=90)
+    shown = render_summary(verdict.ledger)
+    assert verdict.ok == (not verdict.hard_faults)
+    assert words(shown) <= 90
+    assert "Never feed the neighbour's cat." in shown
+    assert "Zebulon" not in shown
