@@ -157,7 +157,8 @@ def _background(view: View) -> tuple[str, ...]:
     head = view.head
     summary = ""
     if head is not None and head.summary_text.strip():
-        summary = summary_block(_defused(head.summary_text.strip()), through_seq=head.through_seq)
+        text = _defused(head.summary_text.strip())
+        summary = summary_block(text, through_seq=head.through_seq, form=head.ledger.form)
     pins = "\n\n".join(_defused(quoted(entry)) for entry in view.pins)
     return tuple(text for text in (summary, pins_block(pins) if pins else "") if text)
 

@@ -374,7 +374,6 @@ class Maintenance:
     ) -> NewLink:
         summary = render_summary(written.ledger)
         costs = [call.cost_micro for call in purse.spent]
-        verdict = written.verdict
         return NewLink(
             kind=written.kind,
             from_turn=plan.from_turn,
@@ -385,11 +384,7 @@ class Maintenance:
             summary_text=summary,
             ledger=written.ledger,
             contract=five_fields(written.ledger),
-            audit={} if verdict is None else {
-                "scores": dict(verdict.scores),
-                "soft_faults": list(verdict.soft_faults),
-                "dropped": len(verdict.dropped_items),
-            },
+            audit=written.audit,
             tokens=self._prompting.counter.count(summary),
             tokens_before=state.view.context_tokens,
             model=written.model,
