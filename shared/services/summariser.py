@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -19,11 +20,14 @@ from shared.core.prompts import repair_request, summary_request
 from shared.core.session import Entry, LinkKind
 from shared.core.source import render_source, source_words
 from shared.core.summary import Unreadable, apply_patch, fit_ledger, parse_ledger_patch
+from shared.core.upkeep import FailedAttempt
 from shared.ports import ChatModel, ModelReply, ModelRequest, SystemPart, TokenCounter
 from shared.services.crash import CrashPoint
 from shared.services.spending import Purse
 
 log = structlog.get_logger(__name__)
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|(?<=missing: )[^;]*")
 
 DIGEST_TOKENS = 1_000
 """Without a model: with recall this keeps 88.6 % of literal answers reachable (engine.md)."""
@@ -41,6 +45,8 @@ class Written:
     verdict: AuditVerdict | None
     model: str
     duration_ms: int
+    failures: tuple[FailedAttempt, ...] = ()
+    """Answers that could not be used, and calls that failed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,7 +56,7 @@ class _Writing:
     focus: str | None
     models: list[str]
     """Who is asked, in this order; the first that works stays."""
-    faults: list[str] = field(default_factory=list)
+    failures: list[FailedAttempt] = field(default_factory=list)
 
 
 class Summariser:
@@ -75,12 +81,25 @@ class Summariser:
         return (await self._model.card(self._models[0])).window
 
     async def write(
-        self, plan: CompactionPlan, *, purse: Purse, focus: str | None, on_progress: OnProgress
+        self,
+        plan: CompactionPlan,
+        *,
+        purse: Purse,
+        focus: str | None,
+        on_progress: OnProgress,
+        models: Sequence[str] | None = None,
+        warm: ModelRequest | None = None,
     ) -> Written:
-        """Never raises for what a model does: the last resort needs none."""
+        """Never raises for what a model does: the last resort needs none, and no `models` go there at once.
+
+        `warm` is a chat's own request with the task as its last message; it is tried first.
+        """
         started = time.monotonic()
-        writing = _Writing(plan=plan, purse=purse, focus=focus, models=list(self._models))
+        asked = list(self._models if models is None else models)
+        writing = _Writing(plan=plan, purse=purse, focus=focus, models=asked)
         ledger, verdict = plan.former, None
+        if warm is not None and (outcome := await self._warm(writing, warm, on_progress)) is not None:
+            return self._written(writing, outcome.ledger, outcome, warm.model, started)
         for number, chunk in enumerate(plan.chunks):
             await on_progress(round(100 * number / len(plan.chunks)), "summarising")
             outcome = await self._chunk(writing, chunk, ledger)
@@ -88,18 +107,48 @@ class Summariser:
                 return self._digest(writing, started)
             verdict = outcome
             ledger = outcome.ledger
+        return self._written(writing, ledger, verdict, writing.models[0], started)
+
+    def _written(
+        self, writing: _Writing, ledger: Ledger, verdict: AuditVerdict | None, model: str, started: float
+    ) -> Written:
         self._crash_point("after_summary_model")
         return Written(
             kind="summary",
-            ledger=fit_ledger(ledger, plan.summary_limit, self._counter.count),
+            ledger=fit_ledger(ledger, writing.plan.summary_limit, self._counter.count),
             verdict=verdict,
-            model=writing.models[0],
+            model=model,
             duration_ms=_milliseconds(started),
+            failures=tuple(writing.failures),
         )
+
+    async def _warm(
+        self, writing: _Writing, request: ModelRequest, on_progress: OnProgress
+    ) -> AuditVerdict | None:
+        """One answer of the chat model on its own prefix, judged like every other."""
+        await on_progress(0, "summarising")
+        source = render_source(writing.plan.entries, count=self._counter.count)
+        card = await self._model.card(request.model)
+        texts = [part.text for part in request.system] + [text_of(m.blocks) for m in request.messages]
+        try:
+            reply = await writing.purse.pay_for(
+                lambda: self._model.reply(request),
+                input_tokens=round(card.token_factor * sum(map(self._counter.count, texts))),
+                output_tokens=request.max_output_tokens,
+                card=card,
+            )
+        except (ModelError, CapReached) as error:
+            writing.failures.append(FailedAttempt(model=request.model, code=error.code))
+            return None
+        verdict, fault = self._judge(text_of(reply.blocks), source, writing.plan.former)
+        if verdict is not None and verdict.ok:
+            return verdict
+        writing.failures.append(_failed(request.model, fault, verdict))
+        return None
 
     def _digest(self, writing: _Writing, started: float) -> Written:
         plan = writing.plan
-        log.warning("summary_fell_back_to_digest", faults=writing.faults)
+        log.warning("summary_fell_back_to_digest", faults=[failure.code for failure in writing.failures])
         ledger = digest(
             plan.entries,
             plan.former,
@@ -107,7 +156,12 @@ class Summariser:
             budget_tokens=min(DIGEST_TOKENS, plan.summary_limit),
         )
         return Written(
-            kind="digest", ledger=ledger, verdict=None, model="", duration_ms=_milliseconds(started)
+            kind="digest",
+            ledger=ledger,
+            verdict=None,
+            model="",
+            duration_ms=_milliseconds(started),
+            failures=tuple(writing.failures),
         )
 
     async def _chunk(
@@ -118,7 +172,7 @@ class Summariser:
             try:
                 verdict = await self._ask(writing, writing.models[0], chunk, former)
             except (ModelError, CapReached) as error:
-                writing.faults.append(f"{writing.models[0]}: {error.code}")
+                writing.failures.append(FailedAttempt(model=writing.models[0], code=error.code))
             else:
                 if verdict is not None and verdict.ok:
                     return verdict
@@ -139,7 +193,7 @@ class Summariser:
             verdict, fault = self._judge(text, source, former)
             if verdict is not None and verdict.ok:
                 return verdict
-            writing.faults.append(f"{model}: {fault}")
+            writing.failures.append(_failed(model, fault, verdict))
             messages += [text_message("assistant", text or "{}"), text_message("user", repair_request(fault))]
         return verdict
 
@@ -167,6 +221,12 @@ class Summariser:
             output_tokens=most,
             card=card,
         )
+
+
+def _failed(model: str, fault: str, verdict: AuditVerdict | None) -> FailedAttempt:
+    """Faults quote what they complain of; for operators the quotations are left out."""
+    code = _QUOTED.sub("…", fault)[:200] or "not usable"
+    return FailedAttempt(model=model, code=code, scores={} if verdict is None else dict(verdict.scores))
 
 
 def _milliseconds(started: float) -> int:

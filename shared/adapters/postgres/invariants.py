@@ -266,7 +266,21 @@ _VIEW = (
                   WHERE l.active AND l.kind IN ('summary', 'digest') AND s.flushed_turn < l.through_turn
                     AND NOT EXISTS (SELECT FROM flushes f
                                      WHERE f.session_id = l.session_id AND f.through_turn >= l.through_turn
-                                       AND f.outcome <> 'running')""",
+                                       AND f.outcome <> 'running')
+                    AND NOT EXISTS (SELECT FROM jobs j WHERE j.session_id = l.session_id
+                                       AND j.kind = 'flush' AND j.state IN ('due', 'running'))""",
+    ),
+    _Check(
+        code="I6",
+        what="messages were hidden that no flush has read, and none is asked for",
+        rows=f"""SELECT {_at("session=s.id", "base_turn=s.base_turn", "flushed_turn=s.flushed_turn")}
+                   FROM sessions s
+                  WHERE s.flushed_turn < s.base_turn AND NOT EXISTS (
+                        SELECT FROM jobs j WHERE j.session_id = s.id AND j.kind = 'flush'
+                           AND j.state IN ('due', 'running'))
+                    AND EXISTS (SELECT FROM links l WHERE l.id = s.head
+                                   AND l.kind IN ('summary', 'digest', 'new')
+                                   AND l.created_at < now() - interval '2 minutes')""",
     ),
     _Check(
         code="I6",

@@ -9,12 +9,13 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres import upkeep_sql as sql
+from shared.adapters.postgres.hidden import state_from
 from shared.adapters.postgres.pool import store_method
 from shared.adapters.postgres.turn_sql import LOAD, RELEASE_RESERVATION
-from shared.adapters.postgres.turns import described, entry_from, sums_of, usage_rows, view_from
+from shared.adapters.postgres.turns import described, entry_from, sums_of, usage_rows
+from shared.adapters.postgres.upkeep_asks import LATE_SECONDS, ask_for_late_flush, ask_for_upgrade
 from shared.core.errors import Fenced, StaleView, UnknownSession
 from shared.core.ledger import ledger_to_json
-from shared.core.session import Entry
 from shared.core.turns import JobOrder, Spending
 from shared.core.upkeep import (
     FlushOutcome,
@@ -26,6 +27,9 @@ from shared.core.upkeep import (
     Refused,
     SessionState,
 )
+
+_LATE_AFTER = {"new": 0.0, "separator": 0.0, "done": 30.0}
+"""Seconds until turns that were hidden unread are read; those of a failed flush wait for better times."""
 
 Record = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[Record]"
@@ -46,14 +50,17 @@ class PostgresUpkeep:
                 raise UnknownSession(f"session {session_id}")
             rows = await connection.fetch(LOAD, session_id, row["base_turn"], row["answered_turn"])
             entries = await described(connection, [entry_from(entry) for entry in rows])
-        return _state_from(row, entries)
+        return state_from(row, entries)
 
     @store_method
     async def ask(self, session_id: int, order: JobOrder) -> int | None:
         """Make a job due; None when it is asked for already."""
-        job_id: int | None = await self._pool.fetchval(
-            sql.ASK_JOB, order.kind, session_id, order.key, order.trigger, dict(order.payload)
-        )
+        arguments = (order.kind, session_id, order.key, order.trigger, dict(order.payload))
+        job_id: int | None
+        if order.delay_seconds:
+            job_id = await self._pool.fetchval(sql.ASK_JOB_LATER, *arguments, order.delay_seconds)
+        else:
+            job_id = await self._pool.fetchval(sql.ASK_JOB, *arguments)
         return job_id
 
     @store_method
@@ -103,6 +110,7 @@ class PostgresUpkeep:
         error: str = "",
         retry_seconds: float = 0.0,
         successor: JobOrder | None = None,
+        failures: Sequence[Mapping[str, Any]] = (),
     ) -> int | None:
         """`done`, `dead`, or `due` again; the successor's id when one was asked for. Raises Fenced."""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -115,16 +123,18 @@ class PostgresUpkeep:
                 dict(outcome),
                 int(bool(error)),
                 retry_seconds,
+                [dict(failure) for failure in failures],
             )
             if ended is None:
                 raise Fenced(f"job {job.id}")
             if successor is None:
                 return None
             job_id: int | None = await connection.fetchval(
-                sql.ASK_JOB,
+                sql.ASK_JOB_LATER,
                 successor.kind, job.session_id, successor.key, successor.trigger, dict(successor.payload),
+                successor.delay_seconds,
             )  # fmt: skip
-            return job_id
+            return None if successor.delay_seconds else job_id
 
     @store_method
     async def begin_flush(
@@ -170,14 +180,14 @@ class PostgresUpkeep:
     ) -> None:
         """Report, pay, and move the cursor unless it failed; raises Fenced."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await _still_mine(connection, job)
+            await still_mine(connection, job)
             await connection.execute(
                 sql.END_FLUSH, ticket.id, outcome, stray_text, error[:2000], model,
                 sum(call.input_tokens + call.cache_read_tokens + call.cache_write_tokens + call.output_tokens
                     for call in spent),
                 _total_cost(spent),
             )  # fmt: skip
-            await _spend(connection, job, "flush", spent, party_id)
+            await spend_on(connection, job, "flush", spent, party_id)
             if outcome != "failed":
                 await connection.execute(sql.ADVANCE_CURSOR, job.session_id, ticket.through_turn)
 
@@ -187,7 +197,7 @@ class PostgresUpkeep:
     ) -> None:
         """Calls that led to nothing are paid for, too."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await _spend(connection, job, purpose, spent, party_id)
+            await spend_on(connection, job, purpose, spent, party_id)
 
     @store_method
     async def record_compaction(
@@ -195,7 +205,7 @@ class PostgresUpkeep:
     ) -> LinkStored:
         """Hide the range behind the summary; raises StaleView or Fenced when somebody was faster."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await _still_mine(connection, job)
+            await still_mine(connection, job)
             session = await connection.fetchrow(sql.LOCK_SESSION, job.session_id)
             if (
                 session is None
@@ -204,18 +214,20 @@ class PostgresUpkeep:
                 or link.through_turn > session["answered_turn"]
             ):
                 raise StaleView(f"session {job.session_id}")
-            row = await connection.fetchrow(sql.INSERT_LINK, *_link_columns(link, job, session["head"]))
+            row = await connection.fetchrow(sql.INSERT_LINK, *link_columns(link, job, session["head"]))
             assert row is not None
-            after = await _context_after(
+            after = await context_after(
                 connection, session, link.through_turn, link.tokens, seen.fixed_tokens
             )
             await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
-            await _spend(connection, job, "compact", spent, seen.party_id)
+            if link.kind == "digest":
+                await ask_for_upgrade(connection, job.session_id, row["id"])
+            await spend_on(connection, job, "compact", spent, seen.party_id)
             await connection.execute(
                 "UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = $1",
                 job.session_id,
             )
-            return await _move(
+            return await move_view(
                 connection, session, base=link.through_turn, head=row["id"], redo=None, cycles=1,
                 context_tokens=after, hold=False, state="done", shown=row["id"],
             )  # fmt: skip
@@ -243,7 +255,7 @@ class PostgresUpkeep:
             parent = await _link(connection, head["parent"])
             base = head["from_turn"] - 1
             tokens = parent["tokens"] if parent else 0
-            after = await _context_after(connection, session, base, tokens, fixed_tokens)
+            after = await context_after(connection, session, base, tokens, fixed_tokens)
             if after > limit_tokens:
                 return Refused(
                     reason="would_not_fit",
@@ -253,7 +265,7 @@ class PostgresUpkeep:
             await connection.execute(
                 "UPDATE links SET active = false, undone_at = now() WHERE id = $1", head["id"]
             )
-            return await _move(
+            return await move_view(
                 connection, session, base=base, head=head["parent"], redo=head["id"], cycles=0,
                 context_tokens=after, hold=True, state="undone", shown=head["id"],
             )  # fmt: skip
@@ -273,10 +285,10 @@ class PostgresUpkeep:
             await connection.execute(
                 "UPDATE links SET active = true, undone_at = NULL WHERE id = $1", link["id"]
             )
-            after = await _context_after(
+            after = await context_after(
                 connection, session, link["through_turn"], link["tokens"], fixed_tokens
             )
-            return await _move(
+            return await move_view(
                 connection, session, base=link["through_turn"], head=link["id"], redo=None, cycles=0,
                 context_tokens=after, hold=False, state="restored", shown=link["id"],
             )  # fmt: skip
@@ -294,7 +306,7 @@ class PostgresUpkeep:
                 return Refused(reason="nothing_to_undo", advice="This conversation is new already.")
             if through == base:
                 # Only a summary is left to hide: an empty range cannot be a link, so the head is dropped.
-                return await _move(
+                return await move_view(
                     connection, session, base=base, head=None, redo=None, cycles=1,
                     context_tokens=fixed_tokens, hold=False, state="new", shown=None,
                 )  # fmt: skip
@@ -310,8 +322,8 @@ class PostgresUpkeep:
                    VALUES ($1, 'new', $2, $3, $4, $5, $6, 'manual') RETURNING id""",
                 session_id, base + 1, through, *bounds, session["head"],
             )  # fmt: skip
-            after = await _context_after(connection, session, through, 0, fixed_tokens)
-            return await _move(
+            after = await context_after(connection, session, through, 0, fixed_tokens)
+            return await move_view(
                 connection, session, base=through, head=link, redo=None, cycles=1,
                 context_tokens=after, hold=False, state="new", shown=link,
             )  # fmt: skip
@@ -356,24 +368,7 @@ class PostgresUpkeep:
         return len(rows)
 
 
-def _state_from(row: Record, entries: Sequence[Entry]) -> SessionState:
-    return SessionState(
-        session_id=row["id"],
-        party_id=row["party_id"],
-        anonymous=row["anonymous"],
-        agent=row["agent_name"],
-        agent_config=row["agent_config"],
-        view=view_from(row, entries, open_turn=None),
-        answered_turn=row["answered_turn"],
-        head_id=row["head"],
-        redo_id=row["redo"],
-        context_limit=row["context_limit"],
-        token_ratio=row["token_ratio"],
-        fixed_tokens=row["fixed_tokens"],
-    )
-
-
-async def _still_mine(connection: Connection, job: JobClaim) -> None:
+async def still_mine(connection: Connection, job: JobClaim) -> None:
     mine = await connection.fetchval(f"SELECT id FROM jobs WHERE {sql.RUNNING} FOR UPDATE", job.id, job.epoch)
     if mine is None:
         raise Fenced(f"job {job.id}")
@@ -385,7 +380,7 @@ def _total_cost(spent: Sequence[Spending]) -> int | None:
     return sum(call.cost_micro or 0 for call in spent)
 
 
-async def _spend(
+async def spend_on(
     connection: Connection, job: JobClaim, purpose: str, spent: Sequence[Spending], party_id: int
 ) -> None:
     if not spent:
@@ -394,7 +389,7 @@ async def _spend(
     await connection.execute(sql.ADD_TOTALS, job.session_id, sums_of(spent))
 
 
-def _link_columns(link: NewLink, job: JobClaim, parent: int | None) -> tuple[Any, ...]:
+def link_columns(link: NewLink, job: JobClaim, parent: int | None) -> tuple[Any, ...]:
     return (
         job.session_id, link.kind, link.from_turn, link.through_turn, link.from_seq, link.through_seq, parent,
         link.trigger, link.summary_text, ledger_to_json(link.ledger), dict(link.contract), dict(link.audit),
@@ -403,7 +398,7 @@ def _link_columns(link: NewLink, job: JobClaim, parent: int | None) -> tuple[Any
     )  # fmt: skip
 
 
-async def _context_after(
+async def context_after(
     connection: Connection, session: Record, base: int, summary_tokens: int, fixed_tokens: int
 ) -> int:
     """What the next request would hold: never the old anchor, always the view as it will be."""
@@ -419,7 +414,7 @@ async def _link(connection: Connection, link_id: int | None) -> Record | None:
     return await connection.fetchrow("SELECT * FROM links WHERE id = $1", link_id)
 
 
-async def _move(
+async def move_view(
     connection: Connection,
     session: Record,
     *,
@@ -431,13 +426,21 @@ async def _move(
     hold: bool,
     state: str,
     shown: int | None,
+    replaces: int | None = None,
 ) -> LinkStored:
     event_seq = await connection.fetchval(
         sql.MOVE_VIEW, session["id"], base, head, redo, cycles, context_tokens, hold
     )
+    if base > session["flushed_turn"]:
+        await ask_for_late_flush(
+            connection, session["id"], delay_seconds=_LATE_AFTER.get(state, LATE_SECONDS)
+        )
     link = await _link(connection, shown)
     before = session["context_tokens"]
     payload = _payload(link, state=state, before=before, after=context_tokens)
+    if replaces is not None:
+        replaced = await _link(connection, replaces)
+        payload["replaces"] = str(replaced["public_id"]) if replaced else ""
     await connection.execute(sql.ADD_EVENT, session["id"], event_seq, "compaction", payload)
     return LinkStored(
         link_id=link["id"] if link else 0,
