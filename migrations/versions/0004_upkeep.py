@@ -1,4 +1,4 @@
-"""Upkeep: why automatic compaction rests, checkpoints, failed attempts, and whose turns are still to be read."""
+"""Upkeep: why automatic compaction rests, checkpoints, failed attempts, whose turns nobody has read."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def next_portion(view: View, *, through: int, room: int) -> tuple[View, int]:
     has read, as many as fit into `room` tokens, at least one.
     """
     if _tokens(view) <= room:
-        return view, max(through, newest_ended(view))
+        return view, through
     fresh: dict[int, int] = {}
     for entry in view.entries:
         if view.flushed_turn < entry.turn <= through:

@@ -9,10 +9,9 @@ from typing import Any, Protocol
 import structlog
 
 from shared.core.budget import pressure
-from shared.core.compaction import CompactionPlan, NothingToCompact, chunk_limit, chunked, plan_compaction
+from shared.core.compaction import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.errors import StaleView
 from shared.core.jobs import CACHE_SECONDS, IDLE_MARGIN_SECONDS, rest_from_now
-from shared.core.ledger import Ledger
 from shared.core.rest import (
     BY_SIZE,
     MANUAL,
@@ -22,6 +21,7 @@ from shared.core.rest import (
     breaker_rest,
     is_thrashing,
 )
+from shared.core.session import Entry
 from shared.core.summarising import Costs, cheaper_way, models_for, warm_instruction
 from shared.core.summary import five_fields, render_summary
 from shared.core.turns import Caps, Spending
@@ -245,10 +245,9 @@ class Compactor:
         self, case: _Case, plan: CompactionPlan, made: Checkpoint, failed: Written
     ) -> Written:
         """The early ledger, and a digest only of what came after it."""
-        rest = tuple(entry for entry in plan.entries if entry.turn > made.through_turn)
-        if not rest:
+        smaller = _after(plan, made)
+        if not smaller.entries:
             return replace(failed, kind="summary", ledger=made.ledger, model=made.model)
-        smaller = replace(plan, former=made.ledger, entries=rest, chunks=(rest,))
         written = await self._summariser.write(
             smaller, purse=case.purse, focus=None, on_progress=self._told(case.job), models=()
         )
@@ -326,7 +325,7 @@ class Compactor:
             return False
         last = await self._pace.checkpoint(job.session_id, parent=state.head_id, from_turn=plan.from_turn)
         if last is not None:
-            plan = _after(plan, last, window, prepared.ratio)
+            plan = _after(plan, last)
             if not plan.entries:
                 return False
         written = await self._summariser.write(
@@ -501,11 +500,14 @@ def _rest(case: _Case, reason: Any, turns: int) -> Rest:
     )
 
 
-def _after(plan: CompactionPlan, last: Checkpoint, window: int, ratio: float) -> CompactionPlan:
+def _after(plan: CompactionPlan, made: Checkpoint) -> CompactionPlan:
     """The same plan, going on from a ledger that covers its beginning."""
-    rest = tuple(entry for entry in plan.entries if entry.turn > last.through_turn)
-    former: Ledger = last.ledger
-    return replace(plan, former=former, entries=rest, chunks=chunked(rest, chunk_limit(window), ratio))
+
+    def rest(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+        return tuple(entry for entry in entries if entry.turn > made.through_turn)
+
+    chunks = tuple(chunk for chunk in map(rest, plan.chunks) if chunk)
+    return replace(plan, former=made.ledger, entries=rest(plan.entries), chunks=chunks)
 
 
 def _upgrade_later(job: JobClaim, written: Written) -> JobDone:

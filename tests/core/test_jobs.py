@@ -84,3 +84,30 @@ def test_a_person_may_compact_at_any_size_with_a_reason_when_nothing_can_be_done
     assert (asked.trigger, asked.payload["focus"]) == ("manual", "the trip")
     refused = manual_job(view(exchanges(2)), budget=budget(), policy=STEADY, context_tokens=500, force=True)
     assert isinstance(refused, NothingToCompact)
+
+
+LARGE = view(exchanges(20, tokens=1_000), cycle=3, flushed_turn=20)
+ROOMY = budget(window=200_000)
+
+
+def idle(state: View, tokens: int, *, policy: str = "steady", cache_seconds: float = 300.0) -> JobWish | None:
+    return next_job(
+        state, budget=ROOMY, policy=preset(policy), context_tokens=tokens, cache_seconds=cache_seconds
+    )
+
+
+def test_a_large_conversation_is_compacted_shortly_before_the_provider_forgets_it() -> None:
+    assert idle(LARGE, ROOMY.fixed + 24_000) is None
+    wish = idle(LARGE, ROOMY.fixed + 24_001)
+    assert wish is not None
+    assert (wish.kind, wish.trigger, wish.key) == ("compact", "idle", "idle:7:3")
+    assert (wish.delay_seconds, wish.payload["cache_seconds"]) == (240.0, 300.0)
+    hour = idle(LARGE, ROOMY.fixed + 24_001, cache_seconds=3_600.0)
+    assert hour is not None
+    assert hour.order.delay_seconds == 3_540.0
+
+
+def test_idle_compaction_is_for_presets_that_ask_and_never_after_an_undo() -> None:
+    assert idle(LARGE, 30_000, policy="spec008") is None
+    assert idle(replace(LARGE, hold_compaction=True), 30_000) is None
+    assert idle(view(exchanges(2), flushed_turn=2), 30_000) is None
