@@ -24,6 +24,8 @@ FLUSH_ROUNDS = 3
 PORTIONS_AT_MOST = 8
 """Ghost turns of one job; what is left over is read by the next one."""
 FAULTS_AT_MOST = 3
+RESULT_TOKENS = 60
+"""What surrounds a tool's result in a request, with some to spare."""
 MEMORY_TOOLS = frozenset({"save_memory"})
 
 
@@ -220,6 +222,9 @@ class Flusher:
                 return
             results = [await self._remember(job, state, ticket, call) for call in calls]
             ghost.saved += sum(fresh for _, fresh in results)
+            told = sum(self._prompting.counter.count(result.text) + RESULT_TOKENS for result, _ in results)
+            if reply.usage.context_tokens + round(prepared.ratio * told) > prepared.budget.hard:
+                return
             request = replace(
                 request,
                 messages=(
@@ -247,7 +252,7 @@ class Flusher:
     async def tools_of(self, session_id: int) -> tuple[ToolSpec, ...]:
         """Those of the last turn: with another list the provider would have to read the whole prefix anew."""
         stored = await self._owed.last_tools(session_id)
-        return self._toolbox.specs if stored is None else stored
+        return self._toolbox.specs if stored in (None, self._toolbox.specs) else stored or ()
 
     async def _prepared(self, state: SessionState, view: View, tools: tuple[ToolSpec, ...]) -> Prepared:
         card = await self._model.card(self._prompting.model_of(state.agent_config))
@@ -262,11 +267,13 @@ class Flusher:
 
 
 def _room(prepared: Prepared, view: View) -> int:
-    """What the conversation may take, in stored estimates, so that the request stays below the hard limit."""
+    """What the conversation may take, in stored estimates, so that a portion and its answer fit."""
     stored = sum(entry.tokens for entry in view.entries)
-    if prepared.estimate <= prepared.budget.hard:
+    hard = prepared.budget.hard
+    if prepared.estimate <= hard:
         return stored
-    return stored - int((prepared.estimate - prepared.budget.hard) / prepared.ratio) - 1
+    ceiling = max(hard // 2, hard - prepared.budget.out)
+    return stored - int((prepared.estimate - ceiling) / prepared.ratio) - 1
 
 
 def _done(flushed: Flushed) -> JobDone:
