@@ -34,8 +34,10 @@ from shared.services.flusher import Flusher
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
+from shared.services.spare_summaries import SpareSummaries
 from shared.services.summariser import Summariser
 from shared.services.tools import SaveMemory, Toolbox
+from shared.services.writers import Writers
 from shared.settings import Settings
 
 Role = Literal["web", "bot", "worker"]
@@ -151,17 +153,25 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         caps=caps,
         crash_point=crash_point,
     )
+    writers = Writers(
+        flusher=flusher, spend=turns, model=models, prompting=prompting, toolbox=toolbox, caps=caps
+    )
+    pace = PostgresPace(pool)
     compactor = Compactor(
         store=upkeep,
-        pace=PostgresPace(pool),
+        pace=pace,
         flusher=flusher,
-        spend=turns,
-        model=models,
-        prompting=prompting,
+        writers=writers,
         summariser=summariser,
-        toolbox=toolbox,
         announcer=announcer,
-        caps=caps,
+        crash_point=crash_point,
+    )
+    spare = SpareSummaries(
+        store=pace,
+        spending=upkeep,
+        writers=writers,
+        summariser=summariser,
+        announcer=announcer,
         crash_point=crash_point,
     )
     maintenance = Maintenance(
@@ -169,6 +179,8 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         store=upkeep,
         flusher=flusher,
         compactor=compactor,
+        spare=spare,
+        writers=writers,
         doorbell=doorbell,
         crash_point=crash_point,
     )

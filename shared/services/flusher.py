@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from shared.core.errors import CapReached, ModelError
+from shared.core.errors import CapReached, ContextBudgetExceeded, ModelError
 from shared.core.flushing import LATE, WITH_COMPACTION, next_portion, retry_seconds, was_flushed
 from shared.core.messages import Message, ToolUse, text_of, tool_uses
 from shared.core.prompts import SILENT, flush_instruction
@@ -185,7 +185,7 @@ class Flusher:
                 )
             await self._ghost_turn(job, state, ticket, prepared, purse, ghost)
             outcome = "saved" if ghost.saved else "nothing"
-        except (ModelError, CapReached) as failure:
+        except (ModelError, CapReached, ContextBudgetExceeded) as failure:
             outcome, error = "failed", f"{failure.code}: {failure}"
         self._crash_point("after_flush_model")
         await self._store.end_flush(

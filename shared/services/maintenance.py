@@ -18,6 +18,8 @@ from shared.ports import Doorbell
 from shared.services.compactor import Compactor
 from shared.services.crash import CrashPoint
 from shared.services.flusher import FAULTS_AT_MOST, Flusher
+from shared.services.spare_summaries import SpareSummaries
+from shared.services.writers import Writers
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +51,8 @@ class Maintenance:
         store: JobStore,
         flusher: Flusher,
         compactor: Compactor,
+        spare: SpareSummaries,
+        writers: Writers,
         doorbell: Doorbell,
         crash_point: CrashPoint,
     ) -> None:
@@ -56,6 +60,8 @@ class Maintenance:
         self._store = store
         self._flusher = flusher
         self._compactor = compactor
+        self._spare = spare
+        self._writers = writers
         self._doorbell = doorbell
         self._crash_point = crash_point
 
@@ -88,7 +94,7 @@ class Maintenance:
     async def _do(self, job: JobClaim) -> JobDone:
         if job.kind == "compact":
             return await (
-                self._compactor.upgrade(job) if job.trigger == "upgrade" else self._compactor.compact(job)
+                self._spare.upgrade(job) if job.trigger == "upgrade" else self._compactor.compact(job)
             )
         if job.trigger == LATE:
             return await self._flusher.late(job)
@@ -99,12 +105,12 @@ class Maintenance:
         done = await self._flusher.early(job, state)
         if done.state == "due" or job.payload.get("threshold") not in await self._marks(state):
             return done
-        made = await self._compactor.make_checkpoint(job, await self._store.state(job.session_id))
+        made = await self._spare.make_checkpoint(job, await self._store.state(job.session_id))
         return replace(done, outcome={**done.outcome, "checkpoint": made})
 
     async def _marks(self, state: SessionState) -> set[str]:
         """The early flushes that also leave a checkpoint."""
-        policy = (await self._compactor.prepared(state)).policy
+        policy = (await self._writers.prepared(state)).policy
         return {mark_of(share) for share in policy.flush_shares} if policy.checkpoints else set()
 
     async def _ring_next(self, job: JobClaim, successor: int | None) -> None:
@@ -134,7 +140,7 @@ class Maintenance:
     async def _next(self, job: JobClaim) -> JobOrder | None:
         """Look again, as after every turn: the work may not be over."""
         state = await self._store.state(job.session_id)
-        prepared = await self._compactor.prepared(state)
+        prepared = await self._writers.prepared(state)
         wish = next_job(
             state.view,
             budget=prepared.budget,

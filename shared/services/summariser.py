@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -19,6 +19,7 @@ from shared.core.messages import Message, text_message, text_of
 from shared.core.prompts import repair_request, summary_request
 from shared.core.session import Entry, LinkKind
 from shared.core.source import render_source, source_words
+from shared.core.summarising import warm_instruction
 from shared.core.summary import Unreadable, apply_patch, fit_ledger, parse_ledger_patch
 from shared.core.upkeep import FailedAttempt
 from shared.ports import ChatModel, ModelReply, ModelRequest, SystemPart, TokenCounter
@@ -92,7 +93,7 @@ class Summariser:
     ) -> Written:
         """Never raises for what a model does: the last resort needs none, and no `models` go there at once.
 
-        `warm` is a chat's own request with the task as its last message; it is tried first.
+        `warm` is the chat's own request: its model is asked first, with the task behind that prefix.
         """
         started = time.monotonic()
         asked = list(self._models if models is None else models)
@@ -129,6 +130,8 @@ class Summariser:
         await on_progress(0, "summarising")
         source = render_source(writing.plan.entries, count=self._counter.count)
         card = await self._model.card(request.model)
+        task = warm_instruction(writing.plan.entries, writing.plan.former, writing.focus)
+        request = replace(request, messages=(*request.messages, text_message("user", task)))
         texts = [part.text for part in request.system] + [text_of(m.blocks) for m in request.messages]
         try:
             reply = await writing.purse.pay_for(

@@ -180,14 +180,14 @@ class PostgresUpkeep:
     ) -> None:
         """Report, pay, and move the cursor unless it failed; raises Fenced."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await still_mine(connection, job)
+            await _still_mine(connection, job)
             await connection.execute(
                 sql.END_FLUSH, ticket.id, outcome, stray_text, error[:2000], model,
                 sum(call.input_tokens + call.cache_read_tokens + call.cache_write_tokens + call.output_tokens
                     for call in spent),
                 _total_cost(spent),
             )  # fmt: skip
-            await spend_on(connection, job, "flush", spent, party_id)
+            await _spend(connection, job, "flush", spent, party_id)
             if outcome != "failed":
                 await connection.execute(sql.ADVANCE_CURSOR, job.session_id, ticket.through_turn)
 
@@ -197,7 +197,7 @@ class PostgresUpkeep:
     ) -> None:
         """Calls that led to nothing are paid for, too."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await spend_on(connection, job, purpose, spent, party_id)
+            await _spend(connection, job, purpose, spent, party_id)
 
     @store_method
     async def record_compaction(
@@ -205,7 +205,7 @@ class PostgresUpkeep:
     ) -> LinkStored:
         """Hide the range behind the summary; raises StaleView or Fenced when somebody was faster."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await still_mine(connection, job)
+            await _still_mine(connection, job)
             session = await connection.fetchrow(sql.LOCK_SESSION, job.session_id)
             if (
                 session is None
@@ -214,20 +214,20 @@ class PostgresUpkeep:
                 or link.through_turn > session["answered_turn"]
             ):
                 raise StaleView(f"session {job.session_id}")
-            row = await connection.fetchrow(sql.INSERT_LINK, *link_columns(link, job, session["head"]))
+            row = await connection.fetchrow(sql.INSERT_LINK, *_link_columns(link, job, session["head"]))
             assert row is not None
-            after = await context_after(
+            after = await _context_after(
                 connection, session, link.through_turn, link.tokens, seen.fixed_tokens
             )
             await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
             if link.kind == "digest":
                 await ask_for_upgrade(connection, job.session_id, row["id"])
-            await spend_on(connection, job, "compact", spent, seen.party_id)
+            await _spend(connection, job, "compact", spent, seen.party_id)
             await connection.execute(
                 "UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = $1",
                 job.session_id,
             )
-            return await move_view(
+            return await _move(
                 connection, session, base=link.through_turn, head=row["id"], redo=None, cycles=1,
                 context_tokens=after, hold=False, state="done", shown=row["id"],
             )  # fmt: skip
@@ -255,7 +255,7 @@ class PostgresUpkeep:
             parent = await _link(connection, head["parent"])
             base = head["from_turn"] - 1
             tokens = parent["tokens"] if parent else 0
-            after = await context_after(connection, session, base, tokens, fixed_tokens)
+            after = await _context_after(connection, session, base, tokens, fixed_tokens)
             if after > limit_tokens:
                 return Refused(
                     reason="would_not_fit",
@@ -265,7 +265,7 @@ class PostgresUpkeep:
             await connection.execute(
                 "UPDATE links SET active = false, undone_at = now() WHERE id = $1", head["id"]
             )
-            return await move_view(
+            return await _move(
                 connection, session, base=base, head=head["parent"], redo=head["id"], cycles=0,
                 context_tokens=after, hold=True, state="undone", shown=head["id"],
             )  # fmt: skip
@@ -285,10 +285,10 @@ class PostgresUpkeep:
             await connection.execute(
                 "UPDATE links SET active = true, undone_at = NULL WHERE id = $1", link["id"]
             )
-            after = await context_after(
+            after = await _context_after(
                 connection, session, link["through_turn"], link["tokens"], fixed_tokens
             )
-            return await move_view(
+            return await _move(
                 connection, session, base=link["through_turn"], head=link["id"], redo=None, cycles=0,
                 context_tokens=after, hold=False, state="restored", shown=link["id"],
             )  # fmt: skip
@@ -306,7 +306,7 @@ class PostgresUpkeep:
                 return Refused(reason="nothing_to_undo", advice="This conversation is new already.")
             if through == base:
                 # Only a summary is left to hide: an empty range cannot be a link, so the head is dropped.
-                return await move_view(
+                return await _move(
                     connection, session, base=base, head=None, redo=None, cycles=1,
                     context_tokens=fixed_tokens, hold=False, state="new", shown=None,
                 )  # fmt: skip
@@ -322,8 +322,8 @@ class PostgresUpkeep:
                    VALUES ($1, 'new', $2, $3, $4, $5, $6, 'manual') RETURNING id""",
                 session_id, base + 1, through, *bounds, session["head"],
             )  # fmt: skip
-            after = await context_after(connection, session, through, 0, fixed_tokens)
-            return await move_view(
+            after = await _context_after(connection, session, through, 0, fixed_tokens)
+            return await _move(
                 connection, session, base=through, head=link, redo=None, cycles=1,
                 context_tokens=after, hold=False, state="new", shown=link,
             )  # fmt: skip
@@ -368,7 +368,7 @@ class PostgresUpkeep:
         return len(rows)
 
 
-async def still_mine(connection: Connection, job: JobClaim) -> None:
+async def _still_mine(connection: Connection, job: JobClaim) -> None:
     mine = await connection.fetchval(f"SELECT id FROM jobs WHERE {sql.RUNNING} FOR UPDATE", job.id, job.epoch)
     if mine is None:
         raise Fenced(f"job {job.id}")
@@ -380,7 +380,7 @@ def _total_cost(spent: Sequence[Spending]) -> int | None:
     return sum(call.cost_micro or 0 for call in spent)
 
 
-async def spend_on(
+async def _spend(
     connection: Connection, job: JobClaim, purpose: str, spent: Sequence[Spending], party_id: int
 ) -> None:
     if not spent:
@@ -389,7 +389,7 @@ async def spend_on(
     await connection.execute(sql.ADD_TOTALS, job.session_id, sums_of(spent))
 
 
-def link_columns(link: NewLink, job: JobClaim, parent: int | None) -> tuple[Any, ...]:
+def _link_columns(link: NewLink, job: JobClaim, parent: int | None) -> tuple[Any, ...]:
     return (
         job.session_id, link.kind, link.from_turn, link.through_turn, link.from_seq, link.through_seq, parent,
         link.trigger, link.summary_text, ledger_to_json(link.ledger), dict(link.contract), dict(link.audit),
@@ -398,7 +398,7 @@ def link_columns(link: NewLink, job: JobClaim, parent: int | None) -> tuple[Any,
     )  # fmt: skip
 
 
-async def context_after(
+async def _context_after(
     connection: Connection, session: Record, base: int, summary_tokens: int, fixed_tokens: int
 ) -> int:
     """What the next request would hold: never the old anchor, always the view as it will be."""
@@ -414,7 +414,7 @@ async def _link(connection: Connection, link_id: int | None) -> Record | None:
     return await connection.fetchrow("SELECT * FROM links WHERE id = $1", link_id)
 
 
-async def move_view(
+async def _move(
     connection: Connection,
     session: Record,
     *,
@@ -469,3 +469,9 @@ def _payload(link: Record | None, *, state: str, before: int, after: int) -> dic
         "summary": link["summary_text"],
         "can_undo": summary and state != "undone",
     }
+
+
+still_mine, spend_on, context_after, link_columns, move_view = (
+    _still_mine, _spend, _context_after, _link_columns, _move
+)  # fmt: skip
+"""For the stores beside this one, which change a view in the same way."""
