@@ -67,7 +67,8 @@ def waits(case: Case) -> JobDone | None:
             again = max(left, IDLE_MARGIN_SECONDS) if pace.unanswered else left
             return JobDone(outcome={"resting": "talking"}, state="due", retry_seconds=again)
     rest = breaker_rest(pace.ends)
-    if rest and job.trigger != "overflow":
+    somebody_waits = job.trigger == "overflow" or case.prepared.policy.compact_before_call
+    if rest and not somebody_waits:
         return JobDone(outcome={"resting": "breaker"}, state="due", retry_seconds=rest)
     return None
 

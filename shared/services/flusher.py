@@ -24,6 +24,8 @@ FLUSH_ROUNDS = 3
 PORTIONS_AT_MOST = 8
 """Ghost turns of one job; what is left over is read by the next one."""
 FAULTS_AT_MOST = 3
+PORTION_SHARE = 0.8
+"""Of the hard limit: estimates of a cut view may be off, and the ghost's own calls come behind it."""
 RESULT_TOKENS = 60
 """What surrounds a tool's result in a request, with some to spare."""
 MEMORY_TOOLS = frozenset({"save_memory"})
@@ -272,8 +274,7 @@ def _room(prepared: Prepared, view: View) -> int:
     hard = prepared.budget.hard
     if prepared.estimate <= hard:
         return stored
-    ceiling = max(hard // 2, hard - prepared.budget.out)
-    return stored - int((prepared.estimate - ceiling) / prepared.ratio) - 1
+    return stored - int((prepared.estimate - PORTION_SHARE * hard) / prepared.ratio) - 1
 
 
 def _done(flushed: Flushed) -> JobDone:

@@ -15,7 +15,7 @@ from shared.core.digest import digest
 from shared.core.errors import CapReached, ModelError
 from shared.core.identifiers import identifiers_of
 from shared.core.ledger import Ledger
-from shared.core.messages import Message, text_message, text_of
+from shared.core.messages import Message, Text, text_message, text_of
 from shared.core.prompts import repair_request, summary_request
 from shared.core.session import Entry, LinkKind
 from shared.core.source import render_source, source_words
@@ -131,7 +131,9 @@ class Summariser:
         source = render_source(writing.plan.entries, count=self._counter.count)
         card = await self._model.card(request.model)
         task = warm_instruction(writing.plan.entries, writing.plan.former, writing.focus)
-        request = replace(request, messages=(*request.messages, text_message("user", task)))
+        last = request.messages[-1]
+        behind = replace(last, blocks=(*last.blocks, Text(text=task)))
+        request = replace(request, messages=(*request.messages[:-1], behind))
         texts = [part.text for part in request.system] + [text_of(m.blocks) for m in request.messages]
         try:
             reply = await writing.purse.pay_for(

@@ -224,6 +224,31 @@ async def test_a_compaction_that_was_overtaken_by_another_does_nothing(guest: Vi
     assert await guest.one(COUNT_LINKS) == 1
 
 
+@pytest.fixture
+async def spec008(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
+    async for visitor in guests(database_url, redis_url, provider, preset="spec008"):
+        yield visitor
+
+
+async def test_where_somebody_waits_for_the_summary_the_digest_comes_at_once(
+    spec008: Visit, provider: RunningFake
+) -> None:
+    await talk_until(spec008, COMPACT_IS_DUE)
+    await fail_three_times(spec008)
+    await spec008.run_due_jobs()
+    assert await spec008.one("SELECT kind FROM links WHERE active") == "digest"
+    assert not [record for record in await provider.requests() if record["kind"] == "summary"]
+
+
+async def test_spec008_never_asks_the_main_model_for_a_summary(spec008: Visit, provider: RunningFake) -> None:
+    await talk(spec008, 8)
+    await provider.script(PROSE)
+    await compact_by_hand(spec008)
+    asked = {record["model"] for record in await provider.requests() if record["kind"] == "summary"}
+    assert asked == {spec008.app.models.summary}
+    assert await spec008.one("SELECT kind FROM links WHERE active") == "digest"
+
+
 # ---- hold, undo, restore
 
 

@@ -341,6 +341,13 @@ _PARTIES = (
     ),
     _Check(
         code="I7",
+        what="a checkpoint goes on from a head of another session, or beyond what was answered",
+        rows=f"""SELECT {_at("session=c.session_id", "checkpoint=c.id")} FROM checkpoints c
+                   JOIN sessions s ON s.id = c.session_id LEFT JOIN links p ON p.id = c.parent
+                  WHERE p.session_id <> c.session_id OR c.through_turn > s.answered_turn""",
+    ),
+    _Check(
+        code="I7",
         what="money of one session is charged to somebody else",
         rows=f"""SELECT DISTINCT {_at("session=u.session_id", "party=u.party_id")} FROM usage u
                    JOIN sessions s ON s.id = u.session_id JOIN parties p ON p.id = u.party_id
