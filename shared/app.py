@@ -19,6 +19,8 @@ from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
+from shared.adapters.postgres.upkeep_flush import PostgresFlushes
+from shared.adapters.postgres.upkeep_pace import PostgresPace
 from shared.adapters.postgres.workers import PostgresWorkers
 from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.adapters.token_counter import VocabularyCounter
@@ -27,13 +29,17 @@ from shared.core.policy import ContextPolicy
 from shared.core.turns import Caps
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
+from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
+from shared.services.flusher import Flusher
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
+from shared.services.spare_summaries import SpareSummaries
 from shared.services.summariser import Summariser
 from shared.services.tools import SaveMemory, Toolbox
+from shared.services.writers import Writers
 from shared.settings import Settings
 
 Role = Literal["web", "bot", "worker"]
@@ -62,6 +68,7 @@ class App:
     workers: PostgresWorkers
     turns: PostgresTurns
     upkeep: PostgresUpkeep
+    flushes: PostgresFlushes
     announcer: RedisAnnouncer
     doorbell: ArqDoorbell
     models: Models
@@ -156,18 +163,47 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         fall_back=policy.summary_falls_back,
         crash_point=crash_point,
     )
-    maintenance = Maintenance(
-        worker_id=worker_id,
+    flushes = PostgresFlushes(pool)
+    flusher = Flusher(
         store=upkeep,
+        owed=flushes,
         spend=turns,
         model=models,
         prompting=prompting,
-        summariser=summariser,
         toolbox=toolbox,
-        announcer=announcer,
-        doorbell=doorbell,
         pictures=pictures,
         caps=caps,
+        crash_point=crash_point,
+    )
+    writers = Writers(
+        flusher=flusher, spend=turns, model=models, prompting=prompting, toolbox=toolbox, caps=caps
+    )
+    pace = PostgresPace(pool)
+    compactor = Compactor(
+        store=upkeep,
+        pace=pace,
+        flusher=flusher,
+        writers=writers,
+        summariser=summariser,
+        announcer=announcer,
+        crash_point=crash_point,
+    )
+    spare = SpareSummaries(
+        store=pace,
+        spending=upkeep,
+        writers=writers,
+        summariser=summariser,
+        announcer=announcer,
+        crash_point=crash_point,
+    )
+    maintenance = Maintenance(
+        worker_id=worker_id,
+        store=upkeep,
+        flusher=flusher,
+        compactor=compactor,
+        spare=spare,
+        writers=writers,
+        doorbell=doorbell,
         crash_point=crash_point,
     )
     return App(
@@ -177,6 +213,7 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         workers=workers,
         turns=turns,
         upkeep=upkeep,
+        flushes=flushes,
         announcer=announcer,
         doorbell=doorbell,
         models=models,

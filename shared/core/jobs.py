@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from typing import Any, Literal
 
 from shared.core.budget import ContextBudget, pressure
 from shared.core.compaction import CompactionPlan, NothingToCompact, plan_compaction
+from shared.core.flushing import NEAR_LIMIT as NEAR_LIMIT
+from shared.core.flushing import due_threshold, newest_ended
 from shared.core.policy import ContextPolicy
+from shared.core.rest import Rest, RestReason
 from shared.core.selection import grows_unseen, window_through
 from shared.core.session import View
+from shared.core.turns import JobOrder
 
-NEAR_LIMIT = "near_limit"
-"""The one threshold of `steady` and `spec008`; presets with shares name theirs after them."""
+CACHE_SECONDS = 300.0
+"""How long the provider keeps a prefix that nobody asks for, unless a session is cached for longer."""
+IDLE_MARGIN_SECONDS = 60.0
+"""So long before the provider forgets, an idle session is flushed and compacted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,37 +31,112 @@ class JobWish:
     or runs, each further turn asks for the same; its end looks again."""
     trigger: str
     payload: Mapping[str, Any] = field(default_factory=dict)
+    delay_seconds: float = 0.0
+    """Not before so long from now."""
+
+    @property
+    def order(self) -> JobOrder:
+        return JobOrder(
+            kind=self.kind,
+            key=self.key,
+            trigger=self.trigger,
+            payload=self.payload,
+            delay_seconds=self.delay_seconds,
+        )
 
 
 def next_job(
-    view: View, *, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float = 1.0
+    view: View,
+    *,
+    budget: ContextBudget,
+    policy: ContextPolicy,
+    context_tokens: int,
+    ratio: float = 1.0,
+    model: str = "",
+    cache_seconds: float = CACHE_SECONDS,
 ) -> JobWish | None:
-    """A compaction by turns or size, a flush shortly before it, or a link for what left the window."""
-    due = _due(view, budget=budget, policy=policy, context_tokens=context_tokens, ratio=ratio)
+    """A compaction by turns or size, an early flush, one for idle time, a link for what left the window."""
+    due = _due(
+        view, budget=budget, policy=policy, context_tokens=context_tokens, ratio=ratio, model=model,
+        cache_seconds=cache_seconds,
+    )  # fmt: skip
     through = window_through(view, policy) if due is None else None
     return due if through is None else _window(view, through)
 
 
 def _due(
-    view: View, *, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float
+    view: View,
+    *,
+    budget: ContextBudget,
+    policy: ContextPolicy,
+    context_tokens: int,
+    ratio: float,
+    model: str,
+    cache_seconds: float,
 ) -> JobWish | None:
     context_tokens = _counted(view, budget, policy, context_tokens, ratio)
-    state = pressure(budget, context_tokens)
+    rested = rests(view, limit=budget.limit, model=model)
     held = view.hold_compaction or not policy.compact_auto
-    if not held and turns_since_summary(view, policy) >= (policy.compact_after_turns or inf):
-        plan = plan_compaction(
-            view, budget=budget, policy=policy, now_tokens=context_tokens, force=True, ratio=ratio
+    if not rested:
+        wish = _by_turns(view, budget, policy, context_tokens, ratio, held=held) or _by_size(
+            view, budget, policy, context_tokens, ratio, held=held
         )
-        if isinstance(plan, CompactionPlan):
-            return _compaction(view, plan, trigger="turns", force=True)
-    if state == "calm":
+        if wish is not None:
+            return wish
+    threshold = due_threshold(view, budget=budget, policy=policy, context_tokens=context_tokens)
+    if threshold is not None:
+        return _flush(view, threshold=threshold)
+    if rested or held or not policy.idle_compaction:
         return None
-    if (state == "overflow" and policy.compact_auto) or (state == "compact" and not held):
-        plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
-        if isinstance(plan, CompactionPlan):
-            trigger = "overflow" if state == "overflow" else "limit"
-            return _compaction(view, plan, trigger=trigger)
-    return _flush(view, threshold=NEAR_LIMIT)
+    return _idle(
+        view,
+        budget=budget,
+        policy=policy,
+        context_tokens=context_tokens,
+        ratio=ratio,
+        cache_seconds=cache_seconds,
+    )
+
+
+def _by_turns(
+    view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float, *, held: bool
+) -> JobWish | None:
+    if held or turns_since_summary(view, policy) < (policy.compact_after_turns or inf):
+        return None
+    plan = plan_compaction(
+        view, budget=budget, policy=policy, now_tokens=context_tokens, force=True, ratio=ratio
+    )
+    return _compaction(view, plan, trigger="turns", force=True) if isinstance(plan, CompactionPlan) else None
+
+
+def _by_size(
+    view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float, *, held: bool
+) -> JobWish | None:
+    state = pressure(budget, context_tokens)
+    if not ((state == "overflow" and policy.compact_auto) or (state == "compact" and not held)):
+        return None
+    plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
+    if not isinstance(plan, CompactionPlan):
+        return None
+    return _compaction(view, plan, trigger="overflow" if state == "overflow" else "limit")
+
+
+def rests(view: View, *, limit: int, model: str) -> bool:
+    """Whether automatic compaction has been stopped, and nothing has changed since."""
+    rest = view.rest
+    return rest is not None and rest.holds(
+        limit=limit, model=model, pins=pinned_seqs(view), turn=newest_ended(view)
+    )
+
+
+def rest_from_now(view: View, *, reason: RestReason, limit: int, model: str, turns: int) -> Rest:
+    return Rest(
+        reason=reason, limit=limit, model=model, pins=pinned_seqs(view), until_turn=newest_ended(view) + turns
+    )
+
+
+def pinned_seqs(view: View) -> tuple[int, ...]:
+    return tuple(sorted({entry.seq for entry in (*view.pins, *view.entries) if entry.pinned}))
 
 
 def _counted(
@@ -104,6 +185,7 @@ def _compaction(
         key=f"compact:{view.session_id}:{view.cycle}",
         trigger=trigger,
         payload={
+            "cycle": view.cycle,
             "through_turn": plan.through_turn,
             "flush_first": view.flushed_turn < plan.through_turn,
             "focus": focus,
@@ -117,18 +199,45 @@ def _window(view: View, through: int) -> JobWish:
         kind="compact",
         key=f"compact:{view.session_id}:{view.cycle}",
         trigger="window",
-        payload={"through_turn": through, "flush_first": view.flushed_turn < through},
-    )
+        payload={
+            "cycle": view.cycle, "through_turn": through, "flush_first": view.flushed_turn < through,
+        },
+    )  # fmt: skip
 
 
-def _flush(view: View, *, threshold: str) -> JobWish | None:
-    """Once per cycle and threshold, and only when turns have ended that no flush has read."""
-    newest = max((entry.turn for entry in view.entries if entry.turn != view.open_turn), default=0)
-    if threshold in view.flush_thresholds or newest <= view.flushed_turn:
-        return None
+def _flush(view: View, *, threshold: str) -> JobWish:
     return JobWish(
         kind="flush",
         key=f"flush:{view.session_id}:{view.cycle}:{threshold}",
         trigger=threshold,
-        payload={"threshold": threshold, "from_turn": view.flushed_turn + 1, "through_turn": newest},
+        payload={
+            "cycle": view.cycle,
+            "threshold": threshold,
+            "from_turn": view.flushed_turn + 1,
+            "through_turn": newest_ended(view),
+        },
+    )
+
+
+def _idle(
+    view: View,
+    *,
+    budget: ContextBudget,
+    policy: ContextPolicy,
+    context_tokens: int,
+    ratio: float,
+    cache_seconds: float,
+) -> JobWish | None:
+    """A large conversation is compacted just before the provider forgets it, if nobody talks on."""
+    if context_tokens - budget.fixed <= policy.idle_over:
+        return None
+    plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
+    if isinstance(plan, NothingToCompact):
+        return None
+    wish = _compaction(view, plan, trigger="idle")
+    return replace(
+        wish,
+        key=f"idle:{view.session_id}:{view.cycle}",
+        payload={**wish.payload, "cache_seconds": cache_seconds},
+        delay_seconds=max(0.0, cache_seconds - IDLE_MARGIN_SECONDS),
     )

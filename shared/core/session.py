@@ -8,6 +8,7 @@ from typing import Literal
 
 from shared.core.ledger import Ledger
 from shared.core.messages import Author, Block, Message, Role
+from shared.core.rest import Rest
 
 LinkKind = Literal["summary", "digest", "separator", "new", "window"]
 PruneForm = Literal["trim", "clear", "duplicate", "hide"]
@@ -95,3 +96,5 @@ class View:
     """Set by an undo: automatic compaction waits for the next overflow."""
     flush_thresholds: frozenset[str] = frozenset()
     """Names of the thresholds whose flush was tried in this cycle, successfully or not."""
+    rest: Rest | None = None
+    """Why automatic compaction of this session has stopped, if it has."""

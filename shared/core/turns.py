@@ -102,6 +102,7 @@ class JobOrder:
     key: str
     trigger: str
     payload: Mapping[str, Any] = field(default_factory=dict)
+    delay_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

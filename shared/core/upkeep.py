@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from shared.core.ledger import Ledger
+from shared.core.rest import JobEnd
 from shared.core.session import LinkKind, View
 from shared.core.summary import five_fields
 from shared.core.turns import Spending
@@ -104,6 +105,61 @@ class NewLink:
     flush_id: int | None
     focus: str = ""
     spent: tuple[Spending, ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDone:
+    """How a job ends: `done`, `dead`, or `due` again after `retry_seconds`; an error counts as a fault."""
+
+    outcome: Mapping[str, Any]
+    state: Literal["done", "dead", "due"] = "done"
+    error: str = ""
+    retry_seconds: float = 0.0
+    failures: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """What a session has been through lately, by Postgres' clock."""
+
+    ends: tuple[JobEnd, ...]
+    """Of its compaction jobs, newest first; upgrades of digests are not among them."""
+    idle_seconds: float
+    unanswered: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A ledger that was made early, in case the real summary fails."""
+
+    parent: int | None
+    """The head that it goes on from."""
+    from_turn: int
+    through_turn: int
+    ledger: Ledger
+    model: str
+    audit: Mapping[str, Any] = field(default_factory=dict)
+    tokens: int = 0
+    cost_micro: int | None = None
+
+    def helps(self, from_turn: int, through_turn: int) -> bool:
+        """Whether it may stand in for a summary of this range: at least half of it, nothing beyond."""
+        covered = self.through_turn - self.from_turn + 1
+        inside = self.from_turn == from_turn and self.through_turn <= through_turn
+        return inside and 2 * covered >= through_turn - from_turn + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hidden:
+    """A session as it stood just before a link hid `from_turn … through_turn`, with these turns live."""
+
+    state: SessionState
+    link_id: int
+    kind: str
+    from_turn: int
+    through_turn: int
+    tokens: int
+    """What stands in for these turns takes so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

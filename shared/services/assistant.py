@@ -508,10 +508,9 @@ class Assistant:
             policy=prepared.policy,
             context_tokens=used,
             ratio=prepared.ratio,
+            model=prepared.card.name,
         )
-        if wish is None:
-            return None
-        return JobOrder(kind=wish.kind, key=wish.key, trigger=wish.trigger, payload=wish.payload)
+        return None if wish is None else wish.order
 
     def _stopped(self, state: _Attempt, stopped: Stopped) -> Answered:
         words = "\n\n".join([*state.texts, stopped.text] if stopped.text else state.texts)

@@ -218,7 +218,8 @@ def _tools_text(tools: tuple[ToolSpec, ...]) -> str:
         {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
         for tool in tools
     ]
-    return json.dumps(specs, ensure_ascii=False, sort_keys=True)
+    # In the order of the request: a ghost turn may be built from this, and the provider compares bytes.
+    return json.dumps(specs, ensure_ascii=False)
 
 
 def audit_of(

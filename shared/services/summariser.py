@@ -235,7 +235,8 @@ class Summariser:
             if isinstance(judged, AuditVerdict) and judged.ok:
                 return judged
             fault = judged if isinstance(judged, str) else "; ".join(judged.hard_faults)
-            writing.attempts.append(Attempt(step=task.step, model=model, fault=fault))
+            scores = {} if isinstance(judged, str) else dict(judged.scores)
+            writing.attempts.append(Attempt(step=task.step, model=model, fault=fault, scores=scores))
             request = _repairing(request, reply, task.repair(fault))
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,9 @@ from shared.services.spending import Purse
 from shared.services.summary_tasks import Tasks
 
 _FAULTS_STORED = 40
+_CODE = re.compile(r"([a-z]+(?:_[a-z]+)+)(?::|$)")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|“[^”]*”|(?<=missing: )[^;]*")
+"""Faults quote what they complain of."""
 
 OnProgress = Callable[[int, str], Awaitable[None]]
 """`(percent, stage)`"""
@@ -26,6 +30,13 @@ class Attempt:
     step: str
     model: str
     fault: str
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def code(self) -> str:
+        """The fault for operators: an error's code, or what was wrong without anybody's words."""
+        code = _CODE.match(self.fault)
+        return code[1] if code else _QUOTED.sub("…", self.fault)[:200] or "not_usable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,4 +112,31 @@ def test_what_left_a_window_for_good_is_hidden_when_nothing_else_is_due() -> Non
     wish = next_job(long, budget=budget(), policy=narrow, context_tokens=500)
     assert wish is not None
     assert (wish.kind, wish.trigger, wish.key) == ("compact", "window", "compact:7:4")
-    assert wish.payload == {"through_turn": 57, "flush_first": True}
+    assert wish.payload == {"cycle": 4, "through_turn": 57, "flush_first": True}
+
+
+LARGE = view(exchanges(20, tokens=1_000), cycle=3, flushed_turn=20)
+ROOMY = budget(window=200_000)
+
+
+def idle(state: View, tokens: int, *, policy: str = "steady", cache_seconds: float = 300.0) -> JobWish | None:
+    return next_job(
+        state, budget=ROOMY, policy=preset(policy), context_tokens=tokens, cache_seconds=cache_seconds
+    )
+
+
+def test_a_large_conversation_is_compacted_shortly_before_the_provider_forgets_it() -> None:
+    assert idle(LARGE, ROOMY.fixed + 24_000) is None
+    wish = idle(LARGE, ROOMY.fixed + 24_001)
+    assert wish is not None
+    assert (wish.kind, wish.trigger, wish.key) == ("compact", "idle", "idle:7:3")
+    assert (wish.delay_seconds, wish.payload["cache_seconds"]) == (240.0, 300.0)
+    hour = idle(LARGE, ROOMY.fixed + 24_001, cache_seconds=3_600.0)
+    assert hour is not None
+    assert hour.order.delay_seconds == 3_540.0
+
+
+def test_idle_compaction_is_for_presets_that_ask_and_never_after_an_undo() -> None:
+    assert idle(LARGE, 30_000, policy="spec008") is None
+    assert idle(replace(LARGE, hold_compaction=True), 30_000) is None
+    assert idle(view(exchanges(2), flushed_turn=2), 30_000) is None

@@ -142,7 +142,7 @@ async def test_a_separator_hides_everything_before_and_nothing_is_lost(
         (flush,) = {record["id"]: record for record in (await requests(provider, "flush"))[:1]}.values()
         assert "PX-4471" in said(flush), "what was hidden is read by the flush that comes after"
         assert await guest.one("SELECT flushed_turn FROM sessions") == 2
-        assert await guest.one("SELECT threshold FROM flushes") == "separator"
+        assert await guest.one("SELECT threshold FROM flushes") == "late"
         await guest.ask("What is the number?")
         assert "PX-4471" not in said((await requests(provider))[-1])
         assert not (await command(guest, "undo")).success
@@ -198,6 +198,7 @@ async def test_a_failed_flush_is_caught_up_before_newer_turns_are_read(
         await provider.script([])
         await guest.ask("Now about the boat.")
         await command(guest, "separator")
+        await guest.app.pool.execute("UPDATE jobs SET due_at = now() WHERE state = 'due'")
         await guest.run_due_jobs()
         read = [said(record) for record in await requests(provider, "flush") if record["status"] == 200]
         assert any("1953" in words for words in read)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.turn_sql import FENCE
+from shared.adapters.postgres.turn_sql import FENCE, OVERFLOW_COMES_FIRST
 
 USAGE = {
     "status": "text", "model": "text", "input_tokens": "bigint", "output_tokens": "bigint",
@@ -111,12 +111,13 @@ ANSWER = f"""{_CORE}
   SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($22::jsonb) AS x(sha256 text, body text)
   ON CONFLICT DO NOTHING
 ), j AS (
-  INSERT INTO jobs (kind, session_id, key, trigger, payload)
-  SELECT x.kind, $1, x.key, x.trigger, x.payload
-    FROM s, jsonb_to_recordset($23::jsonb) AS x(kind text, key text, trigger text, payload jsonb)
+  INSERT INTO jobs (kind, session_id, key, trigger, payload, due_at)
+  SELECT x.kind, $1, x.key, x.trigger, x.payload, now() + make_interval(secs => x.delay_seconds)
+    FROM s, jsonb_to_recordset($23::jsonb) AS x(kind text, key text, trigger text, payload jsonb,
+         delay_seconds float8)
    WHERE NOT s.view_moved
-  ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING
-  RETURNING id, attempt
+  {OVERFLOW_COMES_FIRST}
+  RETURNING id, due_at <= now() AS is_due
 )
-SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at, (SELECT id FROM j LIMIT 1) AS job_id FROM s
+SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at, (SELECT id FROM j WHERE is_due LIMIT 1) AS job_id FROM s
 """

@@ -210,7 +210,7 @@ SELECT json_build_object(
       'at', l.created_at, 'undone_at', l.undone_at) ORDER BY l.id DESC)
     FROM links l WHERE l.session_id = s.id AND l.kind IN ('summary', 'digest')), '[]'::json),
   'failed', coalesce((SELECT json_agg(json_build_object('id', j.id, 'trigger', j.trigger, 'attempt', j.attempt,
-      'error', nullif(j.last_error, ''), 'state', j.state, 'at', coalesce(j.ended_at, j.started_at, j.created_at))
+      'error', nullif(j.last_error, ''), 'failures', j.failures, 'state', j.state, 'at', coalesce(j.ended_at, j.started_at, j.created_at))
       ORDER BY j.id DESC)
     FROM (SELECT * FROM jobs WHERE session_id = s.id AND kind = 'compact'
              AND (state = 'dead' OR (state IN ('due', 'running') AND last_error <> ''))
@@ -245,7 +245,8 @@ SELECT json_build_object(
   'oldest_due', (SELECT min(due_at) FROM jobs WHERE state = 'due' AND due_at <= now()),
   'jobs', coalesce((SELECT json_agg(json_build_object('id', j.id, 'kind', j.kind, 'state', j.state,
       'session', s.public_id, 'person', nullif(p.display_name, ''), 'trigger', j.trigger, 'attempt', j.attempt,
-      'faults', j.faults, 'error', nullif(j.last_error, ''), 'due_at', j.due_at, 'created_at', j.created_at,
+      'faults', j.faults, 'error', nullif(j.last_error, ''),
+      'failures', j.failures, 'due_at', j.due_at, 'created_at', j.created_at,
       'started_at', j.started_at, 'ended_at', j.ended_at,
       'duration_ms', extract(epoch FROM coalesce(j.ended_at, CASE WHEN j.state = 'running' THEN now() END)
                              - j.started_at)::float8 * 1000) ORDER BY j.id DESC)

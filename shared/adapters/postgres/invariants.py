@@ -274,7 +274,21 @@ _VIEW = (
                     AND s.flushed_turn < l.through_turn
                     AND NOT EXISTS (SELECT FROM flushes f
                                      WHERE f.session_id = l.session_id AND f.through_turn >= l.through_turn
-                                       AND f.outcome <> 'running')""",
+                                       AND f.outcome <> 'running')
+                    AND NOT EXISTS (SELECT FROM jobs j WHERE j.session_id = l.session_id
+                                       AND j.kind = 'flush' AND j.state IN ('due', 'running'))""",
+    ),
+    _Check(
+        code="I6",
+        what="messages were hidden that no flush has read, and none is asked for",
+        rows=f"""SELECT {_at("session=s.id", "base_turn=s.base_turn", "flushed_turn=s.flushed_turn")}
+                   FROM sessions s
+                  WHERE s.flushed_turn < s.base_turn AND NOT EXISTS (
+                        SELECT FROM jobs j WHERE j.session_id = s.id AND j.kind = 'flush'
+                           AND j.state IN ('due', 'running'))
+                    AND EXISTS (SELECT FROM links l WHERE l.id = s.head
+                                   AND l.kind IN ('summary', 'digest', 'new')
+                                   AND l.created_at < now() - interval '2 minutes')""",
     ),
     _Check(
         code="I6",
@@ -332,6 +346,13 @@ _PARTIES = (
         rows=f"""SELECT {_at("session=l.session_id", "link=l.id")} FROM links l
                    LEFT JOIN links p ON p.id = l.parent LEFT JOIN flushes f ON f.id = l.flush_id
                   WHERE p.session_id <> l.session_id OR f.session_id <> l.session_id""",
+    ),
+    _Check(
+        code="I7",
+        what="a checkpoint goes on from a head of another session, or beyond what was answered",
+        rows=f"""SELECT {_at("session=c.session_id", "checkpoint=c.id")} FROM checkpoints c
+                   JOIN sessions s ON s.id = c.session_id LEFT JOIN links p ON p.id = c.parent
+                  WHERE p.session_id <> c.session_id OR c.through_turn > s.answered_turn""",
     ),
     _Check(
         code="I7",

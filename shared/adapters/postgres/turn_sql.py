@@ -5,6 +5,12 @@ from __future__ import annotations
 LEASE_SECONDS = 4
 """A lease lapses this long after its process' last beat (design: beat 1 s, lapse 4 s)."""
 
+OVERFLOW_COMES_FIRST = """
+ON CONFLICT (key) WHERE state IN ('due', 'running') DO UPDATE SET trigger = excluded.trigger, due_at = now()
+ WHERE jobs.state = 'due' AND jobs.due_at > now() AND excluded.trigger = 'overflow'
+"""
+"""A compaction that rests after failures is due at once when a conversation no longer fits."""
+
 _MINE = """mine AS (
   SELECT update_id FROM telegram_updates
    WHERE bot_id = $9 AND update_id = ANY ($10::bigint[]) AND handled_at IS NULL

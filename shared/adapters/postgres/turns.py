@@ -16,6 +16,7 @@ from shared.adapters.postgres.pool import store_method
 from shared.core.errors import CapReached, Fenced, UnknownSession
 from shared.core.exchange import Accepted, Inbound, InboxReceipt
 from shared.core.messages import Block, Image, ToolUse, blocks_from_json, blocks_to_json
+from shared.core.rest import rest_from_json
 from shared.core.screen import message_payload, notice_payload
 from shared.core.session import Entry, View
 from shared.core.turns import (
@@ -270,7 +271,9 @@ async def described(
     return tuple(replace(entry, blocks=tuple(map(with_words, entry.blocks))) for entry in entries)
 
 
-def view_from(row: Record, entries: Sequence[Entry] = (), *, open_turn: int | None) -> View:
+def view_from(
+    row: Record | Mapping[str, Any], entries: Sequence[Entry] = (), *, open_turn: int | None
+) -> View:
     """A view from a session's row with `head_link` and `notes` beside it."""
     base = row["base_turn"]
     return View(
@@ -287,6 +290,7 @@ def view_from(row: Record, entries: Sequence[Entry] = (), *, open_turn: int | No
         open_turn=open_turn,
         hold_compaction=row["hold_compaction"],
         flush_thresholds=frozenset(row["thresholds"] or ()),
+        rest=rest_from_json(row["compaction_rest"]),
     )
 
 

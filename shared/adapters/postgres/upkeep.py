@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres import upkeep_sql as sql
+from shared.adapters.postgres.hidden import state_from
 from shared.adapters.postgres.pool import store_method
 from shared.adapters.postgres.turn_sql import LOAD, RELEASE_RESERVATION
-from shared.adapters.postgres.turns import described, entry_from, sums_of, usage_rows, view_from
+from shared.adapters.postgres.turns import described, entry_from, sums_of, usage_rows
+from shared.adapters.postgres.upkeep_asks import LATE_SECONDS, ask_for_late_flush, ask_for_upgrade
 from shared.core.errors import Fenced, StaleView, UnknownSession
 from shared.core.ledger import ledger_to_json
-from shared.core.session import Entry
-from shared.core.turns import JobOrder, Spending, link_from_json
+from shared.core.turns import JobOrder, Spending
 from shared.core.upkeep import (
     FlushReport,
     FlushTicket,
@@ -27,6 +27,9 @@ from shared.core.upkeep import (
     Refused,
     SessionState,
 )
+
+_LATE_AFTER = {"new": 0.0, "separator": 0.0, "done": 30.0}
+"""Seconds until turns that were hidden unread are read; those of a failed flush wait for better times."""
 
 Record = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[Record]"
@@ -47,34 +50,17 @@ class PostgresUpkeep:
                 raise UnknownSession(f"session {session_id}")
             rows = await connection.fetch(LOAD, session_id, row["base_turn"], row["answered_turn"])
             entries = await described(connection, [entry_from(entry) for entry in rows])
-        return _state_from(row, entries)
-
-    @store_method
-    async def unread(self, session_id: int, *, most_turns: int) -> SessionState:
-        """The session as it was before its oldest unread turns were hidden, for the flush that comes late.
-
-        `answered_turn` is the last turn of this portion.
-        """
-        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
-            row = await connection.fetchrow(sql.STATE, session_id)
-            if row is None:
-                raise UnknownSession(f"session {session_id}")
-            flushed = row["flushed_turn"]
-            through = min(row["base_turn"], flushed + most_turns)
-            rows = await connection.fetch(LOAD, session_id, flushed, through)
-            entries = await described(connection, [entry_from(entry) for entry in rows])
-            head = link_from_json(await connection.fetchval(sql.HEAD_AT, session_id, flushed))
-        state = _state_from(row, entries)
-        live = tuple(entry for entry in entries if entry.turn > flushed)
-        view = replace(state.view, base_turn=flushed, entries=live, pins=(), head=head)
-        return replace(state, view=view, answered_turn=through)
+        return state_from(row, entries)
 
     @store_method
     async def ask(self, session_id: int, order: JobOrder) -> int | None:
         """Make a job due; None when it is asked for already."""
-        job_id: int | None = await self._pool.fetchval(
-            sql.ASK_JOB, order.kind, session_id, order.key, order.trigger, dict(order.payload)
-        )
+        arguments = (order.kind, session_id, order.key, order.trigger, dict(order.payload))
+        job_id: int | None
+        if order.delay_seconds:
+            job_id = await self._pool.fetchval(sql.ASK_JOB_LATER, *arguments, order.delay_seconds)
+        else:
+            job_id = await self._pool.fetchval(sql.ASK_JOB, *arguments)
         return job_id
 
     @store_method
@@ -124,6 +110,7 @@ class PostgresUpkeep:
         error: str = "",
         retry_seconds: float = 0.0,
         successor: JobOrder | None = None,
+        failures: Sequence[Mapping[str, Any]] = (),
     ) -> int | None:
         """`done`, `dead`, or `due` again; the successor's id when one was asked for. Raises Fenced."""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -136,16 +123,18 @@ class PostgresUpkeep:
                 dict(outcome),
                 int(bool(error)),
                 retry_seconds,
+                [dict(failure) for failure in failures],
             )
             if ended is None:
                 raise Fenced(f"job {job.id}")
             if successor is None:
                 return None
             job_id: int | None = await connection.fetchval(
-                sql.ASK_JOB,
+                sql.ASK_JOB_LATER,
                 successor.kind, job.session_id, successor.key, successor.trigger, dict(successor.payload),
+                successor.delay_seconds,
             )  # fmt: skip
-            return job_id
+            return None if successor.delay_seconds else job_id
 
     @store_method
     async def begin_flush(
@@ -224,6 +213,8 @@ class PostgresUpkeep:
                 connection, session, link.through_turn, link.tokens, seen.fixed_tokens
             )
             await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
+            if link.kind == "digest":
+                await ask_for_upgrade(connection, job.session_id, row["id"])
             await _spend(connection, job, "compact", spent, seen.party_id)
             summarised = link.kind in ("summary", "digest")
             if summarised:
@@ -320,7 +311,6 @@ class PostgresUpkeep:
             head = await _link(connection, session["head"])
             if through == base and (head is None or head["kind"] in ("new", "separator")):
                 return Refused(reason="nothing_to_undo", advice=_NOTHING_BEFORE[kind])
-            await _ask_for_late_flush(connection, session, kind)
             if through == base:
                 # Only a summary is left to hide: an empty range cannot be a link, so the head is dropped.
                 return await _move(
@@ -381,24 +371,6 @@ class PostgresUpkeep:
         return len(rows)
 
 
-def _state_from(row: Record, entries: Sequence[Entry]) -> SessionState:
-    return SessionState(
-        session_id=row["id"],
-        party_id=row["party_id"],
-        anonymous=row["anonymous"],
-        agent=row["agent_name"],
-        agent_config=row["agent_config"],
-        view=view_from(row, entries, open_turn=None),
-        answered_turn=row["answered_turn"],
-        head_id=row["head"],
-        redo_id=row["redo"],
-        context_limit=row["context_limit"],
-        token_ratio=row["token_ratio"],
-        fixed_tokens=row["fixed_tokens"],
-        channel=row["last_channel"],
-    )
-
-
 _NOT_CROSSED = {
     "new": "The conversation was begun anew after the last summary.",
     "separator": "A separator was set after the last summary.",
@@ -408,16 +380,6 @@ _NOTHING_BEFORE = {
     "new": "This conversation is new already.",
     "separator": "Nothing stands before this point.",
 }
-
-
-async def _ask_for_late_flush(connection: Connection, session: Record, kind: str) -> None:
-    """Turns that were hidden before any flush had read them are read by a job of their own."""
-    if session["flushed_turn"] >= session["answered_turn"]:
-        return
-    await connection.execute(
-        sql.ASK_JOB, "flush", session["id"], f"flush:{session['id']}:{session['cycle'] + 1}:{kind}", kind,
-        {"threshold": kind, "through_turn": session["answered_turn"]},
-    )  # fmt: skip
 
 
 async def _still_mine(connection: Connection, job: JobClaim) -> None:
@@ -478,13 +440,21 @@ async def _move(
     hold: bool,
     state: str,
     shown: int | None,
+    replaces: int | None = None,
 ) -> LinkStored:
     event_seq = await connection.fetchval(
         sql.MOVE_VIEW, session["id"], base, head, redo, cycles, context_tokens, hold
     )
+    if base > session["flushed_turn"]:
+        await ask_for_late_flush(
+            connection, session["id"], delay_seconds=_LATE_AFTER.get(state, LATE_SECONDS)
+        )
     link = await _link(connection, shown)
     before = session["context_tokens"]
     payload = _payload(link, state=state, before=before, after=context_tokens)
+    if replaces is not None:
+        replaced = await _link(connection, replaces)
+        payload["replaces"] = str(replaced["public_id"]) if replaced else ""
     await connection.execute(sql.ADD_EVENT, session["id"], event_seq, "compaction", payload)
     return LinkStored(
         link_id=link["id"] if link else 0,
@@ -513,3 +483,9 @@ def _payload(link: Record | None, *, state: str, before: int, after: int) -> dic
         "summary": link["summary_text"],
         "can_undo": summary and state != "undone",
     }
+
+
+still_mine, spend_on, context_after, link_columns, move_view = (
+    _still_mine, _spend, _context_after, _link_columns, _move
+)  # fmt: skip
+"""For the stores beside this one, which change a view in the same way."""

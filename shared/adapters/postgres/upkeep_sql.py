@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.turn_sql import LEASE_SECONDS
+from shared.adapters.postgres.turn_sql import LEASE_SECONDS, OVERFLOW_COMES_FIRST
 
 STATE = """
 SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous,
@@ -48,7 +48,7 @@ RUNNING = "id = $1 AND epoch = $2 AND state = 'running'"
 END_JOB = f"""
 WITH j AS (
   UPDATE jobs SET state = $3, leased_by = NULL, last_error = $4, outcome = $5, faults = faults + $6,
-         due_at = now() + make_interval(secs => $7), ended_at = CASE WHEN $3 = 'due' THEN NULL ELSE now() END
+         failures = failures || $8::jsonb, due_at = now() + make_interval(secs => $7), ended_at = CASE WHEN $3 = 'due' THEN NULL ELSE now() END
    WHERE {RUNNING} RETURNING id
 ), f AS (
   UPDATE flushes SET outcome = 'failed', error = 'the worker ended while it ran', ended_at = now() FROM j
@@ -58,8 +58,14 @@ SELECT id FROM j
 """
 """A flush that a dead or failed attempt left running ends with its job; its turns are read by the next."""
 
-ASK_JOB = """
+ASK_JOB = f"""
 INSERT INTO jobs (kind, session_id, key, trigger, payload) VALUES ($1, $2, $3, $4, $5)
+{OVERFLOW_COMES_FIRST} RETURNING id
+"""
+
+ASK_JOB_LATER = """
+INSERT INTO jobs (kind, session_id, key, trigger, payload, due_at)
+VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))
 ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
 """
 
@@ -132,7 +138,8 @@ SELECT coalesce(sum(e.tokens), 0)::bigint FROM pins p JOIN turn_entries te USING
 
 MOVE_VIEW = """
 UPDATE sessions SET base_turn = $2, head = $3, redo = $4, view_epoch = view_epoch + 1,
-       cycle = cycle + $5, context_tokens = $6, hold_compaction = $7, next_event_seq = next_event_seq + 1
+       cycle = cycle + $5, context_tokens = $6, hold_compaction = $7,
+       compaction_rest = NULL, next_event_seq = next_event_seq + 1
  WHERE id = $1 RETURNING next_event_seq - 1 AS event_seq
 """
 
@@ -149,9 +156,3 @@ BOUNDS = """
 SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM turn_entries
  WHERE session_id = $1 AND turn_no > $2 AND turn_no <= $3
 """
-
-HEAD_AT = """
-SELECT to_jsonb(l) FROM links l WHERE l.session_id = $1 AND l.active AND l.through_turn <= $2
- ORDER BY l.through_turn DESC LIMIT 1
-"""
-"""What stood in for the turns that a flush has read, when only those were hidden."""

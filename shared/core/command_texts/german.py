@@ -65,6 +65,7 @@ class GermanCommandTexts(CommandTexts):
             "open_turn_too_big": "die Nachricht, die ich gerade beantworte, nimmt den meisten Platz ein",
             "pins": "alle älteren Nachrichten sind angeheftet",
             "gain_too_small": "das würde zu wenig sparen. `/compact --force` macht es trotzdem",
+            "unanswered": "etwas Älteres ist noch ohne Antwort. `/compact --force` macht es trotzdem",
             "busy": "das Gespräch hat sich ständig verändert; bitte versuch es gleich noch einmal",
         }
     )

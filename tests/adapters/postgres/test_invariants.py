@@ -196,6 +196,16 @@ BROKEN = [
         "nobody asked what to remember",
         "DELETE FROM flushes; UPDATE sessions SET flushed_turn = 0",
     ),
+    (
+        "I6",
+        "that no flush has read",
+        "UPDATE sessions SET flushed_turn = 0; UPDATE links SET created_at = now() - interval '1 hour'",
+    ),
+    (
+        "I7",
+        "a checkpoint goes on",
+        "INSERT INTO checkpoints (session_id, from_turn, through_turn) VALUES (1, 1, 1000)",
+    ),
     ("I6", "counts as running", "UPDATE flushes SET outcome = 'running', ended_at = NULL"),
     ("I6", "than any flush has read", "UPDATE sessions SET flushed_turn = answered_turn WHERE id = 1"),
     ("I7", "address leads", "UPDATE addresses SET party_id = 1 WHERE session_id = 2"),
