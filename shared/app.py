@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -18,11 +19,14 @@ from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
 from shared.adapters.postgres.workers import PostgresWorkers
+from shared.adapters.pruners import load_pruners
 from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.adapters.token_counter import VocabularyCounter
 from shared.core.policy import ContextPolicy, fitted, with_overrides
 from shared.core.presets import preset
 from shared.core.turns import Caps
+from shared.ports import Tool
+from shared.services.artifacts import OpenArtifact
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
 from shared.services.conversation import MESSAGE_CHARS, Conversation
@@ -72,8 +76,11 @@ class App:
             await self.pool.close()
 
 
-async def open_app(settings: Settings, *, role: Role) -> App:
-    """Connect and build. Raises StorageUnavailable, ContradictoryPolicy, ModelsFileBroken, ValueError."""
+async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()) -> App:
+    """Connect and build, with `tools` beside the built-in ones.
+
+    Raises StorageUnavailable, ContradictoryPolicy, ModelsFileBroken, ValueError.
+    """
     database_url, redis_url = server_urls(settings)
     counter = VocabularyCounter()
     policy = policy_of(settings)
@@ -84,13 +91,14 @@ async def open_app(settings: Settings, *, role: Role) -> App:
     worker_id = await workers.register(role)
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
     caps = caps_of(settings)
-    toolbox = Toolbox([SaveMemory(upkeep)])
+    toolbox = Toolbox([SaveMemory(upkeep), *tools, OpenArtifact(turns, counter)])
     prompting = Prompting(
         policy=policy,
         chat_model=models.chat,
         summary_model=models.summary,
         max_output=settings.max_output,
         counter=counter,
+        pruners=load_pruners(),
     )
     assistant = Assistant(
         store=turns,

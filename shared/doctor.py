@@ -42,7 +42,7 @@ def run_doctor() -> int:
 
 async def _examine(settings: Settings) -> int:
     failed = False
-    for check in (_check_python, _check_folder, _check_port, _check_model, check_bots):
+    for check in (_check_python, _check_folder, _check_port, _check_model, _check_pruners, check_bots):
         for finding in await check(settings):
             print(finding, flush=True)
             failed = failed or finding.level == "fail"
@@ -128,6 +128,17 @@ async def _check_model(settings: Settings) -> Sequence[Finding]:
         what = f"{host.hostname}:{port} cannot be reached ({str(error) or 'no answer'})"
         findings.append(Finding(level="warn", what=what, advice=advice))
     return findings
+
+
+async def _check_pruners(settings: Settings) -> Sequence[Finding]:
+    """Says nothing where no plug-in is installed, which is nearly everywhere."""
+    from shared.adapters.pruners import check_pruners
+    from shared.core.presets import preset
+
+    working, wrong = check_pruners(preset(settings.preset))
+    advice = "It is not asked. Repair or uninstall the package that brings it."
+    found = [Finding(level="warn", what=f"pruning plug-in {what}", advice=advice) for what in wrong]
+    return [*found, Finding(level="ok", what=f"{working} pruning plug-ins")] if working else found
 
 
 class _Servers:

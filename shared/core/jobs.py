@@ -9,6 +9,7 @@ from typing import Any, Literal
 from shared.core.budget import ContextBudget, pressure
 from shared.core.compaction import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.policy import ContextPolicy
+from shared.core.pruning import clearing_suffices
 from shared.core.session import View
 
 NEAR_LIMIT = "near_limit"
@@ -31,6 +32,8 @@ def next_job(
     """What is due by size alone: a compaction above the limit, else a flush shortly before it."""
     state = pressure(budget, context_tokens)
     if state == "calm":
+        return None
+    if clearing_suffices(view, budget, policy, context_tokens, ratio=ratio):
         return None
     if state in ("compact", "overflow") and (state == "overflow" or not view.hold_compaction):
         plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)

@@ -93,7 +93,7 @@ def _by_rule(
 def _may_be_a_plug_ins(
     result: ToolResult, rule: ToolRule | None, form: PruneForm | None, policy: ContextPolicy
 ) -> bool:
-    """A plug-in stands in for trimming; rule `protect` knows only clearing, so there it stands in for that."""
+    """A plug-in stands in for trimming, and under rule `protect`, which never trims, for clearing."""
     if len(result.text) <= policy.prune_clear_over_chars or (rule is not None and rule.rule == "clear"):
         return False
     return form in (None, "trim") or policy.prune_rule == "protect"

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from shared.core.policy import ContextPolicy
 
 Rule = Literal["usual", "never", "trim", "clear"]
-"""`usual` is the policy's own way with other numbers; `trim` never clears; `clear` clears as soon as it is old."""
+"""`usual` is the policy's way with other numbers; `trim` never clears; `clear` clears whatever is old."""
 
 Pruner = Callable[[str, str, "ContextPolicy"], str | None]
-"""`pruner(tool_name, text, policy)`: a shorter text, or None for "not mine". Pure: the same text, the same answer."""
+"""`pruner(tool_name, text, policy)`: a shorter text, or None for "not mine"; pure."""
 
 _SECTION_KEYS = frozenset({"tools", "deny"})
 _NUMBERS = ("over_chars", "head_chars", "tail_chars")

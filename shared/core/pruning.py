@@ -54,7 +54,7 @@ def prune_to_target(
     open_turn: int | None = None,
     forms: Sequence[PruneForm] = ("duplicate", "trim", "clear"),
 ) -> tuple[PruneDecision, ...]:
-    """Only as much as saves `save` estimated tokens: repeats to one line, then trims, then clears, oldest first.
+    """Just what saves `save` estimated tokens: repeats to one line, then trims, then clears, oldest first.
 
     May save less, when what is old and long is not enough.
     """

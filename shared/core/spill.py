@@ -88,17 +88,17 @@ def digest_prefix(artifact: str) -> str:
     """The first six bytes, in hex, of the digest that an id names; raises `ArtifactNotReadable`."""
     if not _ID.fullmatch(artifact):
         raise ArtifactNotReadable(
-            f"{artifact[:40]!r} is not the id of an artifact: copy one from the text, such as art_0123456789ab."
+            f"{artifact[:40]!r} is not the id of an artifact; one looks like art_0123456789ab."
         )
     return artifact.removeprefix("art_")
 
 
-def spilled(text: str, id: str, policy: ContextPolicy, count: Count) -> str:
+def spilled(text: str, artifact: str, policy: ContextPolicy, count: Count) -> str:
     """The text itself, or, above `policy.spill_over` tokens, its head and tail behind a line with the id."""
     if len(text) <= policy.spill_over // 4 or (tokens := count(text)) <= policy.spill_over:
         return text
     head, tail = policy.spill_over // _HEAD_PART, policy.spill_over // _TAIL_PART
-    return excerpt(Artifact(id=id, body=text, tokens=tokens), head=head, tail=tail, count=count)
+    return excerpt(Artifact(id=artifact, body=text, tokens=tokens), head=head, tail=tail, count=count)
 
 
 def excerpt(artifact: Artifact, *, head: int, tail: int, count: Count) -> str:
@@ -108,8 +108,8 @@ def excerpt(artifact: Artifact, *, head: int, tail: int, count: Count) -> str:
     rest = body[len(begin) :]
     end = rest[len(rest) - _fitting(tail, len(rest), lambda size: count(rest[len(rest) - size :])) :]
     reference = (
-        f"[Kept whole as {artifact.id}: {len(body):,} characters, about {artifact.tokens:,} tokens. Its beginning "
-        f"and its end follow; {OPEN_ARTIFACT.name} reads the rest.]"
+        f"[Kept whole as {artifact.id}: {len(body):,} characters, about {artifact.tokens:,} tokens. "
+        f"Its beginning and its end follow; {OPEN_ARTIFACT.name} reads the rest.]"
     )
     left_out = len(rest) - len(end)
     return f"{reference}\n{begin}\n[… {left_out:,} characters left out …]\n{end}"
@@ -144,7 +144,7 @@ def reference_in(text: str) -> str:
 def portion(
     body: str, *, offset: int = 0, find: str = "", count: Count, most: int = PORTION_TOKENS
 ) -> Portion:
-    """At most so many tokens from `offset`, or around the next place of `find`; raises `ArtifactNotReadable`."""
+    """At most so many tokens from `offset`, or from near the next `find`; raises `ArtifactNotReadable`."""
     if not 0 <= offset < len(body):
         raise ArtifactNotReadable(
             f"`offset` is {offset}; the artifact has {len(body):,} characters, so 0 … {len(body) - 1}."

@@ -23,7 +23,7 @@ from shared.services.crash import CrashPoint
 from shared.services.prompting import Prepared, Prompting
 from shared.services.spending import Purse, SpendStore
 from shared.services.summariser import Summariser, Written
-from shared.services.tools import Toolbox
+from shared.services.tools import MEMORY_TOOLS, Toolbox
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,6 @@ FAULTS_AT_MOST = 3
 RETRY_SECONDS = 15.0
 BREAKER_SECONDS = 900.0
 """After three failures a background job rests for 15 minutes (engine.md, invariant 8)."""
-MEMORY_TOOLS = frozenset({"save_memory"})
 
 
 class UpkeepStore(Protocol):

@@ -9,14 +9,19 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+import structlog
+
 from shared.core.budget import ContextBudget, budget_for
 from shared.core.context import RENDERER_VERSION, BuiltContext, build_context
 from shared.core.policy import ContextPolicy
 from shared.core.prompts import SystemLayers, default_layers
+from shared.core.prune_rules import BadPruneRules, Pruner, PruneRules, prune_rules
 from shared.core.session import View
 from shared.core.shrinking import shrink_to_fit
 from shared.core.turns import ContextAudit
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,15 @@ class Prompting:
     summary_model: str
     max_output: int
     counter: TokenCounter
+    pruners: tuple[Pruner, ...] = ()
+    """Plug-ins that know how to shorten the results of their tools."""
+
+    def policy_of(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
+        section = agent_config.get("pruning")
+        if section is None and not self.pruners:
+            return self.policy
+        rules = _rules(json.dumps(section, sort_keys=True), self.pruners)
+        return replace(self.policy, prune_rules=rules)
 
     def model_of(self, agent_config: Mapping[str, Any]) -> str:
         return str(agent_config.get("model") or self.chat_model)
@@ -72,15 +86,16 @@ class Prompting:
         Raises ContextBudgetExceeded when system and tools alone leave no room.
         """
         offered = tools if "tools" in card.capabilities or card.offline else ()
+        policy = self.policy_of(agent_config)
         built = self._build(view, agent_config, offered, runtime_facts, instruction)
         ratio = ratio_of(token_ratio, card)
         longest = min(self.max_output, card.max_output)
-        budget = budget_for(self.policy, card.window, longest, round(ratio * built.fixed))
+        budget = budget_for(policy, card.window, longest, round(ratio * built.fixed))
         return Prepared(
             request=_request(built, offered, card, budget.out),
             built=built,
             budget=budget,
-            policy=self.policy,
+            policy=policy,
             card=card,
             ratio=ratio,
             estimate=round(ratio * built.estimate),
@@ -119,7 +134,7 @@ class Prompting:
     ) -> BuiltContext:
         return build_context(
             view,
-            policy=self.policy,
+            policy=self.policy_of(agent_config),
             system=self.layers_of(agent_config),
             notes=view.notes,
             runtime_facts=runtime_facts,
@@ -127,6 +142,16 @@ class Prompting:
             instruction=instruction,
             count=self.counter.count,
         )
+
+
+@lru_cache(maxsize=64)
+def _rules(section: str, pruners: tuple[Pruner, ...]) -> PruneRules:
+    """Rules that cannot be used are reported once, and pruning goes on without them."""
+    try:
+        return prune_rules(json.loads(section), pruners)
+    except BadPruneRules as error:
+        log.warning("prune_rules_ignored", reason=str(error))
+        return PruneRules(pruners=pruners)
 
 
 def _request(

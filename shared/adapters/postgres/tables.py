@@ -390,10 +390,14 @@ class Artifact(SQLModel, table=True):
     """The whole of something that the log shows by head and tail only."""
 
     __tablename__ = "artifacts"
+    __table_args__ = (
+        belongs("entries", "session_id", "seq", name="artifact_entry"),
+        UniqueConstraint("session_id", "seq", "sha256", name="artifact_is_stored_once"),
+    )
     id: int = field(identity())
     public_id: UUID = field(public_id())
     session_id: int = field(big(to="sessions.id"))
-    seq: int | None = field(big(null=True))
+    seq: int = field(big())
     sha256: bytes = field(digest())
     body: str = field(words())
     tokens: int = field(small())
@@ -421,6 +425,7 @@ class PruneDecision(SQLModel, table=True):
     form: str = field(words())
     turn_no: int = field(big())
     decided_at: datetime = field(moment())
+    shown: dict[str, Any] | None = field(json(null=True))
 
 
 class Event(SQLModel, table=True):
