@@ -49,8 +49,8 @@ def wish_for(
         return max(forms, key=_STRENGTH.__getitem__, default=None), None
     now = result_texts(shown_blocks(entry, entry.pruned, entry.pruned_as, policy))
     wishes = [
-        _by_rule(result, tool, rule, policy, form_of, fresh=entry.pruned is None)
-        for result, tool, rule in zip(results, tools, own, strict=True)
+        _by_rule(result, tool, rule, policy, form_of, held=held, fresh=entry.pruned is None)
+        for result, tool, rule, held in zip(results, tools, own, now, strict=True)
     ]
     texts = {
         result.tool_use_id: _kept_short(result.text, text, held)
@@ -77,12 +77,15 @@ def _by_rule(
     policy: ContextPolicy,
     form_of: FormOf,
     *,
+    held: str,
     fresh: bool,
 ) -> tuple[PruneForm | None, str]:
     if rule is not None and rule.rule == "never":
         return None, result.text
     own = policy if rule is None else _with_numbers(policy, rule)
     form = _form(result, rule, own, form_of)
+    if form == "trim" and len(held) < len(result.text):
+        return "trim", held  # once shortened, it waits for the day when it is cleared
     if fresh and _may_be_a_plug_ins(result, rule, form, policy):
         shorter = policy.prune_rules.pruned(tool, result.text, policy)
         if shorter is not None:

@@ -67,7 +67,8 @@ def prune_to_target(
         for entry, _ in log.old(policy.prune_keep_last_assistants):
             if sum(gained.values()) >= save:
                 return tuple(decided[seq] for seq in sorted(decided))
-            if form == "duplicate" and entry.seq not in log.repeated:
+            repeat = "duplicate" in forms and entry.seq in log.repeated
+            if repeat is not (form == "duplicate"):
                 continue
             wish = _decision(log, entry, policy, _always(form))
             worth = 0 if wish is None else saved_tokens(entry, wish, policy)
