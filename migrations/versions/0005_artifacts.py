@@ -18,11 +18,27 @@ def upgrade() -> None:
             ADD CONSTRAINT artifact_is_stored_once UNIQUE (session_id, seq, sha256)
         """
     )
-    op.execute("ALTER TABLE prune_decisions ADD COLUMN shown JSONB")
+    op.execute(
+        """
+        ALTER TABLE prune_decisions ADD COLUMN shown JSONB, DROP CONSTRAINT prune_decisions_pkey,
+            ADD PRIMARY KEY (session_id, seq, turn_no)
+        """
+    )
 
 
 def downgrade() -> None:
-    op.execute("ALTER TABLE prune_decisions DROP COLUMN shown")
+    op.execute(
+        """
+        DELETE FROM prune_decisions d USING prune_decisions n
+         WHERE n.session_id = d.session_id AND n.seq = d.seq AND n.turn_no > d.turn_no
+        """
+    )
+    op.execute(
+        """
+        ALTER TABLE prune_decisions DROP COLUMN shown, DROP CONSTRAINT prune_decisions_pkey,
+            ADD PRIMARY KEY (session_id, seq)
+        """
+    )
     op.execute(
         """
         ALTER TABLE artifacts DROP CONSTRAINT artifact_is_stored_once, DROP CONSTRAINT artifact_entry,

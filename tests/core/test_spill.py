@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -58,7 +59,7 @@ def test_the_id_survives_trimming_and_clearing(name: str) -> None:
     shown = spilled(LONG, artifact_id(LONG), policy, _tokens)
     one = entry(1, 1, ToolResult(tool_use_id="a", text=shown), author="tool")
     for form in ("trim", "clear", "duplicate"):
-        block = apply_pruning(replace(one, pruned=form), policy)[0]  # type: ignore[arg-type]
+        block = apply_pruning(replace(one, pruned=form), policy)[0]
         assert isinstance(block, ToolResult)
         assert artifact_id(LONG) in block.text
         assert len(block.text) <= len(shown)
@@ -117,9 +118,9 @@ def test_words_are_found_from_the_offset_on_whatever_their_case() -> None:
         ({"find": "line 1:", "offset": 90_000}, "smaller offset"),
     ],
 )
-def test_a_portion_that_is_not_there_is_refused_with_advice(wish: dict[str, object], words: str) -> None:
+def test_a_portion_that_is_not_there_is_refused_with_advice(wish: dict[str, Any], words: str) -> None:
     with pytest.raises(ArtifactNotReadable) as refused:
-        portion(LONG, count=_tokens, **wish)  # type: ignore[arg-type]
+        portion(LONG, count=_tokens, **wish)
     assert words in refused.value.advice
 
 

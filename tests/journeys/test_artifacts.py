@@ -1,4 +1,4 @@
-"""A long tool result on its whole way: spilled, opened, shortened when it is old, and replayed as it was sent."""
+"""A long tool result on its whole way: spilled, opened, shortened when it is old, replayed as sent."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import asyncpg
 import pytest
 
 from shared.adapters.models.wire import request_body
+from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.token_counter import VocabularyCounter
 from shared.app import policy_of
 from shared.core.errors import Fenced
-from shared.core.messages import ToolResult, tool_results
+from shared.core.memory import SAVE_MEMORY
+from shared.core.messages import ToolResult, ToolUse, tool_results
 from shared.core.model import ToolSpec
-from shared.core.session import Entry
 from shared.core.spill import OPEN_ARTIFACT, OPENED_PER_TURN, artifact_id, artifact_of
 from shared.core.turns import Caps, Claim
 from shared.ports import ToolContext, ToolFailed
@@ -31,6 +33,12 @@ REPORT = "\n".join([*LINES[:900], SECRET, *LINES[900:]])
 ASKED = "Read the report. What is the code word of chapter seven?"
 NO_CAPS = Caps(total=None, person=None, visitor=None, session=None)
 
+READ_REPORT = ToolSpec(
+    name="read_report",
+    description="Read the report.",
+    input_schema={"type": "object", "properties": {}, "additionalProperties": False},
+)
+
 
 @dataclass(frozen=True)
 class ReadReport:
@@ -38,11 +46,7 @@ class ReadReport:
 
     text: str = REPORT
     fails: bool = False
-    spec: ToolSpec = ToolSpec(
-        name="read_report",
-        description="Read the report.",
-        input_schema={"type": "object", "properties": {}, "additionalProperties": False},
-    )
+    spec: ToolSpec = READ_REPORT
     idempotent: bool = True
     timeout_seconds: float = 10.0
 
@@ -104,24 +108,28 @@ async def test_a_long_result_is_spilled_opened_shortened_and_replayed(
     for number in range(4):
         await guest.ask(f"Something else, number {number}.")
     assert await guest.one("SELECT array_agg(form) FROM prune_decisions") == ["trim", "trim"]
-    await _replays(guest, provider, turn=5)
+    fifth = (await provider.requests())[-1]["body"]
+    await _replays(guest, fifth, turn=5)
     for number in range(7):
         await guest.ask(f"Another thing, number {number}.")
-    assert await guest.one("SELECT array_agg(form) FROM prune_decisions") == ["clear", "clear"]
-    await _replays(guest, provider, turn=12)
-    sent = str((await provider.requests())[-1]["body"]["messages"])
-    assert "[Tool result cleared]" in sent
-    assert artifact_id(REPORT) in sent
+    assert await guest.one("SELECT array_agg(form ORDER BY turn_no) FROM prune_decisions") == [
+        "trim", "trim", "clear", "clear",
+    ]  # fmt: skip
+    newest = (await provider.requests())[-1]["body"]
+    assert "[Tool result cleared]" in str(newest["messages"])
+    assert artifact_id(REPORT) in str(newest["messages"])
+    await _replays(guest, newest, turn=12)
+    await _replays(guest, fifth, turn=5)
     assert {record["status"] for record in await provider.requests()} == {200}
     assert not await provider.warnings()
 
 
-async def _replays(guest: Visit, provider: RunningFake, *, turn: int) -> None:
+async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
     """What the log and its decisions give is what was sent, byte for byte."""
     app, settings = guest.app, guest.app.settings
     entries = await app.turns.load(guest.session_id, base_turn=0, through_turn=turn)
     state = await app.upkeep.state(guest.session_id)
-    view = replace(state.view, entries=_before_the_answer(entries), open_turn=turn)
+    view = replace(state.view, entries=entries[:-1], open_turn=turn)  # the answer came after
     card = await app.models.card(app.models.chat)
     prompting = Prompting(
         policy=policy_of(settings), chat_model=app.models.chat, summary_model=app.models.summary,
@@ -132,14 +140,9 @@ async def _replays(guest: Visit, provider: RunningFake, *, turn: int) -> None:
         view, card=card, agent_config=state.agent_config, tools=tools, token_ratio=1.0,
         runtime_facts=runtime_facts(view),
     )  # fmt: skip
-    sent = [record["body"] for record in await provider.requests() if record["kind"] == "chat"][-1]
     body = request_body(prepared.request, card, sent["model"])
     assert body["messages"] == sent["messages"]
-    assert body["system"] == sent["system"]
-
-
-def _before_the_answer(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    return entries[:-1]
+    assert (body["system"], body["tools"]) == (sent["system"], sent["tools"])
 
 
 @dataclass(frozen=True)
@@ -152,8 +155,6 @@ class _Named:
 
     @property
     def spec(self) -> ToolSpec:
-        from shared.core.memory import SAVE_MEMORY
-
         return {"save_memory": SAVE_MEMORY, "open_artifact": OPEN_ARTIFACT}[self.name]
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
@@ -239,8 +240,9 @@ async def test_rules_of_an_agent_that_cannot_be_used_do_not_stop_a_turn(guest: V
 async def test_texts_of_a_tools_own_rule_are_stored_with_the_decision(
     guest: Visit, provider: RunningFake
 ) -> None:
-    rule = '{"pruning": {"tools": [{"match": "read_*", "over_chars": 300, "head_chars": 150, "tail_chars": 20}]}}'
-    await guest.app.pool.execute(f"UPDATE agents SET config = config || '{rule}'")
+    rule = {"match": "read_*", "over_chars": 300, "head_chars": 150, "tail_chars": 20}
+    config = {"pruning": {"tools": [rule]}}
+    await guest.app.pool.execute("UPDATE agents SET config = config || $1::jsonb", config)
     await provider.script(_reads())
     await guest.ask(ASKED)
     for number in range(4):
@@ -251,6 +253,24 @@ async def test_texts_of_a_tools_own_rule_are_stored_with_the_decision(
     await guest.ask("And one more.")
     sent = (await provider.requests())[-1]["body"]["messages"]
     assert text in str([block for message in sent for block in message["content"]]).replace("\\n", "\n")
+
+
+async def test_a_result_that_was_lost_with_its_process_is_fetched_and_spilled_again(guest: Visit) -> None:
+    await guest.say(ASKED)
+    claim = await _claimed(guest)
+    call = ToolUse(id="toolu_lost", name="read_report", input={})
+    await guest.app.turns.record_tool_calls(claim, blocks=[call], tokens=10, calls=[call], spent=())
+    await guest.app.turns.postpone(claim, seconds=0, fault=False, notice=None)
+    assert await guest.answered()
+    assert await guest.one("SELECT state FROM turns") == "answered"
+    assert await guest.one("SELECT count(*) FROM artifacts") == 1
+    address = guest.app.settings.database_url
+    assert address is not None
+    connection = await asyncpg.connect(address.get_secret_value(), timeout=10)
+    try:
+        assert await check_invariants(connection) == []
+    finally:
+        await connection.close(timeout=5)
 
 
 def test_artifacts_are_offered_only_beside_a_tool_that_can_make_one() -> None:

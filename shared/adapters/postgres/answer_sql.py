@@ -106,8 +106,7 @@ ANSWER = f"""{_CORE}
   INSERT INTO prune_decisions (session_id, seq, form, shown, turn_no)
   SELECT $1, x.seq, x.form, nullif(x.shown, 'null'), $4
     FROM s, jsonb_to_recordset($21::jsonb) AS x(seq bigint, form text, shown jsonb)
-  ON CONFLICT (session_id, seq) DO UPDATE
-     SET form = excluded.form, shown = excluded.shown, turn_no = excluded.turn_no
+  ON CONFLICT (session_id, seq, turn_no) DO UPDATE SET form = excluded.form, shown = excluded.shown
 ), pp AS (
   INSERT INTO prompt_parts (sha256, body)
   SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($22::jsonb) AS x(sha256 text, body text)

@@ -198,6 +198,17 @@ _LOG = (
     ),
     _Check(
         code="I4",
+        what="a result that was shortened is shown longer again",
+        rows=f"""SELECT {_at("session=session_id", "seq=seq")} FROM (
+                   SELECT session_id, seq, strength,
+                          max(strength) OVER (PARTITION BY session_id, seq ORDER BY turn_no) AS strongest
+                     FROM prune_decisions,
+                          array_position(ARRAY['trim', 'duplicate', 'clear'], form) AS strength
+                 ) p
+                  WHERE strength < strongest""",
+    ),
+    _Check(
+        code="I4",
         what="words of a person or of the assistant are shortened",
         rows=f"""SELECT {_at("session=d.session_id", "seq=d.seq")} FROM prune_decisions d
                    JOIN entries e USING (session_id, seq) WHERE e.author <> 'tool'""",

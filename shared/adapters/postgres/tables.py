@@ -413,7 +413,7 @@ class Pin(SQLModel, table=True):
 
 
 class PruneDecision(SQLModel, table=True):
-    """How an old tool result is shown from now on; sticky, so that the provider's cache survives."""
+    """How an old tool result is shown from a turn on; only added to, so that each turn can be replayed."""
 
     __tablename__ = "prune_decisions"
     __table_args__ = (
@@ -423,7 +423,7 @@ class PruneDecision(SQLModel, table=True):
     session_id: int = field(big(key=True))
     seq: int = field(big(key=True))
     form: str = field(words())
-    turn_no: int = field(big())
+    turn_no: int = field(big(key=True))
     decided_at: datetime = field(moment())
     shown: dict[str, Any] | None = field(json(null=True))
 

@@ -122,8 +122,9 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at,
   FROM turn_entries te
  CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
   LEFT JOIN LATERAL (SELECT x.form, x.shown FROM prune_decisions x
-                      WHERE x.session_id = $1 AND x.seq = te.seq
-                        AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1) OFFSET 0) d ON true
+                      WHERE x.session_id = $1 AND x.seq = te.seq AND x.turn_no <= $3
+                        AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1)
+                      ORDER BY x.turn_no DESC LIMIT 1) d ON true
  WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3
 UNION ALL
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, true, NULL, NULL
@@ -133,7 +134,7 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, t
  WHERE p.session_id = $1 AND te.turn_no <= $2
  ORDER BY 2, 3
 """
-"""`OFFSET 0` keeps the way through the keys: a plan made before there were statistics joins in the square.
+"""Entries are shortened as they were in the turn `$3`. `OFFSET 0` keeps the way through the keys: a plan made before there were statistics joins in the square.
 
 The innermost SELECT is asked once, so that a session without prunes is not searched for one per entry.
 """

@@ -209,6 +209,12 @@ BROKEN = [
     ),
     (
         "I4",
+        "longer again",
+        """INSERT INTO prune_decisions (session_id, seq, form, turn_no)
+           VALUES (1, 1, 'clear', 3), (1, 1, 'trim', 4)""",
+    ),
+    (
+        "I4",
         "words of a person",
         "INSERT INTO prune_decisions (session_id, seq, form, turn_no) VALUES (1, 1, 'clear', 3)",
     ),
