@@ -17,7 +17,7 @@ OPENED_PER_TURN = 3
 _HEADER_TOKENS = 150
 _HEAD_PART, _TAIL_PART = 8, 16
 """Head and tail that the log shows, as parts of `spill_over`."""
-_CHARS_PER_TOKEN_MOST = 8
+_CHARS_PER_TOKEN_MOST, _TOKENS_PER_CHAR_MOST = 8, 4
 _BEFORE_A_FIND = 300
 _MORE_FINDS = 5
 _ID = re.compile(r"art_[0-9a-f]{12}")
@@ -95,10 +95,20 @@ def digest_prefix(artifact: str) -> str:
 
 def spilled(text: str, artifact: str, policy: ContextPolicy, count: Count) -> str:
     """The text itself, or, above `policy.spill_over` tokens, its head and tail behind a line with the id."""
-    if len(text) <= policy.spill_over // 4 or (tokens := count(text)) <= policy.spill_over:
-        return text
+    whole = _too_long(text, policy, count)
+    return text if whole is None else _in_the_log(replace(whole, id=artifact), policy, count)
+
+
+def _too_long(text: str, policy: ContextPolicy, count: Count) -> Artifact | None:
+    if len(text) <= policy.spill_over // _TOKENS_PER_CHAR_MOST:
+        return None  # no counter finds that many tokens in it
+    tokens = count(text)
+    return Artifact(id=artifact_id(text), body=text, tokens=tokens) if tokens > policy.spill_over else None
+
+
+def _in_the_log(whole: Artifact, policy: ContextPolicy, count: Count) -> str:
     head, tail = policy.spill_over // _HEAD_PART, policy.spill_over // _TAIL_PART
-    return excerpt(Artifact(id=artifact, body=text, tokens=tokens), head=head, tail=tail, count=count)
+    return excerpt(whole, head=head, tail=tail, count=count)
 
 
 def excerpt(artifact: Artifact, *, head: int, tail: int, count: Count) -> str:
@@ -122,12 +132,10 @@ def spill_results(
     kept: list[Artifact] = []
     shown: list[ToolResult] = []
     for result in results:
-        text = result.text
-        if result.tool_use_id not in spare:
-            text = spilled(result.text, artifact_id(result.text), policy, count)
-        if text is not result.text:
-            kept.append(artifact_of(result.text, count))
-        shown.append(replace(result, text=text))
+        whole = None if result.tool_use_id in spare else _too_long(result.text, policy, count)
+        if whole is not None:
+            kept.append(whole)
+        shown.append(result if whole is None else replace(result, text=_in_the_log(whole, policy, count)))
     return tuple(shown), tuple(kept)
 
 

@@ -307,3 +307,37 @@ async def test_a_process_that_lost_its_turn_keeps_no_artifact(guest: Visit) -> N
             replace(claim, epoch=claim.epoch - 1), [(accepted.seq, artifact_of("A giant message", len))]
         )
     assert await guest.one("SELECT count(*) FROM artifacts") == 0
+
+
+@dataclass(frozen=True)
+class ReadPage(ReadReport):
+    """Says something else in each turn, too little to be spilled."""
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        return "\n".join(f"Page {context.turn}, line {number}: quiet all day." for number in range(300))
+
+
+async def test_claude_code_clears_old_results_above_its_limit_and_needs_no_summary(
+    database_url: str, redis_url: str, provider: RunningFake
+) -> None:
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
+        preset="claude-code", context_window=40_000, max_output=1_000, cap_total_per_day_usd="100",
+    )  # fmt: skip
+    page = [{"name": "read_report", "input": {}}]
+    async with running_app(settings, tools=[ReadPage()]) as app:
+        guest = await visit(app)
+        for number in range(14):
+            await provider.script([{"match": {"kind": "chat"}, "times": 1, "action": {"tool_use": page}}])
+            await guest.ask(f"Read page {number}.")
+            await guest.run_due_jobs()
+        assert await guest.one("SELECT count(*) FROM prune_decisions WHERE form = 'clear'") >= 3
+        assert await guest.one("SELECT count(*) FROM artifacts") == 0
+        assert await guest.one("SELECT count(*) FROM links") == 0
+        assert await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'") == 0
+        batches = await guest.one("SELECT count(DISTINCT turn_no) FROM prune_decisions")
+        assert batches <= 4
+        over = "SELECT count(*) FROM turn_context_audit WHERE reported_input_tokens > hard_limit"
+        assert await guest.one(over) == 0
+    assert {record["status"] for record in await provider.requests()} == {200}
