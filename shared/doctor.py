@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import socket
@@ -17,6 +18,8 @@ from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Want
 from shared.adapters.embedded.binaries import find_binaries
 from shared.adapters.embedded.servers import are_running, urls_of
 from shared.bots import configured_bots
+from shared.core.presets import preset
+from shared.core.prune_rules import BadPruneRules, prune_rules
 from shared.doctor_telegram import bots_in_service, check_bots
 from shared.findings import Finding
 from shared.offers import who_answers
@@ -133,7 +136,6 @@ async def _check_model(settings: Settings) -> Sequence[Finding]:
 async def _check_pruners(settings: Settings) -> Sequence[Finding]:
     """Says nothing where no plug-in is installed, which is nearly everywhere."""
     from shared.adapters.pruners import check_pruners
-    from shared.core.presets import preset
 
     working, wrong = check_pruners(preset(settings.preset))
     advice = "It is not asked. Repair or uninstall the package that brings it."
@@ -183,10 +185,34 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
             yield schema
             yield await _guarded("the data", "DATABASE_URL", lambda: _check_promises(database_url))
             if schema.level == "ok":
+                for finding in await _agents_rules(database_url):
+                    yield finding
                 for finding in await bots_in_service(settings, database_url):
                     yield finding
     finally:
         await servers.close()
+
+
+async def _agents_rules(database_url: str) -> Sequence[Finding]:
+    """Says nothing where every agent's pruning rules can be used."""
+    import asyncpg
+
+    connection = await asyncpg.connect(database_url, timeout=10)
+    try:
+        rows = await connection.fetch(
+            "SELECT name, (config -> 'pruning')::text AS rules FROM agents WHERE config ? 'pruning'",
+            timeout=10,
+        )
+    finally:
+        await connection.close(timeout=5)
+    found: list[Finding] = []
+    for row in rows:
+        try:
+            prune_rules(json.loads(row["rules"]))
+        except BadPruneRules as error:
+            what = f"agent {row['name']}: its pruning rules are left out"
+            found.append(Finding(level="warn", what=what, advice=error.advice))
+    return found
 
 
 async def _guarded(what: str, setting: str, check: Callable[[], Awaitable[Finding]]) -> Finding:
