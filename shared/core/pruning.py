@@ -63,9 +63,10 @@ def prune_to_target(
     log = _Log.of(entries, policy, open_turn)
     decided: dict[int, PruneDecision] = {}
     gained: dict[int, int] = {}
+    saved = 0
     for form in forms:
         for entry, _ in log.old(policy.prune_keep_last_assistants):
-            if sum(gained.values()) >= save:
+            if saved >= save:
                 return tuple(decided[seq] for seq in sorted(decided))
             repeat = "duplicate" in forms and entry.seq in log.repeated
             if repeat is not (form == "duplicate"):
@@ -73,6 +74,7 @@ def prune_to_target(
             wish = _decision(log, entry, policy, _always(form))
             worth = 0 if wish is None else saved_tokens(entry, wish, policy)
             if wish is not None and worth > gained.get(entry.seq, 0):
+                saved += worth - gained.get(entry.seq, 0)
                 decided[entry.seq], gained[entry.seq] = wish, worth
     return tuple(decided[seq] for seq in sorted(decided))
 
