@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -22,11 +23,14 @@ from shared.adapters.postgres.upkeep import PostgresUpkeep
 from shared.adapters.postgres.upkeep_flush import PostgresFlushes
 from shared.adapters.postgres.upkeep_pace import PostgresPace
 from shared.adapters.postgres.workers import PostgresWorkers
+from shared.adapters.pruners import load_pruners
 from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.adapters.token_counter import VocabularyCounter
 from shared.core.overrides import deployment_policy
 from shared.core.policy import ContextPolicy
 from shared.core.turns import Caps
+from shared.ports import Tool
+from shared.services.artifacts import OpenArtifact
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
 from shared.services.compactor import Compactor
@@ -89,8 +93,11 @@ class App:
             await self.pool.close()
 
 
-async def open_app(settings: Settings, *, role: Role) -> App:
-    """Connect and build. Raises StorageUnavailable, ContradictoryPolicy, ModelsFileBroken, ValueError."""
+async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()) -> App:
+    """Connect and build, with `tools` beside the built-in ones.
+
+    Raises StorageUnavailable, ContradictoryPolicy, ModelsFileBroken, ValueError.
+    """
     database_url, redis_url = server_urls(settings)
     counter = VocabularyCounter()
     policy = policy_of(settings)
@@ -101,7 +108,7 @@ async def open_app(settings: Settings, *, role: Role) -> App:
     worker_id = await workers.register(role)
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
     caps = caps_of(settings)
-    toolbox = Toolbox([SaveMemory(upkeep)])
+    toolbox = Toolbox([SaveMemory(upkeep), *tools, OpenArtifact(turns, counter)])
     prompting = Prompting(
         policy=policy,
         chat_model=models.chat,
@@ -110,6 +117,7 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         counter=counter,
         context_window=settings.context_window,
         given=given_numbers(settings),
+        pruners=load_pruners(),
     )
     pictures = Pictures(
         store=PostgresAttachments(pool),

@@ -20,6 +20,8 @@ from shared.adapters.embedded.binaries import find_binaries
 from shared.adapters.embedded.servers import are_running, urls_of
 from shared.bots import configured_bots
 from shared.core.overrides import BadContextConfig, agent_policy
+from shared.core.presets import preset
+from shared.core.prune_rules import BadPruneRules, prune_rules
 from shared.doctor_telegram import bots_in_service, check_bots
 from shared.findings import Finding
 from shared.offers import who_answers
@@ -45,7 +47,7 @@ def run_doctor() -> int:
 
 async def _examine(settings: Settings) -> int:
     failed = False
-    for check in (_check_python, _check_folder, _check_port, _check_model, check_bots):
+    for check in (_check_python, _check_folder, _check_port, _check_model, _check_pruners, check_bots):
         for finding in await check(settings):
             print(finding, flush=True)
             failed = failed or finding.level == "fail"
@@ -133,6 +135,16 @@ async def _check_model(settings: Settings) -> Sequence[Finding]:
     return findings
 
 
+async def _check_pruners(settings: Settings) -> Sequence[Finding]:
+    """Says nothing where no plug-in is installed, which is nearly everywhere."""
+    from shared.adapters.pruners import check_pruners
+
+    working, wrong = check_pruners(preset(settings.preset))
+    advice = "It is not asked. Repair or uninstall the package that brings it."
+    found = [Finding(level="warn", what=f"pruning plug-in {what}", advice=advice) for what in wrong]
+    return [*found, Finding(level="ok", what=f"{working} pruning plug-ins")] if working else found
+
+
 class _Servers:
     """Addresses of both servers: those that run, or our own for the moment of the examination."""
 
@@ -175,6 +187,8 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
             yield schema
             yield await _guarded("the data", "DATABASE_URL", lambda: _check_promises(database_url))
             if schema.level == "ok":
+                for finding in await _agents_rules(database_url):
+                    yield finding
                 for finding in await bots_in_service(settings, database_url):
                     yield finding
                 yield await _guarded(
@@ -182,6 +196,28 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
                 )
     finally:
         await servers.close()
+
+
+async def _agents_rules(database_url: str) -> Sequence[Finding]:
+    """Says nothing where every agent's pruning rules can be used."""
+    import asyncpg
+
+    connection = await asyncpg.connect(database_url, timeout=10)
+    try:
+        rows = await connection.fetch(
+            "SELECT name, (config -> 'pruning')::text AS rules FROM agents WHERE config ? 'pruning'",
+            timeout=10,
+        )
+    finally:
+        await connection.close(timeout=5)
+    found: list[Finding] = []
+    for row in rows:
+        try:
+            prune_rules(json.loads(row["rules"]))
+        except BadPruneRules as error:
+            what = f"agent {row['name']}: its pruning rules are left out"
+            found.append(Finding(level="warn", what=what, advice=error.advice))
+    return found
 
 
 async def _guarded(what: str, setting: str, check: Callable[[], Awaitable[Finding]]) -> Finding:

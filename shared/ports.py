@@ -148,5 +148,6 @@ class ToolContext:
     scope: str
     turn: int
     key: str
+    call_id: str = ""
     flush_id: int | None = None
     through_turn: int | None = None

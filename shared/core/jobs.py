@@ -12,6 +12,7 @@ from shared.core.compaction import CompactionPlan, NothingToCompact, plan_compac
 from shared.core.flushing import NEAR_LIMIT as NEAR_LIMIT
 from shared.core.flushing import due_threshold, newest_ended
 from shared.core.policy import ContextPolicy
+from shared.core.pruning import clearing_suffices
 from shared.core.rest import Rest, RestReason
 from shared.core.selection import grows_unseen, window_through
 from shared.core.session import View
@@ -114,6 +115,8 @@ def _by_size(
 ) -> JobWish | None:
     state = pressure(budget, context_tokens)
     if not ((state == "overflow" and policy.compact_auto) or (state == "compact" and not held)):
+        return None
+    if clearing_suffices(view, budget, policy, context_tokens, ratio=ratio):
         return None
     plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
     if not isinstance(plan, CompactionPlan):

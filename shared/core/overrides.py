@@ -86,8 +86,10 @@ def parse_history_turns(text: str) -> tuple[tuple[Channel, int], ...]:
     return tuple((channel, found[channel]) for channel in get_args(Channel) if channel in found)
 
 
+_NO_SETTINGS = frozenset({"name", "prune_rules"})
+"""Rules of tools have a section of their own in an agent's config."""
 _FIELDS: dict[str, Any] = {
-    name: kind for name, kind in get_type_hints(ContextPolicy).items() if name != "name"
+    name: kind for name, kind in get_type_hints(ContextPolicy).items() if name not in _NO_SETTINGS
 }
 
 

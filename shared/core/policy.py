@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from shared.core.errors import EvertalkError
+from shared.core.prune_rules import NO_RULES, PruneRules
 
 Summariser = Literal["cheap", "warm", "auto", "own"]
 """Who writes summaries: the summary model; the chat model on its own warm prefix; the cheaper of both now;
@@ -116,7 +117,7 @@ class ContextPolicy:
     """`age` counts answers since; `protect` leaves the newest `prune_protect_tokens` of results alone."""
     prune_protect_tokens: int = 40_000
     prune_first: bool = False
-    """Above the limit old results are cleared first; a summary follows only if that is not enough."""
+    """Old results are cleared only above the limit; a summary follows only if that is not enough."""
     prune_keep_last_assistants: int = 3
     prune_over_chars: int = 4_000
     prune_head_chars: int = 1_500
@@ -140,6 +141,8 @@ class ContextPolicy:
     """At this share of the input budget (≥) low-signal messages of assistant and tools are left out whole."""
     spill_over: int = 8_000
     """A tool result above this becomes an artifact; the log gets its head, its tail and the artifact's id."""
+    prune_rules: PruneRules = NO_RULES
+    """An agent's own rules by tool name, and those of plug-ins."""
 
     # What the gauge shows.
     status_of: Literal["limit", "window"] = "limit"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -33,6 +34,8 @@ class Entry:
     pinned: bool = False
     pruned: PruneForm | None = None
     """The sticky decision how this entry's tool results are shown."""
+    pruned_as: Mapping[str, str | None] | None = None
+    """Where a tool's own rule decided: the text of each result by its call, None for one that stays whole."""
 
     @property
     def message(self) -> Message:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from shared.core.ledger import ledger_from_json
 from shared.core.messages import Block
+from shared.core.pruning import PruneDecision
 from shared.core.session import Link, Note, View
 
 StepOutcome = Literal["done", "failed", "unknown"]
@@ -121,7 +122,7 @@ class Outcome:
     audit: ContextAudit | None = None
     prompt_parts: Mapping[str, str] = field(default_factory=dict)
     """sha256 in hex → body, those that this process has not stored yet."""
-    prunes: tuple[tuple[int, str], ...] = ()
+    prunes: tuple[PruneDecision, ...] = ()
     context_tokens: int | None = None
     """The size of the whole view after this turn, also when less of it was sent."""
     turn_tokens: int = 0

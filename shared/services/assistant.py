@@ -14,8 +14,9 @@ from shared.core.errors import CapReached, ContextBudgetExceeded, EvertalkError,
 from shared.core.exchange import ContextMeasured, Delta, Emit, ToolRunning
 from shared.core.jobs import next_job
 from shared.core.messages import Author, Block, Text, ToolResult, ToolUse, text_of, tool_uses
-from shared.core.pruning import PruneDecision, plan_pruning
+from shared.core.pruning import PruneDecision, clear_first, plan_pruning, saved_by, with_decisions
 from shared.core.session import Entry, View
+from shared.core.spill import OPEN_ARTIFACT, Artifact, spill_results
 from shared.core.tokens import estimate_blocks, learned_ratio, reply_tokens
 from shared.core.turns import Caps, Claim, JobOrder, Outcome, Spending, StepOutcome
 from shared.core.upkeep import SessionState
@@ -27,6 +28,9 @@ from shared.services.spending import Purse, SpendStore, spending, spending_of
 from shared.services.tools import Toolbox
 
 TOOL_ROUNDS = 8
+LONG_CHARS = 50_000
+"""Results of this size together are counted beside the loop, so that nobody else waits for it."""
+SPILL_SECONDS = 30.0
 REMEMBERED_PARTS = 10_000
 """Hashes of prompt parts that a process knows to be stored; beyond that it starts afresh."""
 OVERFLOW_TRIES = 3
@@ -67,7 +71,13 @@ class ContextStore(Protocol):
         spent: Sequence[Spending],
     ) -> int: ...
     async def record_tool_results(
-        self, claim: Claim, *, blocks: Sequence[Block], tokens: int, outcomes: dict[str, StepOutcome]
+        self,
+        claim: Claim,
+        *,
+        blocks: Sequence[Block],
+        tokens: int,
+        outcomes: dict[str, StepOutcome],
+        artifacts: Sequence[Artifact] = (),
     ) -> int: ...
 
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None: ...
@@ -108,6 +118,10 @@ class _Attempt:
     pictures: Mapping[int, Picture] = field(default_factory=dict)
     hidden: bool = False
     """Whether this turn began by leaving old chatter out."""
+    prunes: tuple[PruneDecision, ...] = ()
+    """Decided at the start of this turn, stored with its end."""
+    pruned_tokens: int = 0
+    """Estimated tokens that they keep out of the request and that the last reported number still has."""
     shown_attempt: int = -1
     """The attempt that screens draw at the moment."""
 
@@ -175,16 +189,8 @@ class Assistant:
         mine = [block for entry in _this_turn(view) for block in entry.blocks]
         state.pictures = await self._pictures.of_turn(mine)
         await self._finish_lost_calls(state)
-        # Decisions about the prefix are taken once, at the start of the turn, never between tool calls.
-        prunes = plan_pruning(
-            state.view.entries,
-            self._prompting.policy_of(claim.agent_config),
-            cache_cold=cache_is_cold(state.view),
-            open_turn=claim.turn,
-        )
-        state.view = _with_prunes(state.view, prunes)
-        prunes += self._hide_chatter(state, card)
         try:
+            self._prune(state, card)
             prepared, reply = await self._rounds(state, card)
         except Stopped as stopped:
             return self._stopped(state, stopped)
@@ -192,14 +198,28 @@ class Assistant:
             return refusal(
                 error, spent=state.spent, settled_micro=_micro([*state.spent_before, *state.spent])
             )
-        answered = self._answered(state, prepared, reply, tuple((prune.seq, prune.form) for prune in prunes))
+        answered = self._answered(state, prepared, reply)
         if not state.pictures:
             return answered
         return replace(answered, unseen=unseen_of(state.view.entries, whose=whose, turn=claim.turn))
 
-    def _hide_chatter(self, state: _Attempt, card: ModelCard) -> tuple[PruneDecision, ...]:
+    def _prune(self, state: _Attempt, card: ModelCard) -> None:
+        """Decisions about the prefix are taken once, at the start of the turn, never between tool calls."""
+        claim, entries = state.claim, state.view.entries
+        policy = self._prompting.policy_of(claim.agent_config)
+        if policy.prune_first and claim.context_tokens:
+            plain = self._prepare(state, card, claim.token_ratio, tools=True)
+            state.prunes = clear_first(state.view, plain.budget, policy, plain.estimate, ratio=plain.ratio)
+        else:
+            cold = cache_is_cold(state.view)
+            state.prunes = plan_pruning(entries, policy, cache_cold=cold, open_turn=claim.turn)
+        state.pruned_tokens = saved_by(entries, state.prunes, policy)
+        state.view = replace(state.view, entries=with_decisions(entries, state.prunes))
+        self._hide_chatter(state, card)
+
+    def _hide_chatter(self, state: _Attempt, card: ModelCard) -> None:
         if self._prompting.policy_of(state.claim.agent_config).hide_chatter_at is None:
-            return ()
+            return
         prepared = self._prepare(state, card, state.claim.token_ratio, tools=True)
         hides = plan_hiding(
             state.view,
@@ -208,8 +228,8 @@ class Assistant:
             context_tokens=prepared.estimate,
             ratio=prepared.ratio,
         )
-        state.view, state.hidden = _with_prunes(state.view, hides), bool(hides)
-        return hides
+        state.view = replace(state.view, entries=with_decisions(state.view.entries, hides))
+        state.prunes, state.hidden = state.prunes + hides, bool(hides)
 
     def describe_later(self, unseen: Unseen, *, then: Callable[[], Awaitable[None]]) -> None:
         """For after the commit: what the pictures of this turn show."""
@@ -336,7 +356,8 @@ class Assistant:
             return prepared  # what was counted last holds messages that are not sent any more
         # What the provider counted last, and only what came after it by estimate.
         fresh = sum(entry.tokens for entry in _this_turn(state.view))
-        return replace(prepared, estimate=state.claim.context_tokens + round(prepared.ratio * fresh))
+        pending = round(prepared.ratio * (fresh - state.pruned_tokens))
+        return replace(prepared, estimate=max(0, state.claim.context_tokens + pending))
 
     async def _stoppable(self, state: _Attempt, prepared: Prepared) -> ModelReply:
         """The model's reply, or Stopped as soon as the person asks."""
@@ -413,14 +434,26 @@ class Assistant:
     async def _finish_calls(self, state: _Attempt, calls: Sequence[ToolUse], *, lost: bool) -> None:
         results = await asyncio.gather(*(self._finish_call(state, call, lost=lost) for call in calls))
         self._crash_point("after_tool_run")
-        blocks = tuple(result for result, _ in results)
+        blocks, artifacts = await self._spilled(state, calls, [result for result, _ in results])
         tokens = estimate_blocks(blocks, self._prompting.counter.count)
         outcomes = {call.id: status for call, (_, status) in zip(calls, results, strict=True)}
         seq = await self._store.record_tool_results(
-            state.claim, blocks=blocks, tokens=tokens, outcomes=outcomes
+            state.claim, blocks=blocks, tokens=tokens, outcomes=outcomes, artifacts=artifacts
         )
         self._add(state, seq, "tool", blocks, tokens)
         self._crash_point("after_tool_results")
+
+    async def _spilled(
+        self, state: _Attempt, calls: Sequence[ToolUse], results: Sequence[ToolResult]
+    ) -> tuple[tuple[ToolResult, ...], tuple[Artifact, ...]]:
+        """What is too long for the log becomes an artifact; a portion of one is not spilled again."""
+        policy = self._prompting.policy_of(state.claim.agent_config)
+        portions = {call.id for call in calls if call.name == OPEN_ARTIFACT.name}
+        count = self._prompting.counter.count
+        if sum(len(result.text) for result in results) < LONG_CHARS:
+            return spill_results(results, policy, count, spare=portions)
+        async with asyncio.timeout(SPILL_SECONDS):
+            return await asyncio.to_thread(spill_results, results, policy, count, spare=portions)
 
     async def _finish_call(
         self, state: _Attempt, call: ToolUse, *, lost: bool
@@ -433,6 +466,7 @@ class Assistant:
             scope=state.claim.agent,
             turn=state.claim.turn,
             key=f"{state.claim.session_id}:{state.claim.turn}:{call.id}",
+            call_id=call.id,
         )
         return await self._toolbox.run(call, context=context)
 
@@ -458,9 +492,7 @@ class Assistant:
         )
         state.spent.append(spending(usage, prepared.card.name, prepared.card, aborted=True))
 
-    def _answered(
-        self, state: _Attempt, prepared: Prepared, reply: ModelReply, prunes: tuple[tuple[int, str], ...]
-    ) -> Answered:
+    def _answered(self, state: _Attempt, prepared: Prepared, reply: ModelReply) -> Answered:
         blocks = _sayable(reply)
         tokens = self._tokens_of(reply, blocks, prepared)
         usage = reply.usage
@@ -490,7 +522,7 @@ class Assistant:
                 before=prepared.estimate,
             ),
             prompt_parts=fresh,
-            prunes=prunes,
+            prunes=state.prunes,
             context_tokens=whole,
             turn_tokens=round(ratio * turn_tokens),
             context_limit=prepared.budget.limit,
@@ -525,6 +557,7 @@ class Assistant:
             screen=screen,
             spent=tuple(state.spent),
             settled_micro=_micro([*state.spent_before, *state.spent]),
+            prunes=state.prunes,
         )
         return Answered(outcome=outcome, measured=None)
 
@@ -584,14 +617,6 @@ def _this_turn(view: View) -> tuple[Entry, ...]:
 
 def _said_in_this_turn(view: View) -> list[tuple[Block, ...]]:
     return [entry.blocks for entry in _this_turn(view) if entry.author == "assistant"]
-
-
-def _with_prunes(view: View, prunes: Sequence[Any]) -> View:
-    forms = {prune.seq: prune.form for prune in prunes}
-    if not forms:
-        return view
-    entries = (replace(e, pruned=forms[e.seq]) if e.seq in forms else e for e in view.entries)
-    return replace(view, entries=tuple(entries))
 
 
 def _sayable(reply: ModelReply) -> tuple[Block, ...]:

@@ -16,6 +16,7 @@ from shared.core.context import RENDERER_VERSION, BuiltContext, build_context
 from shared.core.overrides import BadContextConfig, agent_policy
 from shared.core.policy import Channel, ContextPolicy
 from shared.core.prompts import SystemLayers, default_layers
+from shared.core.prune_rules import BadPruneRules, Pruner, PruneRules, prune_rules
 from shared.core.selection import Selection, select
 from shared.core.session import View
 from shared.core.shrinking import shrink_to_fit
@@ -69,18 +70,22 @@ class Prompting:
     """The operator's cap, for presets that agents choose for themselves."""
     given: Mapping[str, Any] = field(default_factory=dict)
     """The operator's own numbers; they hold for presets that agents choose, too."""
+    pruners: tuple[Pruner, ...] = ()
+    """Plug-ins that know how to shorten the results of their tools."""
+
     _policies: dict[str, ContextPolicy] = field(default_factory=dict)
 
     def policy_of(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
         """The agent's policy; the deployment's when its row cannot be used, so that no turn breaks."""
-        if not (agent_config.get("preset") or agent_config.get("context")):
+        asked = {name: agent_config.get(name) for name in ("preset", "context", "pruning")}
+        if not any(asked.values()) and not self.pruners:
             return self.policy
-        asked = {name: agent_config.get(name) for name in ("preset", "context")}
         key = json.dumps(asked, sort_keys=True, default=str)
         if key not in self._policies:
             if len(self._policies) >= POLICIES_KEPT:
                 self._policies.clear()
-            self._policies[key] = self._own_policy(agent_config)
+            rules = _rules(json.dumps(asked["pruning"], sort_keys=True, default=str), self.pruners)
+            self._policies[key] = replace(self._own_policy(agent_config), prune_rules=rules)
         return self._policies[key]
 
     def _own_policy(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
@@ -184,6 +189,16 @@ class Prompting:
 
 def _channel(name: str | None) -> Channel | None:
     return next((channel for channel in get_args(Channel) if channel == name), None)
+
+
+@lru_cache(maxsize=64)
+def _rules(section: str, pruners: tuple[Pruner, ...]) -> PruneRules:
+    """Rules that cannot be used are reported once, and pruning goes on without them."""
+    try:
+        return prune_rules(json.loads(section), pruners)
+    except BadPruneRules as error:
+        log.warning("prune_rules_ignored", reason=str(error))
+        return PruneRules(pruners=pruners)
 
 
 def _request(

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from shared.core.overrides import BadContextConfig, agent_policy, deployment_policy, parse_history_turns
+from shared.core.overrides import (
+    _FIELDS,
+    BadContextConfig,
+    agent_policy,
+    deployment_policy,
+    parse_history_turns,
+)
 from shared.core.policy import ContextPolicy, ContradictoryPolicy
 from shared.core.presets import PRESETS, preset
 
@@ -114,7 +120,7 @@ def test_every_problem_is_named_at_once() -> None:
 
 def test_every_field_can_be_set_to_what_it_is() -> None:
     for one in PRESETS.values():
-        values = {spec.name: getattr(one, spec.name) for spec in fields(one) if spec.name != "name"}
+        values = {spec.name: getattr(one, spec.name) for spec in fields(one) if spec.name in _FIELDS}
         values["history_turns"] = dict(one.history_turns)
         values["flush_shares"] = list(one.flush_shares)
         assert own({"preset": one.name, "context": values}) == one

@@ -103,9 +103,10 @@ ANSWER = f"""{_CORE}
   SELECT $1, $4, {_fields(AUDIT)}
     FROM s, jsonb_to_recordset($20::jsonb) AS x({_shape(AUDIT)})
 ), pd AS (
-  INSERT INTO prune_decisions (session_id, seq, form, turn_no)
-  SELECT $1, x.seq, x.form, $4 FROM s, jsonb_to_recordset($21::jsonb) AS x(seq bigint, form text)
-  ON CONFLICT (session_id, seq) DO UPDATE SET form = excluded.form, turn_no = excluded.turn_no
+  INSERT INTO prune_decisions (session_id, seq, form, shown, turn_no)
+  SELECT $1, x.seq, x.form, nullif(x.shown, 'null'), $4
+    FROM s, jsonb_to_recordset($21::jsonb) AS x(seq bigint, form text, shown jsonb)
+  ON CONFLICT (session_id, seq, turn_no) DO UPDATE SET form = excluded.form, shown = excluded.shown
 ), pp AS (
   INSERT INTO prompt_parts (sha256, body)
   SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($22::jsonb) AS x(sha256 text, body text)

@@ -102,7 +102,8 @@ SELECT json_build_object({_FACTS},
 _MESSAGE = """json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step, 'author', e.author,
   'blocks', e.blocks, 'tokens', e.tokens, 'at', e.at,
   'pinned', EXISTS (SELECT FROM pins x WHERE x.session_id = e.session_id AND x.seq = e.seq),
-  'pruned', (SELECT d.form FROM prune_decisions d WHERE d.session_id = e.session_id AND d.seq = e.seq),
+  'pruned', (SELECT d.form FROM prune_decisions d WHERE d.session_id = e.session_id AND d.seq = e.seq
+              ORDER BY d.turn_no DESC LIMIT 1),
   'hidden', e.turn_no <= e.base_turn,
   'turn_state', n.state, 'error_code', n.error_code)"""
 _PAGE = """

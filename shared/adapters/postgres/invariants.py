@@ -184,6 +184,37 @@ _LOG = (
                                  'type', 'tool_result', 'tool_use_id', b ->> 'id')))""",
     ),
     _Check(
+        code="I1",
+        what="an artifact belongs to no message",
+        rows=f"""SELECT {_at("session=a.session_id", "artifact=a.id")} FROM artifacts a
+                  WHERE NOT EXISTS (
+                        SELECT FROM entries e WHERE e.session_id = a.session_id AND e.seq = a.seq)""",
+    ),
+    _Check(
+        code="I1",
+        what="an artifact is not the text that its id stands for",
+        rows=f"""SELECT {_at("session=session_id", "artifact=id")} FROM artifacts
+                  WHERE sha256 <> sha256(convert_to(body, 'UTF8'))""",
+    ),
+    _Check(
+        code="I4",
+        what="a result that was shortened is shown longer again",
+        rows=f"""SELECT {_at("session=session_id", "seq=seq")} FROM (
+                   SELECT session_id, seq, strength,
+                          max(strength) OVER (PARTITION BY session_id, seq ORDER BY turn_no) AS strongest
+                     FROM prune_decisions,
+                          array_position(ARRAY['trim', 'duplicate', 'clear', 'hide'], form) AS strength
+                 ) p
+                  WHERE strength < strongest""",
+    ),
+    _Check(
+        code="I4",
+        what="words of a person or of the assistant are shortened",
+        rows=f"""SELECT {_at("session=d.session_id", "seq=d.seq")} FROM prune_decisions d
+                   JOIN entries e USING (session_id, seq)
+                  WHERE e.author <> 'tool' AND NOT (e.author = 'assistant' AND d.form = 'hide')""",
+    ),
+    _Check(
         code="I4",
         what="a tool result answers no call",
         rows=f"""SELECT {_at("session=e.session_id", "turn=te.turn_no", "seq=e.seq")}

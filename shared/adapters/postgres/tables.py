@@ -392,10 +392,14 @@ class Artifact(SQLModel, table=True):
     """The whole of something that the log shows by head and tail only."""
 
     __tablename__ = "artifacts"
+    __table_args__ = (
+        belongs("entries", "session_id", "seq", name="artifact_entry"),
+        UniqueConstraint("session_id", "seq", "sha256", name="artifact_is_stored_once"),
+    )
     id: int = field(identity())
     public_id: UUID = field(public_id())
     session_id: int = field(big(to="sessions.id"))
-    seq: int | None = field(big(null=True))
+    seq: int = field(big())
     sha256: bytes = field(digest())
     body: str = field(words())
     tokens: int = field(small())
@@ -411,7 +415,7 @@ class Pin(SQLModel, table=True):
 
 
 class PruneDecision(SQLModel, table=True):
-    """How an old tool result, or hidden chatter, is shown from now on; sticky, so that caches survive."""
+    """How an old tool result, or hidden chatter, is shown from a turn on; only added to, for replays."""
 
     __tablename__ = "prune_decisions"
     __table_args__ = (
@@ -421,8 +425,9 @@ class PruneDecision(SQLModel, table=True):
     session_id: int = field(big(key=True))
     seq: int = field(big(key=True))
     form: str = field(words())
-    turn_no: int = field(big())
+    turn_no: int = field(big(key=True))
     decided_at: datetime = field(moment())
+    shown: dict[str, Any] | None = field(json(null=True))
 
 
 class Event(SQLModel, table=True):
