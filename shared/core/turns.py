@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from shared.core.ledger import ledger_from_json
@@ -45,6 +46,12 @@ class Claim:
     agent_config: Mapping[str, Any]
     token_ratio: float
     context_tokens: int
+    measured_by: str
+    """The model whose count `context_tokens` and `token_ratio` are; empty before the first."""
+    token_ratios: Mapping[str, float]
+    """What was learned of the models that answered here before that one."""
+    turn_times: tuple[datetime, ...]
+    """When the newest turns began."""
     reservation_id: int | None
     reserved_micro: int
     refused_scope: str | None
@@ -92,6 +99,8 @@ class ContextAudit:
     head: int | None = None
     prune_seqs: tuple[int, ...] = ()
     renderer_version: int = 1
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    """What else it takes to make the same request again, see `services/replaying.py`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +136,9 @@ class Outcome:
     """What this turn alone adds to a view, in the model's unit."""
     context_limit: int | None = None
     token_ratio: float | None = None
+    measured_by: str | None = None
+    view_epoch: int | None = None
+    """Of the view that was answered from, when a summary was waited for; None is the claim's."""
     release_hold: bool = False
     job: JobOrder | None = None
 

@@ -6,15 +6,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from shared.core.budget import ContextBudget, budget_for
 from shared.core.context import RENDERER_VERSION, BuiltContext, build_context
+from shared.core.foreground import behind_digest
 from shared.core.policy import ContextPolicy
 from shared.core.prompts import SystemLayers, default_layers
 from shared.core.session import View
-from shared.core.shrinking import shrink_to_fit
+from shared.core.shrinking import TAIL_TURNS, shrink_to_fit
 from shared.core.turns import ContextAudit
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
 
@@ -36,6 +37,14 @@ class Prepared:
     instruction: str = ""
     left_out: int = 0
     """Tokens of the view that the ladder kept out of this request; they are still there."""
+    before: int = 0
+    """Tokens of the whole view as it was before this turn's pruning."""
+    saved: int = 0
+    """Of these, what this turn's pruning has saved."""
+    entry_seqs: tuple[int, ...] = ()
+    """The view that the request was made from, before anything of it was left out."""
+    fitted_into: int | None = None
+    """The size that the ladder had to reach, if it had to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +75,7 @@ class Prompting:
         token_ratio: float,
         runtime_facts: str = "",
         instruction: str = "",
+        cache_long: bool = False,
     ) -> Prepared:
         """The request for the open turn or, with an instruction, for a ghost turn after it.
 
@@ -77,7 +87,7 @@ class Prompting:
         longest = min(self.max_output, card.max_output)
         budget = budget_for(self.policy, card.window, longest, round(ratio * built.fixed))
         return Prepared(
-            request=_request(built, offered, card, budget.out),
+            request=_request(built, offered, card, budget.out, cache_long=cache_long),
             built=built,
             budget=budget,
             policy=self.policy,
@@ -86,6 +96,8 @@ class Prompting:
             estimate=round(ratio * built.estimate),
             runtime_facts=runtime_facts,
             instruction=instruction,
+            before=round(ratio * built.estimate),
+            entry_seqs=built.entry_seqs,
         )
 
     def shrink(
@@ -99,6 +111,8 @@ class Prompting:
             build=lambda v: self._build(v, agent_config, tools, prepared.runtime_facts, prepared.instruction),
             count=self.counter.count,
             ratio=prepared.ratio,
+            hide=partial(self._behind_digest, prepared),
+            keep=tuple(dict.fromkeys((max(self.policy.keep_turns, TAIL_TURNS), TAIL_TURNS))),
         )
         left_out = max(0, prepared.built.estimate - small.context.estimate)
         return replace(
@@ -106,7 +120,24 @@ class Prompting:
             built=small.context,
             estimate=round(prepared.ratio * small.context.estimate),
             left_out=prepared.left_out + round(prepared.ratio * left_out),
-            request=_request(small.context, tools, prepared.card, prepared.budget.out),
+            fitted_into=hard,
+            request=_request(
+                small.context,
+                tools,
+                prepared.card,
+                prepared.budget.out,
+                cache_long=prepared.request.cache_long,
+            ),
+        )
+
+    def _behind_digest(self, prepared: Prepared, view: View, keep_turns: int) -> View | None:
+        return behind_digest(
+            view,
+            keep_turns=keep_turns,
+            budget=prepared.budget,
+            policy=prepared.policy,
+            count=self.counter.count,
+            ratio=prepared.ratio,
         )
 
     def _build(
@@ -130,7 +161,7 @@ class Prompting:
 
 
 def _request(
-    built: BuiltContext, tools: tuple[ToolSpec, ...], card: ModelCard, max_output: int
+    built: BuiltContext, tools: tuple[ToolSpec, ...], card: ModelCard, max_output: int, *, cache_long: bool
 ) -> ModelRequest:
     return ModelRequest(
         model=card.name,
@@ -139,6 +170,7 @@ def _request(
         tools=tools,
         max_output_tokens=max_output,
         cache_at=built.cache_at,
+        cache_long=cache_long,
     )
 
 
@@ -171,7 +203,8 @@ def audit_of(
     hashes: tuple[str, ...],
     reported: int | None,
     context_tokens: int,
-    before: int,
+    summary_triggered: bool = False,
+    prune_triggered: bool = False,
     overflow_rejected: bool = False,
 ) -> ContextAudit:
     seqs = [entry.seq for entry in view.entries]
@@ -180,12 +213,13 @@ def audit_of(
         model_context_limit=prepared.budget.window,
         input_budget=prepared.budget.limit,
         hard_limit=prepared.budget.hard,
-        estimated_before=before,
-        estimated_after_summary=before,
+        estimated_before=prepared.before,
+        estimated_after_summary=min(prepared.before, prepared.estimate + prepared.saved),
         estimated_after_prune=prepared.estimate,
         reported=reported,
         context_tokens=context_tokens,
-        prune_triggered=any(entry.pruned for entry in view.entries),
+        summary_triggered=summary_triggered or prepared.fitted_into is not None,
+        prune_triggered=prune_triggered,
         overflow_rejected=overflow_rejected,
         parts={name: round(prepared.ratio * tokens) for name, tokens in prepared.built.parts.items()},
         part_hashes=hashes,

@@ -152,6 +152,8 @@ class Session(SQLModel, table=True):
     token_ratio: float = field(Column(Double, nullable=False, server_default=text("1.0")))
     created_at: datetime = field(moment())
     last_active_at: datetime = field(moment())
+    measured_by: str = field(words(default=""))
+    token_ratios: dict[str, Any] = field(json())
 
 
 class SessionTotals(SQLModel, table=True):
@@ -609,6 +611,7 @@ class TurnContextAudit(SQLModel, table=True):
     head: int | None = field(big(null=True))
     prune_seqs: list[Any] = field(json(default="[]"))
     renderer_version: int = field(small(default="1"))
+    recipe: dict[str, Any] = field(json())
 
 
 class PromptPart(SQLModel, table=True):
