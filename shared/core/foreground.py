@@ -10,8 +10,30 @@ from shared.core.compaction import CompactionPlan, plan_compaction, render_summa
 from shared.core.digest import digest
 from shared.core.policy import ContextPolicy
 from shared.core.session import Link, View
+from shared.core.shrinking import TAIL_TURNS, Build, Shrunk, shrink_to_fit
 
 Count = Callable[[str], int]
+
+
+def fit(
+    view: View,
+    *,
+    hard: int,
+    build: Build,
+    count: Count,
+    ratio: float,
+    budget: ContextBudget,
+    policy: ContextPolicy,
+) -> Shrunk:
+    """The ladder's steps without a model, in their order; raises ContextBudgetExceeded."""
+
+    def hide(whole: View, keep_turns: int) -> View | None:
+        return behind_digest(
+            whole, keep_turns=keep_turns, budget=budget, policy=policy, count=count, ratio=ratio
+        )
+
+    keep = tuple(dict.fromkeys((max(policy.keep_turns, TAIL_TURNS), TAIL_TURNS)))
+    return shrink_to_fit(view, hard=hard, build=build, count=count, ratio=ratio, hide=hide, keep=keep)
 
 
 def behind_digest(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from shared.core.ledger import ledger_from_json
 from shared.core.messages import Block
-from shared.core.session import Link, Note, View
+from shared.core.session import Entry, Link, Note, View
 
 StepOutcome = Literal["done", "failed", "unknown"]
 
@@ -101,6 +101,18 @@ class ContextAudit:
     renderer_version: int = 1
     recipe: Mapping[str, Any] = field(default_factory=dict)
     """What else it takes to make the same request again, see `services/replaying.py`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTurn:
+    """Everything that is kept of what the model saw at a turn's last call."""
+
+    audit: ContextAudit
+    head: Link | None
+    entries: tuple[Entry, ...]
+    """Live ones and pins, in the order of the context; how each was shortened then, the audit says."""
+    parts: Mapping[str, str]
+    """sha256 in hex → text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,9 +96,7 @@ class Assistant:
         pictures: Pictures,
         clock: Clock,
         crash_point: CrashPoint,
-        organize_seconds: float = ORGANIZE_SECONDS,
     ) -> None:
-        self._organize_seconds = organize_seconds
         self._calling = Calling(
             model=model,
             prompting=prompting,
@@ -222,7 +220,7 @@ class Assistant:
 
     async def _done_in_time(self, state: Attempt, job_id: int) -> bool:
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._organize_seconds
+        until = loop.time() + ORGANIZE_SECONDS
         while loop.time() < until:
             ended, _ = await self._states.job_outcome(job_id)
             if ended in ("done", "dead"):

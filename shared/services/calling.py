@@ -24,6 +24,8 @@ from shared.services.tools import Toolbox
 OVERFLOW_TRIES = 3
 OVERFLOW_AIM = 0.8
 """After a refusal the request is cut to this share of what the provider accepts."""
+SMALLER = 0.95
+"""Of what was refused: where the aim cannot be reached, this is tried instead."""
 NEAR_HARD = 0.05
 """This close to the hard limit the provider is asked to count, where it can."""
 COUNT_SECONDS = 3.0
@@ -81,6 +83,8 @@ class Attempt:
     """The provider was asked to count."""
     ceiling: int | None = None
     """After a refusal: how large requests of this turn may be."""
+    refused: int = 0
+    """What is known to be too large, in the model's tokens."""
     prepared: Prepared | None = None
     """The newest request, whatever became of it."""
 
@@ -152,6 +156,8 @@ class Calling:
         steeper = prepared.ratio * UNTOLD_FACTOR
         state.ratio = observed_ratio(error.tokens or 0, prepared.built.estimate, steeper)
         state.ceiling = lower_ceiling(error.maximum, state.ceiling, tried)
+        size = round(state.ratio * prepared.built.estimate)
+        state.refused = min(size, error.maximum or size)
 
     def prepare(self, state: Attempt, card: ModelCard, *, tools: bool = True) -> Prepared:
         """The whole view as a request, measured from what the provider counted last."""
@@ -176,9 +182,20 @@ class Calling:
         if state.ceiling is None:
             prepared = await self._counted(state, prepared, hard)
         if prepared.estimate > hard:
-            prepared = self._prompting.shrink(prepared, state.view, state.claim.agent_config, hard=hard)
+            prepared = self._shrunk(state, prepared, hard)
         state.prepared = prepared
         return prepared
+
+    def _shrunk(self, state: Attempt, prepared: Prepared, hard: int) -> Prepared:
+        """Down to the aim if that can be reached; after a refusal anything clearly smaller is worth a try."""
+        config = state.claim.agent_config
+        try:
+            return self._prompting.shrink(prepared, state.view, config, hard=hard)
+        except ContextBudgetExceeded:
+            second_best = min(prepared.budget.hard, round(SMALLER * state.refused))
+            if second_best <= hard:
+                raise
+            return self._prompting.shrink(prepared, state.view, config, hard=second_best)
 
     async def _counted(self, state: Attempt, prepared: Prepared, hard: int) -> Prepared:
         """Near the hard limit an estimate is not good enough: the provider counts, once per turn."""

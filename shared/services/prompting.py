@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from shared.core.budget import ContextBudget, budget_for
 from shared.core.context import RENDERER_VERSION, BuiltContext, build_context
-from shared.core.foreground import behind_digest
+from shared.core.foreground import fit
 from shared.core.policy import ContextPolicy
 from shared.core.prompts import SystemLayers, default_layers
 from shared.core.session import View
-from shared.core.shrinking import TAIL_TURNS, shrink_to_fit
 from shared.core.turns import ContextAudit
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
 
@@ -105,14 +104,14 @@ class Prompting:
     ) -> Prepared:
         """The ladder's last steps, without a model; raises ContextBudgetExceeded."""
         tools = prepared.request.tools
-        small = shrink_to_fit(
+        small = fit(
             view,
             hard=hard,
             build=lambda v: self._build(v, agent_config, tools, prepared.runtime_facts, prepared.instruction),
             count=self.counter.count,
             ratio=prepared.ratio,
-            hide=partial(self._behind_digest, prepared),
-            keep=tuple(dict.fromkeys((max(self.policy.keep_turns, TAIL_TURNS), TAIL_TURNS))),
+            budget=prepared.budget,
+            policy=prepared.policy,
         )
         left_out = max(0, prepared.built.estimate - small.context.estimate)
         return replace(
@@ -128,16 +127,6 @@ class Prompting:
                 prepared.budget.out,
                 cache_long=prepared.request.cache_long,
             ),
-        )
-
-    def _behind_digest(self, prepared: Prepared, view: View, keep_turns: int) -> View | None:
-        return behind_digest(
-            view,
-            keep_turns=keep_turns,
-            budget=prepared.budget,
-            policy=prepared.policy,
-            count=self.counter.count,
-            ratio=prepared.ratio,
         )
 
     def _build(
@@ -184,6 +173,7 @@ def prompt_parts(prepared: Prepared) -> dict[str, str]:
     texts = [part.text for part in prepared.request.system]
     if prepared.request.tools:
         texts.append(_tools_text(tuple(prepared.request.tools)))
+    texts.append(_policy_text(prepared.policy))
     return {hashlib.sha256(text.encode()).hexdigest(): text for text in texts}
 
 
@@ -193,7 +183,51 @@ def _tools_text(tools: tuple[ToolSpec, ...]) -> str:
         {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
         for tool in tools
     ]
-    return json.dumps(specs, ensure_ascii=False, sort_keys=True)
+    return json.dumps(specs, ensure_ascii=False)
+
+
+@lru_cache(maxsize=64)
+def _policy_text(policy: ContextPolicy) -> str:
+    return json.dumps(asdict(policy), ensure_ascii=False)
+
+
+def recipe_of(prepared: Prepared, view: View) -> dict[str, Any]:
+    """What the audit's own columns do not say: with it `replaying.rebuild` makes the same request again."""
+    recipe: dict[str, Any] = {
+        "open": view.open_turn,
+        "seqs": ranges_of(prepared.entry_seqs),
+        "system": len(prepared.request.system),
+        "tools": bool(prepared.request.tools),
+        "max": prepared.request.max_output_tokens,
+        "facts": prepared.runtime_facts,
+    }
+    if view.pins:
+        recipe["pins"] = [entry.seq for entry in view.pins]
+    if any(entry.pinned for entry in view.entries):
+        recipe["pinned"] = [entry.seq for entry in view.entries if entry.pinned]
+    if forms := {str(entry.seq): entry.pruned for entry in view.entries if entry.pruned}:
+        recipe["forms"] = forms
+    if prepared.request.cache_long:
+        recipe["hour"] = True
+    if prepared.fitted_into is not None:
+        recipe["fit"] = {
+            "into": prepared.fitted_into,
+            "ratio": prepared.ratio,
+            "fixed": prepared.built.fixed,
+            "budget": asdict(prepared.budget),
+        }
+    return recipe
+
+
+def ranges_of(numbers: Sequence[int]) -> list[list[int]]:
+    """Numbers as `[first, last]` of each unbroken run."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return runs
 
 
 def audit_of(
@@ -229,4 +263,5 @@ def audit_of(
         head=view.head.id if view.head else None,
         prune_seqs=tuple(entry.seq for entry in view.entries if entry.pruned),
         renderer_version=RENDERER_VERSION,
+        recipe=recipe_of(prepared, view) if hashes else {},
     )
