@@ -21,7 +21,8 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "german": (
         (
-            "gestern Abend haben wir lange über die Wohnungsbesichtigung gesprochen obwohl niemand wusste ob der "
+            "gestern Abend haben wir lange über die Wohnungsbesichtigung gesprochen "
+            "obwohl niemand wusste ob der "
             "Schlüssel noch beim Nachbarn liegt vielleicht könnten wir am Donnerstag früher losfahren und "
             "unterwegs Brötchen für alle Geschwister kaufen das wäre schöner als warten"
         ),
@@ -29,7 +30,8 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "russian": (
         (
-            "вчера вечером мы долго говорили о старом доме у реки где никто больше не живёт может быть сестра "
+            "вчера вечером мы долго говорили о старом доме у реки где никто больше не "
+            "живёт может быть сестра "
             "привезёт ключи в четверг тогда поедем вместе посмотрим сад и решим что делать дальше с крышей"
         ),
         " ",
@@ -52,14 +54,16 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "arabic": (
         (
-            "تحدثنا مساء أمس طويلا عن البيت القديم قرب النهر حيث لا يسكن أحد ربما تحضر أختي المفاتيح يوم الخميس "
+            "تحدثنا مساء أمس طويلا عن البيت القديم قرب النهر حيث لا يسكن أحد ربما تحضر "
+            "أختي المفاتيح يوم الخميس "
             "ثم نذهب معا لنرى الحديقة ونقرر ماذا نفعل بالسقف"
         ),
         " ",
     ),
     "hindi": (
         (
-            "कल शाम हमने नदी के पास वाले पुराने घर के बारे में बहुत देर तक बात की वहाँ अब कोई नहीं रहता शायद बहन "
+            "कल शाम हमने नदी के पास वाले पुराने घर के बारे में बहुत देर तक बात की वहाँ अब "
+            "कोई नहीं रहता शायद बहन "
             "गुरुवार को चाबी लाएगी फिर हम साथ में बगीचा देखेंगे"
         ),
         " ",
