@@ -13,6 +13,10 @@ depends_on = None
 def upgrade() -> None:
     op.execute("ALTER TABLE sessions ADD COLUMN measured_by TEXT NOT NULL DEFAULT ''")
     op.execute("ALTER TABLE sessions ADD COLUMN token_ratios JSONB NOT NULL DEFAULT '{}'::jsonb")
+    op.execute(
+        "ALTER TABLE sessions ADD CONSTRAINT session_ratios_by_model "
+        "CHECK (jsonb_typeof(token_ratios) = 'object')"
+    )
     op.execute("ALTER TABLE turn_context_audit ADD COLUMN recipe JSONB NOT NULL DEFAULT '{}'::jsonb")
 
 

@@ -31,9 +31,11 @@ def cost_micro(usage: Usage, prices: Prices | None) -> int | None:
     return -(-shares // share)
 
 
-def worst_case_micro(context_tokens: int, max_output: int, prices: Prices) -> int:
+def worst_case_micro(context_tokens: int, max_output: int, prices: Prices, *, hour: bool = False) -> int:
     """What must be reserved: everything written to the cache anew, and the longest answer."""
     dearest = max(_exact(prices.input), _exact(prices.cache_write), _exact(prices.cache_read))
+    if hour:
+        dearest = max(dearest, HOUR_WRITE_FACTOR * _exact(prices.input))
     return math.ceil(context_tokens * dearest + max_output * _exact(prices.output))
 
 

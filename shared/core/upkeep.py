@@ -30,6 +30,8 @@ class SessionState:
     token_ratio: float
     fixed_tokens: int
     """System and tools of the last call, as its audit row says; 0 before the first."""
+    measured_by: str = ""
+    """The model whose count the session's numbers are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

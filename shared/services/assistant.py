@@ -254,12 +254,13 @@ class Assistant:
         return (await self._next_request(state)).budget.hard
 
     async def _next_request(self, state: SessionState) -> Prepared:
+        card = await self._model.card(self._prompting.model_of(state.agent_config))
         return self._prompting.prepare(
             state.view,
-            card=await self._model.card(self._prompting.model_of(state.agent_config)),
+            card=card,
             agent_config=state.agent_config,
             tools=self._toolbox.specs,
-            token_ratio=state.token_ratio,
+            token_ratio=state.token_ratio if state.measured_by in ("", card.name) else 1.0,
         )
 
     async def _rounds(self, state: Attempt, card: ModelCard) -> tuple[Prepared, ModelReply]:

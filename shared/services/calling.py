@@ -220,7 +220,8 @@ class Calling:
             if state.calls == 1:
                 return await self._stoppable(state, prepared)
             purse = Purse(self._spend, session_id=state.claim.session_id, job_id=None, caps=self._caps)
-            async with purse.holding(prepared.estimate, prepared.budget.out, prepared.card):
+            hour = prepared.request.cache_long
+            async with purse.holding(prepared.estimate, prepared.budget.out, prepared.card, hour=hour):
                 return await self._stoppable(state, prepared)
         except ModelError as error:
             state.spent.extend(

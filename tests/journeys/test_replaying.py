@@ -117,6 +117,8 @@ async def test_every_turn_of_a_long_talk_is_made_again(guest: Visit, provider: R
     assert facts["pruned"] >= 1
     assert facts["heads"] >= 1
     assert facts["fitted"] >= 1
+    refused = [r["error"] for r in await provider.requests() if r["status"] != 200]
+    assert all("prompt is too long" in error for error in refused), refused
     for turn, body in enumerate(sent.bodies, start=1):
         assert sorted_keys(await again(guest, turn)) == sorted_keys(body), turn
 

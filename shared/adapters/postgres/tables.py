@@ -121,6 +121,7 @@ class Session(SQLModel, table=True):
         CheckConstraint("flushed_turn <= answered_turn", name="session_flushes_only_ended_turns"),
         CheckConstraint("answered_turn < next_turn", name="session_answers_only_known_turns"),
         CheckConstraint("open_turn IS NULL OR open_turn = next_turn - 1", name="session_collects_newest"),
+        CheckConstraint("jsonb_typeof(token_ratios) = 'object'", name="session_ratios_by_model"),
         Index("sessions_unanswered", "id", postgresql_where=text("answered_turn < next_turn - 1")),
         Index("sessions_by_activity", "last_active_at", "id"),
         Index("sessions_by_party", "party_id"),

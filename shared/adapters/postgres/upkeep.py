@@ -370,6 +370,7 @@ def _state_from(row: Record, entries: Sequence[Entry]) -> SessionState:
         context_limit=row["context_limit"],
         token_ratio=row["token_ratio"],
         fixed_tokens=row["fixed_tokens"],
+        measured_by=row["measured_by"],
     )
 
 
