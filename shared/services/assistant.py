@@ -157,6 +157,9 @@ class Assistant:
                 spent=state.spent,
                 settled_micro=micro_of([*state.spent_before, *state.spent]),
                 audit=self._refused_audit(state, card, error),
+                grown=_grown(state, 0),
+                turn_tokens=_turn_tokens(state, 0),
+                view_epoch=state.view.view_epoch,
             )
         if state.pictures:
             await self._describe(state, text_of(mine))
@@ -421,10 +424,14 @@ class Assistant:
         blocks = (Text(text=stopped.text or words),) if words else None
         if words and state.texts:
             screen["text"] = words
+        tokens = estimate_blocks(blocks, self._prompting.counter.count) if blocks else 0
         outcome = Outcome(
             state="stopped",
             blocks=blocks,
-            tokens=estimate_blocks(blocks or (), self._prompting.counter.count),
+            tokens=tokens,
+            context_tokens=_grown(state, tokens),
+            turn_tokens=_turn_tokens(state, tokens),
+            view_epoch=state.view.view_epoch,
             screen=screen,
             spent=tuple(state.spent),
             settled_micro=micro_of([*state.spent_before, *state.spent]),
@@ -520,6 +527,9 @@ def refusal(
     spent: Sequence[Spending] = (),
     settled_micro: int = 0,
     audit: ContextAudit | None = None,
+    grown: int | None = None,
+    turn_tokens: int = 0,
+    view_epoch: int | None = None,
 ) -> Answered:
     """The turn ends with the error's advice, in the program's own voice."""
     outcome = Outcome(
@@ -531,6 +541,9 @@ def refusal(
         spent=tuple(spent),
         settled_micro=settled_micro,
         audit=audit,
+        context_tokens=grown,
+        turn_tokens=turn_tokens,
+        view_epoch=view_epoch,
     )
     return Answered(outcome=outcome, measured=None)
 
@@ -566,6 +579,23 @@ def _measured_by(reply: ModelReply, prepared: Prepared, tokens: int) -> tuple[fl
     if reply.model != prepared.card.name:
         return observed_ratio(counted, estimate, prepared.ratio), usage.context_tokens
     return learned_ratio(prepared.ratio, counted, estimate), usage.context_tokens
+
+
+def _grown(state: Attempt, tokens: int) -> int | None:
+    """The view with a turn that nobody counted: its words stay, whatever became of the answer."""
+    if state.anchor is None:
+        return None
+    pending = state.pending + state.pruned + tokens
+    return max(0, state.anchor + round(_ratio_now(state) * pending))
+
+
+def _turn_tokens(state: Attempt, tokens: int) -> int:
+    mine = sum(entry.tokens for entry in entries_of_open_turn(state.view))
+    return round(_ratio_now(state) * (mine + tokens))
+
+
+def _ratio_now(state: Attempt) -> float:
+    return state.ratio if state.prepared is None else state.prepared.ratio
 
 
 def _summarised(state: Attempt, job: JobOrder | None) -> bool:

@@ -115,6 +115,7 @@ async def test_a_turn_that_is_refused_four_times_ends_with_the_three_largest(
     guest: Visit, provider: RunningFake
 ) -> None:
     await talk(guest, 8, words=FILLER * 3)
+    measured = await guest.one("SELECT context_tokens FROM sessions")
     await provider.script([{"match": {"kind": "chat"}, "times": -1, "action": {"status": 413}}])
     already = len(await provider.requests())
     words = await guest.ask("And now?")
@@ -132,6 +133,11 @@ async def test_a_turn_that_is_refused_four_times_ends_with_the_three_largest(
     await provider.script([])
     assert await guest.ask("Then something shorter.")
     assert guest.last_words != words
+    row = await guest.app.pool.fetchrow("SELECT * FROM turn_context_audit ORDER BY id DESC LIMIT 1")
+    assert row is not None
+    assert row["reported_input_tokens"] > measured
+    error = abs(row["estimated_input_tokens_before"] - row["reported_input_tokens"])
+    assert error <= 0.01 * row["reported_input_tokens"]
 
 
 async def test_an_answer_that_filled_the_window_is_made_anew_from_less(
