@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from shared.core.budget import gauge, pressure
 from shared.core.context import fading
-from shared.core.errors import CapReached, ContextBudgetExceeded, EvertalkError
+from shared.core.errors import CapReached, ContextBudgetExceeded
 from shared.core.exchange import ContextMeasured, Emit, Organizing, ToolRunning
 from shared.core.jobs import next_job
 from shared.core.messages import Author, Block, Text, ToolResult, ToolUse, text_of, tool_uses
@@ -18,12 +18,24 @@ from shared.core.policy import ContradictoryPolicy
 from shared.core.pruning import plan_pruning, saved_tokens
 from shared.core.rhythm import SHORT_LIFE, cache_life
 from shared.core.session import Entry, View
-from shared.core.tokens import estimate_blocks, learned_ratio, observed_ratio
-from shared.core.turns import Caps, Claim, ContextAudit, JobOrder, Outcome, Spending, StepOutcome
+from shared.core.tokens import estimate_blocks
+from shared.core.turns import Caps, Claim, JobOrder, Outcome, Spending, StepOutcome
 from shared.core.upkeep import SessionState
 from shared.ports import ChatModel, Clock, Doorbell, ModelCard, ModelReply, ToolContext
 from shared.services.calling import Attempt, Calling, Stopped, entries_of_open_turn, micro_of
 from shared.services.crash import CrashPoint
+from shared.services.endings import (
+    Answered,
+    as_entry,
+    grown_by,
+    measured_by,
+    refusal,
+    refused_audit,
+    sayable,
+    stopped_audit,
+    summarised,
+    turn_tokens_of,
+)
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prepared, Prompting, audit_of, prompt_parts
 from shared.services.spending import Purse, SpendStore
@@ -36,15 +48,6 @@ ORGANIZE_SECONDS = 30.0
 """How long a person waits for a summary before the answer is made without one."""
 _LOOK_SECONDS = 0.1
 _LOST = "[outcome unknown: the program was restarted while this ran]"
-_EMPTY = "I have no words for that. Please ask in another way."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """What to commit, and the gauge's new number."""
-
-    outcome: Outcome
-    measured: ContextMeasured | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +159,9 @@ class Assistant:
                 error,
                 spent=state.spent,
                 settled_micro=micro_of([*state.spent_before, *state.spent]),
-                audit=self._refused_audit(state, card, error),
-                grown=_grown(state, 0),
-                turn_tokens=_turn_tokens(state, 0),
+                audit=refused_audit(state, card, error),
+                grown=grown_by(state, 0),
+                turn_tokens=turn_tokens_of(state, 0),
                 view_epoch=state.view.view_epoch,
             )
         if state.pictures:
@@ -244,6 +247,9 @@ class Assistant:
         if len(self._stored_parts) > REMEMBERED_PARTS:
             self._stored_parts.clear()
         self._stored_parts.update(outcome.prompt_parts)
+
+    def _unstored(self, parts: Mapping[str, str]) -> dict[str, str]:
+        return {key: body for key, body in parts.items() if key not in self._stored_parts}
 
     async def gauge(self, session_id: int) -> ContextMeasured | None:
         """The gauge as the next request would be built; None before the first turn."""
@@ -362,16 +368,15 @@ class Assistant:
     def _answered(
         self, state: Attempt, prepared: Prepared, reply: ModelReply, prunes: tuple[tuple[int, str], ...]
     ) -> Answered:
-        blocks = _sayable(reply)
+        blocks = sayable(reply)
         count = self._prompting.counter.count
         tokens = estimate_blocks(blocks, count)
-        ratio, used = _measured_by(reply, prepared, tokens)
+        ratio, used = measured_by(reply, prepared, tokens)
         mine = entries_of_open_turn(state.view)
-        fades = fading((*mine, _as_entry(blocks, tokens, mine[-1])), prepared.policy, count)
+        fades = fading((*mine, as_entry(blocks, tokens, mine[-1])), prepared.policy, count)
         whole = max(0, used + prepared.left_out - round(ratio * (fades + prepared.built.volatile)))
         turn_tokens = tokens + sum(entry.tokens for entry in mine) - fades
         parts = prompt_parts(prepared)
-        fresh = {key: body for key, body in parts.items() if key not in self._stored_parts}
         screen = {} if not state.texts else {"text": "\n\n".join([*state.texts, text_of(blocks)])}
         job = self._due_job(state.view, prepared, whole)
         known = reply.usage.known
@@ -388,10 +393,10 @@ class Assistant:
                 hashes=tuple(parts),
                 reported=reply.usage.context_tokens - reply.usage.output_tokens if known else None,
                 context_tokens=whole,
-                summary_triggered=_summarised(state, job),
+                summary_triggered=summarised(state, job),
                 prune_triggered=bool(prunes),
             ),
-            prompt_parts=fresh,
+            prompt_parts=self._unstored(parts),
             prunes=prunes,
             context_tokens=whole,
             turn_tokens=round(ratio * turn_tokens),
@@ -418,7 +423,7 @@ class Assistant:
         return JobOrder(kind=wish.kind, key=wish.key, trigger=wish.trigger, payload=wish.payload)
 
     def _stopped(self, state: Attempt, stopped: Stopped) -> Answered:
-        audit, parts = self._stopped_audit(state)
+        audit, parts = stopped_audit(state)
         words = "\n\n".join([*state.texts, stopped.text] if stopped.text else state.texts)
         screen: dict[str, Any] = {"partial": True} if words else {"text": "Stopped.", "partial": True}
         blocks = (Text(text=stopped.text or words),) if words else None
@@ -429,59 +434,16 @@ class Assistant:
             state="stopped",
             blocks=blocks,
             tokens=tokens,
-            context_tokens=_grown(state, tokens),
-            turn_tokens=_turn_tokens(state, tokens),
+            context_tokens=grown_by(state, tokens),
+            turn_tokens=turn_tokens_of(state, tokens),
             view_epoch=state.view.view_epoch,
             screen=screen,
             spent=tuple(state.spent),
             settled_micro=micro_of([*state.spent_before, *state.spent]),
             audit=audit,
-            prompt_parts=parts,
+            prompt_parts=self._unstored(parts),
         )
         return Answered(outcome=outcome, measured=None)
-
-    def _stopped_audit(self, state: Attempt) -> tuple[ContextAudit | None, dict[str, str]]:
-        """Of the call that was broken off, if there was one."""
-        if state.prepared is None or not state.calls:
-            return None, {}
-        parts = prompt_parts(state.prepared)
-        audit = audit_of(
-            state.prepared,
-            state.view,
-            hashes=tuple(parts),
-            reported=None,
-            context_tokens=state.claim.context_tokens,
-            summary_triggered=_summarised(state, None),
-            prune_triggered=state.pruned > 0,
-        )
-        return audit, {key: body for key, body in parts.items() if key not in self._stored_parts}
-
-    def _refused_audit(self, state: Attempt, card: ModelCard, error: EvertalkError) -> ContextAudit:
-        """Nothing was sent, or nothing that was taken: the row says by how much it did not fit."""
-        overflow = not isinstance(error, CapReached)
-        if state.prepared is None:
-            return ContextAudit(
-                model_alias=card.name,
-                model_context_limit=card.window,
-                input_budget=0,
-                hard_limit=0,
-                estimated_before=state.claim.context_tokens,
-                estimated_after_summary=state.claim.context_tokens,
-                estimated_after_prune=state.claim.context_tokens,
-                reported=None,
-                context_tokens=state.claim.context_tokens,
-                overflow_rejected=overflow,
-            )
-        return audit_of(
-            state.prepared,
-            state.view,
-            hashes=(),
-            reported=None,
-            context_tokens=state.claim.context_tokens,
-            summary_triggered=_summarised(state, None),
-            prune_triggered=state.pruned > 0,
-            overflow_rejected=overflow,
-        )
 
     def _measured(self, prepared: Prepared, used: int, *, estimated: bool) -> ContextMeasured:
         shown = gauge(prepared.budget, used)
@@ -521,33 +483,6 @@ def overflow_job(view: View) -> JobOrder:
     )
 
 
-def refusal(
-    error: EvertalkError,
-    *,
-    spent: Sequence[Spending] = (),
-    settled_micro: int = 0,
-    audit: ContextAudit | None = None,
-    grown: int | None = None,
-    turn_tokens: int = 0,
-    view_epoch: int | None = None,
-) -> Answered:
-    """The turn ends with the error's advice, in the program's own voice."""
-    outcome = Outcome(
-        state="refused",
-        blocks=None,
-        tokens=0,
-        screen={"text": error.advice, "error": error.code},
-        error_code=error.code,
-        spent=tuple(spent),
-        settled_micro=settled_micro,
-        audit=audit,
-        context_tokens=grown,
-        turn_tokens=turn_tokens,
-        view_epoch=view_epoch,
-    )
-    return Answered(outcome=outcome, measured=None)
-
-
 def _said_now(view: View) -> list[tuple[Block, ...]]:
     return [entry.blocks for entry in entries_of_open_turn(view) if entry.author == "assistant"]
 
@@ -558,50 +493,3 @@ def _with_prunes(view: View, prunes: Sequence[Any]) -> View:
         return view
     entries = (replace(e, pruned=forms[e.seq]) if e.seq in forms else e for e in view.entries)
     return replace(view, entries=tuple(entries))
-
-
-def _sayable(reply: ModelReply) -> tuple[Block, ...]:
-    """What is stored of the last reply: never nothing, never a call that nobody will answer."""
-    kept = tuple(
-        block
-        for block in reply.blocks
-        if not isinstance(block, ToolUse) and not (isinstance(block, Text) and not block.text.strip())
-    )
-    return kept if any(isinstance(block, Text) for block in kept) else (*kept, Text(text=_EMPTY))
-
-
-def _measured_by(reply: ModelReply, prepared: Prepared, tokens: int) -> tuple[float, int]:
-    """The ratio after this reply, and the size of the request with it; a stand-in has a ratio of its own."""
-    usage = reply.usage
-    if not usage.known:
-        return prepared.ratio, prepared.estimate + round(prepared.ratio * tokens)
-    counted, estimate = usage.context_tokens - usage.output_tokens, max(1, prepared.built.estimate)
-    if reply.model != prepared.card.name:
-        return observed_ratio(counted, estimate, prepared.ratio), usage.context_tokens
-    return learned_ratio(prepared.ratio, counted, estimate), usage.context_tokens
-
-
-def _grown(state: Attempt, tokens: int) -> int | None:
-    """The view with a turn that nobody counted: its words stay, whatever became of the answer."""
-    if state.anchor is None:
-        return None
-    pending = state.pending + state.pruned + tokens
-    return max(0, state.anchor + round(_ratio_now(state) * pending))
-
-
-def _turn_tokens(state: Attempt, tokens: int) -> int:
-    mine = sum(entry.tokens for entry in entries_of_open_turn(state.view))
-    return round(_ratio_now(state) * (mine + tokens))
-
-
-def _ratio_now(state: Attempt) -> float:
-    return state.ratio if state.prepared is None else state.prepared.ratio
-
-
-def _summarised(state: Attempt, job: JobOrder | None) -> bool:
-    """Whether this turn had a summary made, or asked for one."""
-    return state.organised or state.compaction_asked or (job is not None and job.kind == "compact")
-
-
-def _as_entry(blocks: tuple[Block, ...], tokens: int, last: Entry) -> Entry:
-    return replace(last, role="assistant", author="assistant", blocks=blocks, tokens=tokens, pruned=None)

@@ -35,8 +35,9 @@ from shared.core.tokens import estimate_blocks
 from shared.core.turns import AnswerStored, Caps, Claim, Outcome
 from shared.core.upkeep import SessionState
 from shared.ports import Doorbell, TokenCounter
-from shared.services.assistant import Answered, Assistant, refusal
+from shared.services.assistant import Assistant
 from shared.services.crash import CrashPoint
+from shared.services.endings import Answered, refusal
 
 log = structlog.get_logger(__name__)
 
