@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
+from shared.adapters.postgres.insights import Insights
 from shared.core.exchange import Organizing
 from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
@@ -130,6 +131,9 @@ async def test_a_turn_that_is_refused_four_times_ends_with_the_three_largest(
     assert row["estimated_input_tokens_before"] >= row["estimated_input_tokens_after_summary"] > 0
     assert row["estimated_input_tokens_after_summary"] >= row["estimated_input_tokens_after_prune"] > 0
     assert await guest.one("SELECT error_code FROM turns WHERE turn_no = 9") == "context_budget_exceeded"
+    counters = await Insights(guest.app.pool).counters()
+    assert counters["overflows"] == 1
+    assert counters["avg_prompt"] > 0
     await provider.script([])
     assert await guest.ask("Then something shorter.")
     assert guest.last_words != words
