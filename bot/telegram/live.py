@@ -19,7 +19,7 @@ from bot.telegram.streaming import GROUP, NATIVE, PRIVATE, Bubble, Draft, Edit, 
 from bot.telegram.typing import AFTER_SECONDS, EVERY_SECONDS, Starts, Typing
 from shared.adapters.postgres.telegram_places import PlaceRow
 from shared.core.errors import StorageUnavailable
-from shared.core.exchange import Delta, ReplyEvent, RunEnded, RunStarted, Stored, ToolRunning
+from shared.core.exchange import Delta, Organizing, ReplyEvent, RunEnded, RunStarted, Stored, ToolRunning
 
 log = structlog.get_logger(__name__)
 
@@ -108,6 +108,9 @@ class LiveAnswer:
                 await self._show()
             case ToolRunning() if event.turn == self._turn:
                 self._draft.works(self._post.texts.working(self._place, event.name))
+                await self._show()
+            case Organizing() if event.turn == self._turn:
+                self._draft.works(self._post.texts.working(self._place, "organizing"))
                 await self._show()
             case Stored(kind="msg"):
                 await self._stored(event)

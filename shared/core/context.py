@@ -58,6 +58,8 @@ class BuiltContext:
     estimate: int
     entry_seqs: tuple[int, ...]
     pin_seqs: tuple[int, ...]
+    volatile: int = 0
+    """Of the estimate, what stands behind the newest words and is not sent again."""
     renderer: int = RENDERER_VERSION
 
 
@@ -84,7 +86,8 @@ def build_context(
     volatile = volatile_block(runtime_facts=_defused(runtime_facts), recall=_defused(recall))
     live = [shown_entry(entry, view.open_turn, policy) for entry in view.entries]
     messages = _messages(live, background, volatile, instruction, view.open_turn)
-    memory = _text_tokens(notes_block(core) if core else "", count) + _text_tokens(volatile, count)
+    passing = _text_tokens(volatile, count)
+    memory = _text_tokens(notes_block(core) if core else "", count) + passing
     parts: dict[Part, int] = {
         "system": estimate_system(system_parts[:1], count),
         "memory": memory,
@@ -101,6 +104,7 @@ def build_context(
         estimate=sum(parts.values()),
         entry_seqs=tuple(entry.seq for entry in view.entries),
         pin_seqs=tuple(entry.seq for entry in view.pins),
+        volatile=passing,
     )
 
 
@@ -115,6 +119,16 @@ def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy) -> E
     if entry.author != "assistant":
         blocks = tuple(_defused_block(block) for block in blocks)
     return entry if blocks == entry.blocks else replace(entry, blocks=blocks)
+
+
+def fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int:
+    """Tokens of a turn that are sent only while it is open: its thinking, its pictures."""
+    faded = 0
+    for entry in entries:
+        if any(isinstance(block, Thinking | Image) for block in entry.blocks):
+            later = shown_entry(entry, None, policy)
+            faded += max(0, entry.tokens - estimate_blocks(later.blocks, count))
+    return faded
 
 
 def quoted(entry: Entry) -> str:

@@ -116,7 +116,10 @@ class ContextBudgetExceeded(EvertalkError):
         parts = ", ".join(f"{name} ({tokens:,} tokens)" for name, tokens in largest)
         super().__init__(f"needs more than {hard} tokens; largest: {parts}")
         self.largest = tuple(largest)
-        self.advice = f"This is too much for one answer. The largest parts: {parts}. Shorten or unpin one."
+        self.advice = (
+            f"This is too much for one answer. The largest parts: {parts}. "
+            "Please shorten your message, unpin what you can, or begin afresh with /new."
+        )
 
 
 class StorageUnavailable(EvertalkError):

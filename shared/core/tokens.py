@@ -93,6 +93,12 @@ def measure(reported: int | None, pending: int, estimate: int, ratio: float) -> 
     return max(0, reported + math.ceil(pending * ratio))
 
 
+def observed_ratio(actual: int, estimated: int, otherwise: float) -> float:
+    """Reported tokens per estimated token of one request, within what can be true."""
+    seen = actual / estimated if actual > 0 and estimated > 0 else otherwise
+    return min(RATIO_MOST, max(RATIO_LEAST, seen))
+
+
 def learned_ratio(old: float, actual: int, estimated: int) -> float:
     """Reported tokens per estimated token, moved three tenths of the way towards the newest observation."""
     seen = actual / estimated if actual > 0 and estimated > 0 else old

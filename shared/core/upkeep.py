@@ -34,6 +34,12 @@ class SessionState:
     """System and tools of the last call, as its audit row says; 0 before the first."""
     channel: str = ""
     """Where the last answered turn came from: its limits hold for the gauge and for ghost turns."""
+    measured_by: str = ""
+    """The model whose count the session's numbers are."""
+
+    def ratio_for(self, model: str) -> float:
+        """What was learned of this very model; 1.0 where the numbers are another model's."""
+        return self.token_ratio if self.measured_by in ("", model) else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

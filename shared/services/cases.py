@@ -51,7 +51,10 @@ def over(case: Case) -> JobDone | None:
     view, payload = case.state.view, case.job.payload
     if int(payload.get("cycle", view.cycle)) != view.cycle:
         return JobDone(outcome={"nothing": "done_already", "detail": "Another summary was made meanwhile."})
-    if view.hold_compaction and pressure(case.prepared.budget, view.context_tokens) != "overflow":
+    overflows = (
+        case.job.trigger == "overflow" or pressure(case.prepared.budget, view.context_tokens) == "overflow"
+    )
+    if view.hold_compaction and not overflows:
         return JobDone(outcome={"nothing": "held", "detail": "The last summary was taken back by hand."})
     return None
 

@@ -277,7 +277,7 @@ class Flusher:
             card=card,
             agent_config=state.agent_config,
             tools=tools,
-            token_ratio=state.token_ratio,
+            token_ratio=state.ratio_for(card.name),
             instruction=flush_instruction(),
             channel=state.channel,
         )

@@ -40,12 +40,13 @@ class Writers:
         return self._prompting.counter.count(text)
 
     async def prepared(self, state: SessionState) -> Prepared:
+        card = await self._model.card(self._prompting.model_of(state.agent_config))
         return self._prompting.prepare(
             state.view,
-            card=await self._model.card(self._prompting.model_of(state.agent_config)),
+            card=card,
             agent_config=state.agent_config,
             tools=self._toolbox.specs,
-            token_ratio=state.token_ratio,
+            token_ratio=state.ratio_for(card.name),
             channel=state.channel,
         )
 
@@ -88,7 +89,7 @@ class Writers:
             card=case.prepared.card,
             agent_config=case.state.agent_config,
             tools=await self._flusher.tools_of(case.job.session_id),
-            token_ratio=case.state.token_ratio,
+            token_ratio=case.state.ratio_for(case.prepared.card.name),
             channel=case.state.channel,
         )
 

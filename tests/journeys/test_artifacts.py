@@ -20,7 +20,7 @@ from shared.core.model import ToolSpec
 from shared.core.spill import OPEN_ARTIFACT, OPENED_PER_TURN, artifact_id, artifact_of
 from shared.core.turns import Caps, Claim
 from shared.ports import ToolContext, ToolFailed
-from shared.services.assistant import runtime_facts
+from shared.services.calling import runtime_facts
 from shared.services.prompting import Prompting
 from shared.services.tools import MEMORY_TOOLS, Toolbox
 from tests.fakes.messages_api import running_fake

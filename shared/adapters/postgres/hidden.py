@@ -33,6 +33,7 @@ def state_from(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> Ses
         token_ratio=row["token_ratio"],
         fixed_tokens=row["fixed_tokens"],
         channel=row["last_channel"],
+        measured_by=row["measured_by"],
     )
 
 

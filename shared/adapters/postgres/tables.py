@@ -121,6 +121,7 @@ class Session(SQLModel, table=True):
         CheckConstraint("flushed_turn <= answered_turn", name="session_flushes_only_ended_turns"),
         CheckConstraint("answered_turn < next_turn", name="session_answers_only_known_turns"),
         CheckConstraint("open_turn IS NULL OR open_turn = next_turn - 1", name="session_collects_newest"),
+        CheckConstraint("jsonb_typeof(token_ratios) = 'object'", name="session_ratios_by_model"),
         Index("sessions_unanswered", "id", postgresql_where=text("answered_turn < next_turn - 1")),
         Index("sessions_by_activity", "last_active_at", "id"),
         Index("sessions_by_party", "party_id"),
@@ -154,6 +155,8 @@ class Session(SQLModel, table=True):
     created_at: datetime = field(moment())
     last_active_at: datetime = field(moment())
     compaction_rest: dict[str, Any] | None = field(json(null=True))
+    measured_by: str = field(words(default=""))
+    token_ratios: dict[str, Any] = field(json())
 
 
 class SessionTotals(SQLModel, table=True):
@@ -640,6 +643,7 @@ class TurnContextAudit(SQLModel, table=True):
     head: int | None = field(big(null=True))
     prune_seqs: list[Any] = field(json(default="[]"))
     renderer_version: int = field(small(default="1"))
+    recipe: dict[str, Any] = field(json())
 
 
 class PromptPart(SQLModel, table=True):

@@ -132,6 +132,9 @@ SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.
           FROM (SELECT * FROM notes WHERE party_id = s.party_id AND scope = a.name AND superseded_by IS NULL
                    AND forgotten_at IS NULL AND authority <> 'tool'
                  ORDER BY importance DESC, id DESC LIMIT 40) n) AS notes,
+       (SELECT array_agg(x.opened_at)
+          FROM (SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
+                 ORDER BY n.turn_no DESC LIMIT 21) x) AS turn_times,
        a.name AS agent_name, a.config AS agent_config, p.anonymous, p.display_name, p.timezone
   FROM s CROSS JOIN t CROSS JOIN cost c JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id
   LEFT JOIN r ON true

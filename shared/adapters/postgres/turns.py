@@ -173,7 +173,8 @@ class PostgresTurns:
             outcome.context_tokens, outcome.context_limit, outcome.token_ratio,
             outcome.state, outcome.error_code, outcome.tokens, dict(outcome.screen),
             sums_of(outcome.spent), claim.reservation_id, outcome.settled_micro, outcome.release_hold,
-            claim.view.view_epoch, outcome.turn_tokens, *more,
+            claim.view.view_epoch if outcome.view_epoch is None else outcome.view_epoch,
+            outcome.turn_tokens, outcome.measured_by, *more,
         )  # fmt: skip
         if row is None:
             raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
@@ -342,6 +343,9 @@ def _claim_from(row: Record, worker_id: int) -> Claim:
         agent_config=row["agent_config"],
         token_ratio=row["token_ratio"],
         context_tokens=row["context_tokens"],
+        measured_by=row["measured_by"],
+        token_ratios=row["token_ratios"],
+        turn_times=tuple(row["turn_times"] or ()),
         reservation_id=row["reservation_id"],
         reserved_micro=row["reserved_micro"],
         refused_scope=row["refused_scope"],

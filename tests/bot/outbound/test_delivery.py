@@ -12,7 +12,7 @@ from bot.telegram.markup import LIVE_UNITS, render
 from bot.telegram.pacing import Clock, Limits
 from bot.telegram.streaming import PRIVATE, Rhythm
 from shared.core.errors import StorageUnavailable
-from shared.core.exchange import RunEnded, RunStarted, Stored, ToolRunning
+from shared.core.exchange import Organizing, RunEnded, RunStarted, Stored, ToolRunning
 from tests.bot.outbound.desk import BOT_ID, FAST, Desk
 from tests.fakes.bot_api import Person, RunningBotApi
 
@@ -502,6 +502,17 @@ async def test_a_tool_at_work_is_one_line_in_the_bubble(fake: RunningBotApi, des
     await answer.end()
     assert await shown(ann) == [seen(ANSWER)]
     assert (await fake.counts())["sendMessage"] == 1
+
+
+async def test_a_summary_that_must_be_waited_for_is_one_line_in_the_bubble(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await answer.emit(Organizing(turn=answer.turn, job_id=7))
+    assert await shown(ann) == ["(organizing …)"]
+    await answer.stream(ANSWER)
+    await answer.end()
+    assert await shown(ann) == [seen(ANSWER)]
 
 
 async def test_buttons_are_under_the_last_part_of_the_newest_answer_only(
