@@ -93,9 +93,7 @@ class Judge:
         self.holds(
             "whole_turns", view.open_turn is None or through < view.open_turn, "the open turn is hidden"
         )
-        self.holds(
-            "whole_turns", not live or live[0].author == "person", "the live view begins in mid-turn"
-        )
+        self.holds("whole_turns", not live or live[0].author == "person", "the live view begins in mid-turn")
         left = len({turn for turn in turns if turn > through})
         self.holds("whole_turns", left >= keeps, f"{left} ended turns are left, {keeps} must stay")
 

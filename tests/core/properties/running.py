@@ -29,6 +29,13 @@ class Findings:
     broken: dict[Promise, Break] = field(default_factory=dict)
     failures: int = 0
 
+    def add(self, other: Findings) -> None:
+        self.judge.looked += other.judge.looked
+        self.histories += other.histories
+        self.failures += other.failures
+        for promise, broken in other.broken.items():
+            self.broken.setdefault(promise, broken)
+
 
 def run(seeds: Iterable[int]) -> Findings:
     findings = Findings()

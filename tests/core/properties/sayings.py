@@ -102,9 +102,7 @@ def result_of(rng: random.Random, call: ToolUse, number: int) -> ToolResult:
         return ToolResult(tool_use_id=call.id, text=f"{marker(number)} " + _LONG * rng.randint(5, 60))
     if draw < 0.4:
         return ToolResult(tool_use_id=call.id, text="the same long page. " * 30)
-    return ToolResult(
-        tool_use_id=call.id, text=words(rng, number), is_error=rng.random() < 0.15
-    )
+    return ToolResult(tool_use_id=call.id, text=words(rng, number), is_error=rng.random() < 0.15)
 
 
 def answer(rng: random.Random, number: int) -> tuple[Block, ...]:

@@ -126,7 +126,7 @@ def _close(schema: object) -> None:
     """Where the SDK lists the fields of an object, no other field may stand."""
     match schema:
         case dict():
-            if "properties" in schema and "additionalProperties" not in schema:
+            if schema.get("type") == "object" and "properties" in schema:
                 schema["additionalProperties"] = False
             for part in schema.values():
                 _close(part)
