@@ -1,4 +1,4 @@
-"""Wherever a conversation with tools is cut, the request is valid; cutting a plain list of messages is not."""
+"""Wherever a conversation with tools is cut, the request is valid; a cut list of messages often is not."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _from_role(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def test_a_plain_slice_is_refused_in_a_good_share_of_places() -> None:
-    """The evidence for the rule above: without it a conversation breaks sooner or later, and then for ever."""
+    """The evidence for the rule above: without it a conversation breaks sooner or later, for ever."""
     share = naive_cuts()
     assert share.anywhere > 0.3, share
     assert share.at_role > 0.07, share

@@ -27,7 +27,7 @@ def main() -> int:
         found.add(part)
         rate = found.histories / (time.monotonic() - began)
         print(
-            f"\r{found.histories:,}/{wish.histories:,} histories, {rate:,.0f} a second, {found.failures} broken",
+            f"\r{found.histories:,}/{wish.histories:,}, {rate:,.0f} a second, {found.failures} broken",
             end="", file=sys.stderr, flush=True,
         )  # fmt: skip
     print(file=sys.stderr)

@@ -19,7 +19,8 @@ class Break:
 
     def __str__(self) -> str:
         deeds = ", ".join(f"({name!r}, {seed})" for name, seed in self.script)
-        return f"seed {self.seed}, {self.preset}: {self.how}\n    play([{deeds}], Judge(), preset={self.preset!r})"
+        again = f"play([{deeds}], Judge(), preset={self.preset!r})"
+        return f"seed {self.seed}: {self.how}\n    {again}"
 
 
 @dataclass(slots=True)

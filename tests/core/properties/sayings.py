@@ -82,10 +82,10 @@ def calls(rng: random.Random, number: int) -> tuple[Block, ...]:
         blocks.append(Thinking(text=f"{marker(number)} let me see", signature=f"sig{number}"))
     if rng.random() < 0.3:
         blocks.append(Text(text=f"{marker(number)} I will look."))
-    for place in range(rng.choice((1, 1, 1, 2, 3))):
-        blocks.append(
-            ToolUse(id=f"call_{number}_{place}", name=rng.choice(NAMES), input=_arguments(rng, number))
-        )
+    blocks += [
+        ToolUse(id=f"call_{number}_{place}", name=rng.choice(NAMES), input=_arguments(rng, number))
+        for place in range(rng.choice((1, 1, 1, 2, 3)))
+    ]
     return tuple(blocks)
 
 

@@ -1,4 +1,4 @@
-"""Ten thousand made-up histories keep the twelve promises of the context engine; Hypothesis looks for small ones."""
+"""Ten thousand made-up histories keep twelve promises; Hypothesis looks for small ones that do not."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from shared.core.pruning import PruneDecision
 from shared.core.session import Entry
 from tests.core.properties import history as histories
 from tests.core.properties.history import DEEDS, POLICIES, Script, play
+from tests.core.properties.log import Log
 from tests.core.properties.promises import PROMISES, Judge, Promise
 from tests.core.properties.running import Findings, run
 
@@ -137,15 +138,15 @@ def test_an_engine_that_breaks_a_promise_is_found_out(
 
 
 def test_a_log_that_restores_without_its_link_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    restore = histories.Log.restore
+    restore = Log.restore
 
-    def without_link(log: histories.Log) -> bool:
+    def without_link(log: Log) -> bool:
         done = restore(log)
         if done and log.head is not None:
             log.head.active = False
         return done
 
-    monkeypatch.setattr(histories.Log, "restore", without_link)
+    monkeypatch.setattr(Log, "restore", without_link)
     assert "no_loss" in run(range(300)).broken
 
 

@@ -111,7 +111,7 @@ def _validator() -> Draft202012Validator:
 
 @cache
 def schema_of_requests() -> dict[str, Any]:
-    """JSON schema of a Messages request from the SDK's TypedDicts; nothing that they do not name may be in it."""
+    """JSON schema of a request from the SDK's TypedDicts; what they do not name may not be in it."""
     from anthropic.types import message_create_params
     from pydantic import ConfigDict, TypeAdapter, with_config
 
