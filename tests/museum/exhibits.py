@@ -1,7 +1,8 @@
-"""What the museum's tests share: a scripted model, ready plans, talkative views, facts about stored sessions."""
+"""What the museum's tests share: a scripted model, ready plans, requests, and questions to a house."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -137,8 +138,6 @@ async def invariants_hold(guest: Visit) -> None:
 
 async def meanwhile(guest: Visit, command: Awaitable[Any]) -> Any:
     """Lets the worker work until the command has its answer."""
-    import asyncio
-
     waiting = asyncio.ensure_future(command)
     while not waiting.done():
         await guest.run_due_jobs()

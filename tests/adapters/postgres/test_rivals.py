@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 import asyncpg
@@ -13,16 +14,12 @@ import pytest
 
 from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.postgres.pins import PostgresPins
-from shared.core.compaction import CompactionPlan, plan_compaction, render_summary
-from shared.core.digest import digest
 from shared.core.errors import Fenced, StaleView
 from shared.core.session import Link, View
-from shared.core.turns import JobOrder
-from shared.core.upkeep import JobClaim, LinkStored, NewLink, SessionState
-from tests.core.builders import budget, words
-from tests.core.properties.history import POLICIES
+from shared.core.upkeep import LinkStored
 from tests.core.properties.log import Log
 from tests.journeys.house import Visit, running_app, settings_for, visit
+from tests.journeys.rivals import Rivals, rivals_of
 
 WRITERS, MESSAGES, MOST_MESSAGES = 3, 8, 60
 """Each writer goes on until there were enough undos, but not for ever."""
@@ -34,67 +31,6 @@ UNDOS, PINS = 6, 14
 async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
     async with running_app(settings_for(database_url, redis_url)) as app:
         yield await visit(app)
-
-
-@dataclass(slots=True)
-class Rivals:
-    """Compactors that all believe to hold the session's job, as after a worker that was thought dead."""
-
-    guest: Visit
-    job: JobClaim
-    told: Counter[str] = field(default_factory=Counter)
-
-    async def try_once(self, *, barrier: asyncio.Barrier | None = None) -> None:
-        store = self.guest.app.upkeep
-        seen = await store.state(self.guest.session_id)
-        link = await self._link(seen)
-        if barrier is not None:
-            await barrier.wait()
-        if link is None:
-            self.told["nothing"] += 1
-            return
-        try:
-            await store.record_compaction(self.job, link, seen=seen, spent=())
-        except StaleView:
-            self.told["stale"] += 1
-        else:
-            self.told["committed"] += 1
-
-    async def _link(self, seen: SessionState) -> NewLink | None:
-        plan = plan_compaction(
-            seen.view, budget=budget(), policy=POLICIES["steady"], now_tokens=5_000, force=True, keep_turns=2
-        )
-        if not isinstance(plan, CompactionPlan):
-            return None
-        await self._flush(seen, plan)
-        ledger = digest(plan.entries, plan.former, words, budget_tokens=400)
-        return NewLink(
-            kind="digest", from_turn=plan.from_turn, through_turn=plan.through_turn,
-            from_seq=min(entry.seq for entry in plan.entries), through_seq=plan.through_seq, trigger="limit",
-            summary_text=render_summary(ledger), ledger=ledger, contract={}, audit={},
-            tokens=words(render_summary(ledger)), tokens_before=5_000, model="", cost_micro=None,
-            duration_ms=1, flush_id=None,
-        )  # fmt: skip
-
-    async def _flush(self, seen: SessionState, plan: CompactionPlan) -> None:
-        store = self.guest.app.upkeep
-        ticket = await store.begin_flush(
-            self.job, cycle=seen.view.cycle, threshold="compaction", from_turn=plan.from_turn,
-            through_turn=plan.through_turn,
-        )  # fmt: skip
-        await store.end_flush(
-            self.job, ticket, outcome="nothing", stray_text="", error="", model="", spent=(),
-            party_id=seen.party_id,
-        )  # fmt: skip
-
-
-async def rivals_of(guest: Visit) -> Rivals:
-    order = JobOrder(kind="compact", key=f"compact:{guest.session_id}:rivals", trigger="limit")
-    job_id = await guest.app.upkeep.ask(guest.session_id, order)
-    assert job_id is not None
-    job = await guest.app.upkeep.claim_job(job_id, worker_id=guest.app.worker_id)
-    assert job is not None
-    return Rivals(guest, job)
 
 
 async def invariants_hold(guest: Visit) -> None:
@@ -117,7 +53,7 @@ async def test_of_three_rivals_with_the_same_view_exactly_one_commits(guest: Vis
     for number in range(1, COMMITS + 1):
         await talk(guest, 4)
         barrier = asyncio.Barrier(RIVALS)
-        await asyncio.gather(*(rivals.try_once(barrier=barrier) for _ in range(RIVALS)))
+        await asyncio.gather(*(_tried(rivals, barrier.wait) for _ in range(RIVALS)))
         assert rivals.told == {"committed": number, "stale": (RIVALS - 1) * number}
     await guest.app.upkeep.end_job(rivals.job, state="done", outcome={})
     assert await guest.one("SELECT count(*) FROM links WHERE active") == COMMITS
@@ -164,7 +100,7 @@ class Storm:
 
     async def _compact(self) -> None:
         while not self.written.is_set():
-            await self.rivals.try_once()
+            await _tried(self.rivals)
             await self._pause(10)
 
     async def _undo(self) -> None:
@@ -223,7 +159,7 @@ async def test_the_log_of_the_histories_means_what_postgres_means(guest: Visit) 
                 done = True
             case "compact":
                 before, seen = rivals.told["committed"], log.seen
-                await rivals.try_once()
+                await _tried(rivals)
                 done = rivals.told["committed"] > before
                 if done:
                     row = await guest.app.pool.fetchrow("SELECT * FROM links ORDER BY id DESC LIMIT 1")
@@ -254,6 +190,11 @@ async def test_the_log_of_the_histories_means_what_postgres_means(guest: Visit) 
     assert all(deeds[deed] > 0 for deed in choices), deeds
     await guest.app.upkeep.end_job(rivals.job, state="done", outcome={})
     await invariants_hold(guest)
+
+
+async def _tried(rivals: Rivals, before_commit: Callable[[], Awaitable[object]] | None = None) -> None:
+    with contextlib.suppress(StaleView):
+        await rivals.try_once(before_commit=before_commit)
 
 
 async def _moved_pin(pins: PostgresPins, session_id: int, deed: str, seq: int) -> bool:
