@@ -93,7 +93,7 @@ async def test_case_17_a_failing_model_is_not_asked_twice_for_the_same_portion()
 
 
 async def test_case_20_who_stops_it_stops_it() -> None:
-    model = ScriptedModel(lambda _: (_ for _ in ()).throw(asyncio.CancelledError()))  # type: ignore[arg-type]
+    model = ScriptedModel(lambda _: (_ for _ in ()).throw(asyncio.CancelledError()))
     with pytest.raises(asyncio.CancelledError):
         await written(model, planned(exchanges(6)))
     assert len(model.requests) == 1
