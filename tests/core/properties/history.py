@@ -284,6 +284,8 @@ class History:
             self.judge.holds("bounded", plan.detail, "nothing to do, and no reason")
             return
         self._check_plan(state, plan, window)
+        if not force:
+            self._check_gain(plan)
         link = self._written(rng, plan)
         entries = len(self.log.entries)
         if rng.random() < 0.35:
@@ -336,6 +338,13 @@ class History:
         for turn in unresolved(state) & {e.turn for e in plan.entries}:
             judge.holds("never_dropped", "(not answered)" in source, f"turn {turn} is hidden as if answered")
 
+    def _check_gain(self, plan: CompactionPlan) -> None:
+        fixed = self.budget().fixed
+        before, after = plan.tokens_before - fixed, plan.expected_after - fixed
+        self.judge.holds(
+            "progress", after <= self.policy.gain_at_most * before, f"from {before} to {after} is no gain"
+        )
+
     def _written(self, rng: random.Random, plan: CompactionPlan) -> Link:
         """What a model wrote, good or bad, or the digest; then what the audit and the limits leave of it."""
         digested = rng.random() < 0.15
@@ -352,6 +361,9 @@ class History:
                 ledger = audit_ledger(patched, plan.former, source, count=count).ledger
         self.judge.conserved(plan.former, ledger)
         text = render_summary(ledger)
+        least = count(render_summary(fit_ledger(ledger, 0, count)))
+        fits = count(text) <= max(plan.summary_limit, least)
+        self.judge.holds("bounded", fits, f"{count(text)} tokens of summary, {plan.summary_limit} allowed")
         return Link(
             id=len(self.log.links) + 1,
             kind="digest" if digested else "summary",
