@@ -355,10 +355,10 @@ class History:
                 plan.former, self._patch(rng, plan), seqs=frozenset(e.seq for e in plan.entries)
             )
             self.judge.conserved(plan.former, patched)
-            ledger = fit_ledger(patched, plan.summary_limit, count)
             if rng.random() < 0.1:
                 source = render_source(plan.entries, count=count)
-                ledger = audit_ledger(patched, plan.former, source, count=count).ledger
+                patched = audit_ledger(patched, plan.former, source, count=count).ledger
+            ledger = fit_ledger(patched, plan.summary_limit, count)
         self.judge.conserved(plan.former, ledger)
         text = render_summary(ledger)
         least = count(render_summary(fit_ledger(ledger, 0, count)))
