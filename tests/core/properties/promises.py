@@ -67,14 +67,15 @@ class Judge:
             if first != expected or last < first:
                 break
             expected = last + 1
-        self.holds("no_loss", expected == log.base + 1, f"active links {covered} cover 1 … {log.base}")
+        whole = expected == log.base + 1
+        self.holds("no_loss", whole, "" if whole else f"active links {covered} cover 1 … {log.base}")
         placed = [seq for seqs in log.turns.values() for seq in seqs]
         gone = set(log.entries) - set(placed) - set(log.replaces) - set(log.replaces.values())
         self.holds("no_loss", not gone, f"entries {gone} are in no turn")
         self.holds("no_loss", len(placed) == len(set(placed)), "an entry is in two turns")
         live = [entry.seq for entry in log.view().entries]
         wanted = [s for t in range(log.base + 1, log.answered + 1) for s in log.turns[t]]
-        self.holds("no_loss", live == wanted, f"live are {live}, not {wanted}")
+        self.holds("no_loss", live == wanted, "" if live == wanted else f"live are {live}, not {wanted}")
 
     def conserved(self, former: Ledger, new: Ledger) -> None:
         after = {item.id: item for item in new.items}
