@@ -213,7 +213,10 @@ def _with_blocks(
 def _cache_marks(messages: Sequence[Message], *, has_background: bool, ghost: bool) -> tuple[int, ...]:
     """End of the summary's message, a step within the provider's look-back, end of the newest stored turn."""
     last = len(messages) - 1
-    in_tool_rounds = last >= 0 and not ghost and isinstance(messages[last].blocks[0], ToolResult)
+    # Results before words belong to an earlier turn that died: then the newest words are volatile still.
+    in_tool_rounds = (
+        last >= 0 and not ghost and all(isinstance(block, ToolResult) for block in messages[last].blocks)
+    )
     end = last if in_tool_rounds else last - 1
     if end < 0:
         return ()

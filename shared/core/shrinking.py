@@ -10,6 +10,7 @@ from shared.core.errors import ContextBudgetExceeded
 from shared.core.messages import Block, Text, Thinking, ToolResult
 from shared.core.prompts import left_out_notice
 from shared.core.session import Entry, View
+from shared.core.source import answered, turns_of
 from shared.core.tokens import estimate_blocks
 
 TAIL_TURNS = 2
@@ -121,8 +122,7 @@ def _to_short_tail(view: View, build: Build) -> Shrunk:
 
 
 def _unanswered(entries: Iterable[Entry]) -> set[int]:
-    last = {entry.turn: entry for entry in entries}
-    return {turn for turn, entry in last.items() if entry.role != "assistant"}
+    return {turn[0].turn for turn in turns_of(entries) if not answered(turn)}
 
 
 def _cut_largest(shrunk: Shrunk, build: Build, count: Count) -> Shrunk | None:

@@ -27,9 +27,10 @@ NAMED = "(a message of about "
 """How the line of a message begins that was too long to be read."""
 
 _INJECTED = re.compile(
-    rf"<({'|'.join(OUR_TAGS)})\b[^>]*>.*?(?:</\1\s*>|\Z)|</?\s*(?:{'|'.join(OUR_TAGS)})\b[^>]*>",
+    rf"<({'|'.join(OUR_TAGS)})\b[^>]*>.*?(?:</\1\s*>|\Z)|<\s*/?\s*(?:{'|'.join(OUR_TAGS)})\b[^>]*>",
     re.IGNORECASE | re.DOTALL,
 )
+_OPENED = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(OUR_TAGS)})\b)", re.IGNORECASE)
 _LINE = re.compile(r"^\[#(\d+)\] (\w+): ?(.*)$")
 _DATE = re.compile(r"^--- (\d{4}-\d\d-\d\d) ---$")
 
@@ -130,16 +131,21 @@ def _block_words(block: Block, count: Count, message_tokens: int) -> str:
         case ToolResult(text=text):
             return _head_and_tail(_without_injections(text), TOOL_RESULT_TOKENS, count)
         case Image(description=description):
-            return f"(picture: {description or 'not described'})"
+            return f"(picture: {_without_injections(description) or 'not described'})"
         case ToolUse(name=name, input=arguments):
-            written = json.dumps(arguments, ensure_ascii=False, default=dict)
+            written = _without_injections(json.dumps(arguments, ensure_ascii=False, default=dict))
             return f"(uses {name} with {written[:_CALL_CHARS]})"
         case _:
             return ""
 
 
 def _without_injections(text: str) -> str:
-    return _INJECTED.sub("", text) if "<" in text else text
+    """Again and again: what is left of two broken marks may be a whole one."""
+    if "<" not in text:
+        return text
+    while (cleaned := _INJECTED.sub("", text)) != text:
+        text = cleaned
+    return _OPENED.sub("‹", text)
 
 
 def _head_and_tail(text: str, limit: int, count: Count) -> str:
