@@ -192,6 +192,7 @@ async def test_what_is_no_message_is_told_by_kind_and_its_rows_are_done(
     way_in: WayIn, fake: RunningBotApi, ann: Person, api: BotApi, inbox: PostgresTelegramInbox
 ) -> None:
     said = await ann.say("hello")
+    await way_in.comes(lambda: bool(way_in.turns))
     keyboard = {"inline_keyboard": [[{"text": "Stop", "callback_data": "stop:1"}]]}
     asked = await api.call("sendMessage", {"chat_id": ann.id, "text": "?", "reply_markup": keyboard})
     await ann.tap("Stop", message_id=asked["message_id"])
