@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
-from typing import Any
 
 import structlog
 from aiohttp import web
 
 from bot.telegram.service import TelegramService
-from shared.app import open_app
+from shared.app import App
 from shared.bots import configured_bots, remarks_about
-from shared.core.errors import EvertalkError
 from shared.logs import configure_logs
+from shared.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run
 from shared.settings import BadSettings, Settings, load_settings
 
 log = structlog.get_logger(__name__)
-
-EXIT_BAD_SETTINGS = 2
-EXIT_CANNOT_START = 3
 
 
 def main() -> int:
@@ -39,31 +34,10 @@ def main() -> int:
     configure_logs(settings, process="bot", secrets=[bot.token for bot in bots])
     for remark in remarks_about(bots, settings):
         log.warning("bot_configuration", remark=remark)
-    return _run(settings)
+    return run(settings, role="bot", work=lambda app, stop: _serve(app, settings, stop), first=_load_client)
 
 
-def _run(settings: Settings) -> int:
-    try:
-        import uvloop
-
-        factory: Any = uvloop.new_event_loop
-    except ImportError:
-        factory = None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(serve(settings))
-
-
-async def serve(settings: Settings) -> int:
-    """Until a signal; returns the exit code."""
-    stop = asyncio.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    _load_client()
-    try:
-        app = await open_app(settings, role="bot")
-    except (EvertalkError, OSError, ValueError) as error:
-        log.error("cannot_start", reason=str(error))
-        return EXIT_CANNOT_START
+async def _serve(app: App, settings: Settings, stop: asyncio.Event) -> int:
     service = TelegramService(app, configured_bots(settings), settings=settings)
     server: web.AppRunner | None = None
     try:
@@ -80,7 +54,6 @@ async def serve(settings: Settings) -> int:
         if server is not None:
             await server.cleanup()
         await service.close()
-        await app.close()
     return 0
 
 

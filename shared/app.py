@@ -63,9 +63,11 @@ class App:
     conversation: Conversation
     commands: Commands
     maintenance: Maintenance
+    pictures: Pictures
     crash_point: CrashPoint
 
     async def close(self) -> None:
+        await self.pictures.close()
         await self.workers.stop(self.worker_id)
         await self.announcer.close()
         await self.doorbell.close()
@@ -94,6 +96,14 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         max_output=settings.max_output,
         counter=counter,
     )
+    pictures = Pictures(
+        store=PostgresAttachments(pool),
+        model=models,
+        counter=counter,
+        spend=turns,
+        caps=caps,
+        summary_model=models.summary,
+    )
     assistant = Assistant(
         store=turns,
         states=upkeep,
@@ -103,9 +113,7 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         spend=turns,
         caps=caps,
         doorbell=doorbell,
-        pictures=Pictures(
-            store=PostgresAttachments(pool), model=models, counter=counter, summary_model=models.summary
-        ),
+        pictures=pictures,
         clock=SystemClock(),
         crash_point=crash_point,
     )
@@ -150,6 +158,7 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         toolbox=toolbox,
         announcer=announcer,
         doorbell=doorbell,
+        pictures=pictures,
         caps=caps,
         crash_point=crash_point,
     )
@@ -166,6 +175,7 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         conversation=conversation,
         commands=commands,
         maintenance=maintenance,
+        pictures=pictures,
         crash_point=crash_point,
     )
 

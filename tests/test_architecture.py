@@ -29,6 +29,7 @@ FLOORS: tuple[tuple[str, int, str], ...] = (
     ("shared.services", 3, "the story"),
     ("shared.adapters", 3, "the outside world"),
     ("shared.app", 4, "the only place where parts are put together"),
+    ("shared.process", 4, "how processes that talk with people begin and end"),
     ("shared.offers", 4, "what this machine could answer with, for people who start it"),
     ("shared.children", 4, "our processes as children"),
     ("shared.supervisor", 5, "starts the processes, so it stands beside them"),
@@ -104,7 +105,7 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     ("sqlmodel", ("shared.adapters.postgres",), "tables are declared in one place"),
     ("tiktoken", ("shared.adapters",), "behind the TokenCounter port"),
-    ("uvloop", ("bot", "web", "worker", "shared.app"), "a process chooses its loop"),
+    ("uvloop", ("shared.process",), "one place chooses the loop of our processes"),
 )
 
 # Imported inside functions only: a start without them is faster and smaller.

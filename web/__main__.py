@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
-from typing import Any
 
 import structlog
 from aiohttp import web
 
-from shared.app import App, open_app
-from shared.core.errors import EvertalkError
+from shared.app import App
 from shared.logs import configure_logs
+from shared.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run
 from shared.settings import BadSettings, Settings, load_settings
 from web.app import begin_to_drain, make_parts, make_web_app, start_parts, stop_parts
 from web.listener import Listener
 from web.parts import ModelShown
 
 log = structlog.get_logger(__name__)
-
-EXIT_BAD_SETTINGS = 2
-EXIT_CANNOT_START = 3
 
 
 def main() -> int:
@@ -32,34 +27,7 @@ def main() -> int:
             sys.stderr.write(f"evertalk web: {problem}\n")
         return EXIT_BAD_SETTINGS
     configure_logs(settings, process="web")
-    return _run(settings)
-
-
-def _run(settings: Settings) -> int:
-    try:
-        import uvloop
-
-        factory: Any = uvloop.new_event_loop
-    except ImportError:
-        factory = None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(serve(settings))
-
-
-async def serve(settings: Settings) -> int:
-    """Until a signal; returns the exit code."""
-    stop = asyncio.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    try:
-        services = await open_app(settings, role="web")
-    except (EvertalkError, OSError, ValueError) as error:
-        log.error("cannot_start", reason=str(error))
-        return EXIT_CANNOT_START
-    try:
-        return await _serve(services, settings, stop)
-    finally:
-        await services.close()
+    return run(settings, role="web", work=lambda app, stop: _serve(app, settings, stop))
 
 
 async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:

@@ -14,7 +14,6 @@ from shared.core.errors import StorageUnavailable
 from shared.core.exchange import (
     ContextMeasured,
     Delta,
-    Emit,
     ReplyEvent,
     RunEnded,
     RunStarted,
@@ -208,12 +207,6 @@ class Hub:
                 seat.outbox.close(wire.CLOSE_RESTART, "restart")
 
     # What happens in this process.
-
-    def emitter(self, session_id: int) -> Emit:
-        async def emit(event: ReplyEvent) -> None:
-            self.hear(session_id, event)
-
-        return emit
 
     def hear(self, session_id: int, event: ReplyEvent) -> None:
         match event:

@@ -12,20 +12,21 @@ from shared.adapters.postgres.events import PostgresEvents
 from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.core.commands import Audience
 from shared.core.exchange import Accepted, ContextMeasured, Inbound
+from shared.services.answering import Answers
 from shared.settings import Settings
 from shared.tasks import Tasks
 from web.hub import Hub
 from web.limits import Limits, Places, Windows
 from web.origins import Proxies
 from web.pages import Files
-from web.replies import Answering, Replies
+from web.replies import Replies
 from web.visitors import Visitors
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Progress = Callable[[str, int | None], Awaitable[None]]
 
 
-class Talking(Answering, Protocol):
+class Talking(Answers, Protocol):
     """The one way in, as this channel uses it."""
 
     async def accept(self, inbound: Inbound) -> Accepted: ...

@@ -7,10 +7,9 @@ on in the classic form.
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
+from zlib import crc32
 
 import structlog
 
@@ -32,6 +31,11 @@ KEEP_ALIVE_SECONDS = 20.0
 _LARGEST_ID = 2**31 - 1
 
 
+def draft_id_of(session_id: int, turn: int) -> int:
+    """The same for every attempt at a turn: after a crash the bubble that is still there goes on."""
+    return crc32(f"{session_id}:{turn}".encode()) % _LARGEST_ID + 1
+
+
 class Latch:
     """Which of the newest forms a bot may use."""
 
@@ -50,7 +54,8 @@ class Latch:
 class NativeDraft:
     """Shows a draft as the client's own bubble, with its own Stop button; `run` ends when it is over.
 
-    True: it was shown to the end. False: it was refused, show the answer in the classic form.
+    True: it was shown to the end. False: it was refused, or has outgrown one message, and a chat shows only
+    one draft: the answer goes on in the classic form, whose messages also survive a crash.
     """
 
     def __init__(
@@ -63,7 +68,7 @@ class NativeDraft:
         latch: Latch,
         every: float = 0.5,
         keep_alive: float = KEEP_ALIVE_SECONDS,
-        draft_id: Callable[[], int] = lambda: random.randint(1, _LARGEST_ID),
+        draft_id: int,
     ) -> None:
         self._sender = sender
         self._where = where
@@ -72,7 +77,7 @@ class NativeDraft:
         self._latch = latch
         self._every = every
         self._keep_alive = keep_alive
-        self.draft_id = draft_id()
+        self.draft_id = draft_id
         self._over = asyncio.Event()
         self._shown: Part | None = None
         self._shown_at = 0.0
@@ -83,6 +88,8 @@ class NativeDraft:
     async def run(self) -> bool:
         while not self._over.is_set():
             part = self._view()
+            if part is None:
+                return False
             now = self._clock.now()
             pause = self._every
             if part != self._shown or now - self._shown_at >= self._keep_alive:
@@ -99,10 +106,12 @@ class NativeDraft:
             await self._pause(pause)
         return True
 
-    def _view(self) -> Part:
-        """The end of a text that is too long for one message; nothing is "Thinking…"."""
+    def _view(self) -> Part | None:
+        """Nothing is "Thinking…"; None as soon as one message is not enough."""
         views = self._draft.views()
-        return views[-1] if views else Part(text="")
+        if len(views) > 1:
+            return None
+        return views[0] if views else Part(text="")
 
     async def _show(self, part: Part) -> Outcome:
         from aiogram.methods import SendMessageDraft

@@ -59,7 +59,10 @@ class Accepts(Protocol):
 
 
 class Hearing:
-    """For one bot. `gathered` and `failed` end their updates; all may raise StorageUnavailable."""
+    """For one bot. `gathered` and `failed` end their updates; all may raise StorageUnavailable.
+
+    `gathered` also raises Fenced: another holder of the bot has taken some of these updates.
+    """
 
     def __init__(
         self,
@@ -140,7 +143,8 @@ class Hearing:
             await self._commanding.carry_out(place, spoken)
             await self._end(*gathered.updates)
             return
-        await self._end(*gathered.updates)
+        if not await self._end(*gathered.updates):
+            return  # another holder of this bot has carried it out
         if name == "compact":
             # A summary takes as long as its model does, and delays no message of its chat.
             self._start(self._summarise(place, spoken))
@@ -317,8 +321,9 @@ class Hearing:
             place = await self._stores.places.place(place.address_id) or place
         return place
 
-    async def _end(self, *update_ids: int) -> None:
-        await self._stores.inbox.handled(self._desk.bot_id, update_ids)
+    async def _end(self, *update_ids: int) -> bool:
+        """Whether they had not ended before."""
+        return await self._stores.inbox.handled(self._desk.bot_id, update_ids) > 0
 
 
 def _of_those_who_asked(gathered: Gathered) -> Gathered:

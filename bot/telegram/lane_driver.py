@@ -13,7 +13,7 @@ import structlog
 from bot.telegram.arrivals import Spoken
 from bot.telegram.backoff import Backoff
 from bot.telegram.lanes import Gathered, Lane, Patience
-from shared.core.errors import StorageUnavailable
+from shared.core.errors import Fenced, StorageUnavailable
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,9 @@ class _Place:
 class Lanes:
     """`on_gathered` gets everything of one place in order, one after the other; other places do not wait.
 
-    It is called again, for ever, when it raises StorageUnavailable; any other error ends with `on_failed`.
+    It is called again, for ever, when it raises StorageUnavailable. When it raises Fenced, another process
+    has handled some of these updates: all that waits in this place is let go, to be read again in order. Any
+    other error ends with `on_failed`. Nothing is handed on before `sure` returns: nobody else is at it then.
     An update is known from `put` until its callback is done: put again meanwhile, it is not taken twice.
     """
 
@@ -57,6 +59,7 @@ class Lanes:
         patience: Patience | None = None,
         is_command: Callable[[Spoken], bool] | None = None,
         bypassing: frozenset[str] = BYPASSING,
+        sure: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._on_gathered = on_gathered
         self._on_failed = on_failed
@@ -64,6 +67,7 @@ class Lanes:
         fresh = Lane(patience=patience or Patience())
         self._fresh = fresh if is_command is None else Lane(patience=fresh.patience, is_command=is_command)
         self._bypassing = bypassing
+        self._sure = sure
         self._places: dict[PlaceKey, _Place] = {}
         self._tasks: set[asyncio.Future[None]] = set()
         self._held: set[int] = set()
@@ -95,7 +99,7 @@ class Lanes:
             await asyncio.wait(tuple(self._tasks), timeout=0.02, return_when=asyncio.FIRST_COMPLETED)
 
     async def close(self) -> None:
-        """What still waits is let go; its updates are not handled and will come again."""
+        """What still waits is let go; its updates are not handled and will come again. May be filled anew."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -150,7 +154,7 @@ class Lanes:
 
     async def _next(self, place: _Place) -> None:
         """One is handed on and waited for; what bypasses is begun right behind it."""
-        task = self._start(self._hand_on(place.ready.popleft()))
+        task = self._start(self._hand_on(place, place.ready.popleft()))
         self._overtake(place)
         place.busy = True
         try:
@@ -162,7 +166,7 @@ class Lanes:
         quick = [one for one in place.ready if self._bypasses(one.first)]
         for one in quick:
             place.ready.remove(one)
-            self._start(self._hand_on(one))
+            self._start(self._hand_on(place, one))
 
     def _remembers(self, place: _Place) -> bool:
         """Whether a straggler could still come; the lanes are kept as long."""
@@ -178,21 +182,35 @@ class Lanes:
             return self._fresh.patience.forward
         return max(0.0, (due - self._now()).total_seconds())
 
-    async def _hand_on(self, gathered: Gathered) -> None:
+    async def _hand_on(self, place: _Place, gathered: Gathered) -> None:
         backoff = Backoff(first=0.2, most=5.0)
         try:
             while True:
                 try:
+                    if self._sure is not None:
+                        await self._sure()
                     await self._on_gathered(gathered)
                     return
                 except StorageUnavailable:
                     await asyncio.sleep(backoff.next())
+        except Fenced as fenced:
+            log.info("updates_of_another_holder", updates=gathered.updates, reason=str(fenced))
+            self._let_go(place)
         except Exception as error:
             log.exception("turn_not_accepted", updates=gathered.updates)
             if self._on_failed is not None:
                 await self._on_failed(gathered, error)
         finally:
             self._held.difference_update(gathered.updates)
+
+    def _let_go(self, place: _Place) -> None:
+        groups = [lane.group for lane in place.lanes.values() if lane.group is not None]
+        for group in groups:
+            self._held.difference_update(group.superseded, (one.update_id for one in group.spoken))
+        for gathered in place.ready:
+            self._held.difference_update(gathered.updates)
+        place.lanes.clear()
+        place.ready.clear()
 
     def _start(self, work: Awaitable[None]) -> asyncio.Future[None]:
         task = asyncio.ensure_future(work)

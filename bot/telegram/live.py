@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import structlog
 
-from bot.telegram.drafts import NativeDraft
+from bot.telegram.drafts import NativeDraft, draft_id_of
 from bot.telegram.finals import Finals
 from bot.telegram.markup import Part
 from bot.telegram.outcomes import Done, Gone, Moved, NotSent, Sent, Unknown, misses_message
@@ -310,6 +310,7 @@ class LiveAnswer:
         self._native = NativeDraft(
             sender, self._where, self._draft, clock=self._post.clock,
             latch=self._post.latch(self._place.bot_id), every=self._native_rhythm.edit_seconds,
+            draft_id=draft_id_of(self._place.session_id, self._turn),
         )  # fmt: skip
         self._refreshing = self._tasks.start(self._run_native(self._native))
 

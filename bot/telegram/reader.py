@@ -13,7 +13,7 @@ from bot.telegram.backoff import Backoff
 from bot.telegram.incoming import read_update
 from bot.telegram.lane_driver import Lanes
 from shared.adapters.postgres.telegram_inbox import StoredUpdate
-from shared.core.errors import StorageUnavailable
+from shared.core.errors import Fenced, StorageUnavailable
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +28,7 @@ OnOther = Callable[[Incoming], Awaitable[None]]
 class Inbox(Protocol):
     async def waiting(self, bot_id: int, *, limit: int = BATCH) -> list[StoredUpdate]: ...
 
-    async def handled(self, bot_id: int, update_ids: Sequence[int], *, error: str = "") -> None: ...
+    async def handled(self, bot_id: int, update_ids: Sequence[int], *, error: str = "") -> int: ...
 
 
 class Reader:
@@ -146,6 +146,9 @@ class Reader:
                 return
             except StorageUnavailable:
                 await asyncio.sleep(backoff.next())
+            except Fenced:
+                log.info("update_of_another_holder", bot=self._bot.bot_id, update=other.update_id)
+                return
             except Exception as failure:
                 log.exception("update_failed", bot=self._bot.bot_id, update=other.update_id)
                 error = type(failure).__name__

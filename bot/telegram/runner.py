@@ -11,6 +11,7 @@ import structlog
 from bot.telegram.api import CallRefused, TelegramUnavailable, TokenRefused
 from bot.telegram.desk import Desk
 from bot.telegram.hearing import Hearing
+from bot.telegram.hold import Hold
 from bot.telegram.lane_driver import Lanes
 from bot.telegram.menus import menus
 from bot.telegram.polling import Poller
@@ -38,12 +39,14 @@ class Runner:
         hearing: Hearing,
         lanes: Lanes,
         *,
+        hold: Hold,
         worker_id: int,
         webhook: WebhookMode | None,
         crash_point: CrashPoint = no_crash,
     ) -> None:
         self._desk = desk
         self._lanes = lanes
+        self._hold = hold
         self._worker_id = worker_id
         self._webhook = webhook
         self._crash_point = crash_point
@@ -82,6 +85,7 @@ class Runner:
 
     async def _keep_lease(self) -> None:
         while True:
+            asked_at = self._hold.now()
             try:
                 epoch = await self._desk.stores.leases.take(
                     self._desk.config.lease_name, worker_id=self._worker_id
@@ -90,17 +94,21 @@ class Runner:
                 log.warning("lease_unknown", bot=self._desk.bot_id, reason=str(error))
             else:
                 await self._leased(epoch)
+                if epoch is not None:
+                    self._hold.taken(asked_at=asked_at)
             await asyncio.sleep(LEASE_LOOK_SECONDS)
 
     async def _leased(self, epoch: int | None) -> None:
         if epoch is None:
             if self._epoch is not None:
                 log.warning("lease_lost", bot=self._desk.bot_id)
-            self._epoch, self._taken = None, False
-            await self._stop_intake()
+                await self._let_go()
             return
         if epoch != self._epoch:
-            self._epoch, self._taken = epoch, False
+            if self._epoch is not None:
+                log.warning("lease_was_lost", bot=self._desk.bot_id)
+                await self._let_go()
+            self._epoch = epoch
         if not self._taken:
             left = await self._desk.stores.deliveries.left_by_the_dead([self._desk.bot_id])
             if left:
@@ -111,6 +119,13 @@ class Runner:
             self._reading = self._tasks.start(self._reader.run())
         if self._intake is None or self._intake.done():
             self._intake = self._tasks.start(self._take_in())
+
+    async def _let_go(self) -> None:
+        """Another process has what came in, and may group it otherwise: nothing of ours is handed on."""
+        self._hold.lost()
+        self._epoch, self._taken = None, False
+        await self._stop_intake()
+        await self._lanes.close()
 
     async def _stop_intake(self) -> None:
         running = [task for task in (self._intake, self._reading) if task is not None]

@@ -19,6 +19,7 @@ from bot.telegram.desk import Desk, Stores
 from bot.telegram.drafts import Form
 from bot.telegram.files import FileReader
 from bot.telegram.hearing import Hearing
+from bot.telegram.hold import Hold
 from bot.telegram.lane_driver import Lanes
 from bot.telegram.lanes import Patience
 from bot.telegram.notices import Notices
@@ -151,12 +152,13 @@ class TelegramService:
             pressing=pressing, conversation=app.conversation, answer=self._answering.answer,
             counter=self._counter, now=utc_now, start=self._tasks.start,
         )  # fmt: skip
+        hold = Hold()
         lanes = Lanes(
             hearing.gathered, now=utc_now, on_failed=hearing.failed, patience=Patience(),
-            is_command=commanding.knows,
+            is_command=commanding.knows, sure=hold.sure,
         )  # fmt: skip
         runner = self._runners[bot_id] = Runner(
-            desk, hearing, lanes, worker_id=app.worker_id, webhook=self._webhook_of(desk.config),
+            desk, hearing, lanes, hold=hold, worker_id=app.worker_id, webhook=self._webhook_of(desk.config),
             crash_point=app.crash_point,
         )  # fmt: skip
         runner.start()

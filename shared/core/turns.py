@@ -144,6 +144,19 @@ class AnswerStored:
     """A summary was made or taken back while this turn ran: what was measured for it is out of date."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What a picture of a turn shows, empty when nobody could say, and what it cost to look."""
+
+    attachment_id: int
+    description: str
+    session_id: int
+    party_id: int
+    turn: int
+    spent: tuple[Spending, ...]
+    reservation_id: int | None
+
+
 def link_from_json(raw: Mapping[str, Any] | None) -> Link | None:
     """The head link as a row of Postgres turned into JSON."""
     if raw is None:

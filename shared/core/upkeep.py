@@ -58,6 +58,18 @@ class FlushTicket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FlushReport:
+    """How a flush went, and what it cost."""
+
+    outcome: FlushOutcome
+    stray_text: str
+    """Words that nobody will see."""
+    error: str
+    model: str
+    spent: tuple[Spending, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewNote:
     kind: str
     text: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, timedelta
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from shared.core.turns import Caps, Claim, JobOrder, Outcome, Spending, StepOutc
 from shared.core.upkeep import SessionState
 from shared.ports import ChatModel, Clock, Doorbell, ModelCard, ModelReply, Picture, ToolContext, Usage
 from shared.services.crash import CrashPoint
-from shared.services.pictures import Pictures
+from shared.services.pictures import Pictures, Unseen, Whose, unseen_of
 from shared.services.prompting import Prepared, Prompting, audit_of, prompt_parts
 from shared.services.spending import Purse, SpendStore, spending, spending_of
 from shared.services.tools import Toolbox
@@ -43,6 +43,8 @@ class Answered:
 
     outcome: Outcome
     measured: ContextMeasured | None
+    unseen: Unseen | None = None
+    """Pictures to be described once this is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +97,6 @@ class _Attempt:
     texts: list[str] = field(default_factory=list)
     """The visible words of earlier rounds of this turn."""
     spent: list[Spending] = field(default_factory=list)
-    described: list[Spending] = field(default_factory=list)
-    """Calls that have settled their own reservations."""
     spent_before: list[Spending] = field(default_factory=list)
     """Calls whose usage was committed with a tool round."""
     restarts: int = 0
@@ -157,6 +157,10 @@ class Assistant:
         entries = await self._store.load(
             claim.session_id, base_turn=claim.view.base_turn, through_turn=claim.turn
         )
+        whose = self._whose(claim)
+        # Pictures of this turn are looked at; those of earlier ones are read.
+        known = await self._pictures.told([one for one in entries if one.turn < claim.turn], whose=whose)
+        entries = (*known, *(one for one in entries if one.turn >= claim.turn))
         view = replace(
             claim.view,
             entries=tuple(entry for entry in entries if entry.turn > claim.view.base_turn),
@@ -184,15 +188,21 @@ class Assistant:
             return refusal(
                 error, spent=state.spent, settled_micro=_micro([*state.spent_before, *state.spent])
             )
-        if state.pictures:
-            await self._describe(state, text_of(mine))
-        return self._answered(state, prepared, reply, tuple((prune.seq, prune.form) for prune in prunes))
+        answered = self._answered(state, prepared, reply, tuple((prune.seq, prune.form) for prune in prunes))
+        if not state.pictures:
+            return answered
+        return replace(answered, unseen=unseen_of(state.view.entries, whose=whose, turn=claim.turn))
 
-    async def _describe(self, state: _Attempt, words: str) -> None:
-        purse = Purse(self._spend, session_id=state.claim.session_id, job_id=None, caps=self._caps)
-        chat_model = self._prompting.model_of(state.claim.agent_config)
-        await self._pictures.describe(state.pictures, words=words, chat_model=chat_model, purse=purse)
-        state.described += purse.spent
+    def describe_later(self, unseen: Unseen, *, then: Callable[[], Awaitable[None]]) -> None:
+        """For after the commit: what the pictures of this turn show."""
+        self._pictures.describe_later(unseen, then=then)
+
+    def _whose(self, claim: Claim) -> Whose:
+        return Whose(
+            session_id=claim.session_id,
+            party_id=claim.party_id,
+            chat_model=self._prompting.model_of(claim.agent_config),
+        )
 
     def stored(self, outcome: Outcome) -> None:
         """The outcome was committed: its prompt parts need not be sent again by this process."""
@@ -440,7 +450,7 @@ class Assistant:
             blocks=blocks,
             tokens=tokens,
             screen=screen,
-            spent=(*state.spent, *state.described),
+            spent=tuple(state.spent),
             settled_micro=_micro([*state.spent_before, *state.spent]),
             audit=audit_of(
                 prepared,

@@ -220,9 +220,16 @@ class Conversation:
         if self._delivers:
             await self._turns.record_delivered(claim)
         self._crash_point("after_delivered")
-        if stored.job_id is not None:
-            await self._doorbell.ring(stored.job_id, 0)
+        if answered.unseen is not None:
+            # The job that is due reads what the pictures show.
+            self._assistant.describe_later(answered.unseen, then=lambda: self._ring(stored.job_id))
+        else:
+            await self._ring(stored.job_id)
         return stored.another_waits
+
+    async def _ring(self, job_id: int | None) -> None:
+        if job_id is not None:
+            await self._doorbell.ring(job_id, 0)
 
     async def _measured(
         self, claim: Claim, answered: Answered, stored: AnswerStored

@@ -17,9 +17,18 @@ from shared.core.messages import Message, ToolUse, text_of, tool_uses
 from shared.core.prompts import SILENT, flush_instruction
 from shared.core.summary import five_fields, render_summary
 from shared.core.turns import Caps, JobOrder, Spending
-from shared.core.upkeep import FlushOutcome, FlushTicket, JobClaim, LinkStored, NewLink, SessionState
+from shared.core.upkeep import (
+    FlushOutcome,
+    FlushReport,
+    FlushTicket,
+    JobClaim,
+    LinkStored,
+    NewLink,
+    SessionState,
+)
 from shared.ports import Announcer, ChatModel, Doorbell, ToolContext
 from shared.services.crash import CrashPoint
+from shared.services.pictures import Pictures, Whose
 from shared.services.prompting import Prepared, Prompting
 from shared.services.spending import Purse, SpendStore
 from shared.services.summariser import Summariser, Written
@@ -54,16 +63,7 @@ class UpkeepStore(Protocol):
         self, job: JobClaim, *, cycle: int, threshold: str, from_turn: int, through_turn: int
     ) -> FlushTicket: ...
     async def end_flush(
-        self,
-        job: JobClaim,
-        ticket: FlushTicket,
-        *,
-        outcome: FlushOutcome,
-        stray_text: str,
-        error: str,
-        model: str,
-        spent: Sequence[Spending],
-        party_id: int,
+        self, job: JobClaim, ticket: FlushTicket, report: FlushReport, *, party_id: int
     ) -> None: ...
     async def record_spending(
         self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
@@ -87,6 +87,7 @@ class Maintenance:
         toolbox: Toolbox,
         announcer: Announcer,
         doorbell: Doorbell,
+        pictures: Pictures,
         caps: Caps,
         crash_point: CrashPoint,
     ) -> None:
@@ -99,6 +100,7 @@ class Maintenance:
         self._toolbox = toolbox
         self._announcer = announcer
         self._doorbell = doorbell
+        self._pictures = pictures
         self._caps = caps
         self._crash_point = crash_point
 
@@ -157,6 +159,18 @@ class Maintenance:
             return None
         return JobOrder(kind=wish.kind, key=wish.key, trigger=wish.trigger, payload=wish.payload)
 
+    async def _told(self, state: SessionState) -> SessionState:
+        """With what its pictures show: whoever reads these words later has no pictures."""
+        whose = Whose(
+            session_id=state.session_id,
+            party_id=state.party_id,
+            chat_model=self._prompting.model_of(state.agent_config),
+        )
+        view = state.view
+        entries = await self._pictures.told(view.entries, whose=whose)
+        pins = await self._pictures.told(view.pins, whose=whose)
+        return replace(state, view=replace(view, entries=entries, pins=pins))
+
     # ---- flush
 
     async def _flush(self, job: JobClaim) -> dict[str, Any]:
@@ -165,6 +179,7 @@ class Maintenance:
         if job.attempt == 1 and threshold in state.view.flush_thresholds:
             # Asked for by a turn that was claimed before the flush of this cycle had ended.
             return {"flush": None, "outcome": "nothing"}
+        state = await self._told(state)
         ticket, outcome = await self._flush_range(
             job, state, through=state.answered_turn, threshold=threshold
         )
@@ -189,10 +204,11 @@ class Maintenance:
         except (ModelError, CapReached) as failure:
             outcome, error = "failed", f"{failure.code}: {failure}"
         self._crash_point("after_flush_model")
-        await self._store.end_flush(
-            job, ticket, outcome=outcome, stray_text=stray, error=error,
-            model=self._prompting.model_of(state.agent_config), spent=purse.spent, party_id=state.party_id,
+        report = FlushReport(
+            outcome=outcome, stray_text=stray, error=error,
+            model=self._prompting.model_of(state.agent_config), spent=tuple(purse.spent),
         )  # fmt: skip
+        await self._store.end_flush(job, ticket, report, party_id=state.party_id)
         self._crash_point("after_flush")
         return ticket, outcome
 
@@ -256,7 +272,7 @@ class Maintenance:
             # An earlier attempt died after its commit: what was asked for is there.
             return dict(done)
         for _ in range(PLANS_AT_MOST):
-            state = await self._store.state(job.session_id)
+            state = await self._told(await self._store.state(job.session_id))
             prepared = await self._prepared(state)
             plan = plan_compaction(
                 state.view,

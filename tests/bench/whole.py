@@ -12,6 +12,7 @@ from shared.core.messages import Text
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, Usage
 from shared.settings import Settings
 from web.hub import Hub
+from web.replies import Room
 
 _cids = count(1)
 
@@ -85,4 +86,4 @@ class WholeTurns:
         )
         accepted = await self.conversation.accept(inbound)
         self._hub.durable(self._session, accepted.event_seq, "msg", {"mid": accepted.mid, "text": text})
-        await self.conversation.answer(self._session, self._hub.emitter(self._session))
+        await self.conversation.answer(self._session, Room(self._hub, self._session))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -91,6 +92,17 @@ class Telegram:
         made = Talker(person=await self.api.person(next(_people), bot=self.bot_id, **told))
         self.people.append(made)
         return made
+
+    @asynccontextmanager
+    async def sessions_locked(self) -> AsyncIterator[HeldUp]:
+        """Whoever wants to accept a message waits for as long as this lasts, or until it is broken off."""
+        connection = await self.case.connect()
+        try:
+            await connection.execute("BEGIN")
+            await connection.execute("SELECT FROM sessions FOR UPDATE")
+            yield HeldUp(telegram=self, connection=connection)
+        finally:
+            await connection.close(timeout=5)
 
     @staticmethod
     async def answers_of(provider: RunningFake, actions: Mapping[str, Mapping[str, object]]) -> None:
@@ -201,11 +213,30 @@ class Telegram:
         return len(shown)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldUp:
+    """Statements that wait for the locks of one connection."""
+
+    telegram: Telegram
+    connection: asyncpg.Connection[asyncpg.Record]
+
+    async def waits(self) -> None:
+        """Until one of them does."""
+        await self.telegram.until(f"SELECT count(*) > 0 FROM ({_WAITING}) AS waiting")
+
+    async def break_off(self) -> None:
+        """Those that wait have never happened; whoever comes later is let through."""
+        await self.connection.execute(f"SELECT pg_terminate_backend(pid) FROM ({_WAITING}) AS waiting")
+        await self.connection.execute("ROLLBACK")
+
+
 def _wanted(row: asyncpg.Record) -> str:
     parts = split(render(row["answer"]), limit=LIVE_UNITS)
     return str(parts[row["part"]].text)
 
 
+_WAITING = """SELECT pid FROM pg_stat_activity
+ WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()"""
 _OPEN = {
     "updates wait": "SELECT count(*) FROM telegram_updates WHERE handled_at IS NULL",
     "turns are not answered": "SELECT count(*) FROM turns WHERE ended_at IS NULL",

@@ -203,6 +203,34 @@ async def two_bots_at_once(telegram: Telegram, recovery: Recovery) -> None:
     assert other.exits == []
 
 
+async def put_to_sleep_with_a_paste_in_its_lanes(telegram: Telegram, recovery: Recovery) -> None:
+    """What it holds as two messages was one for its successor; when it wakes, it hands on nothing of it."""
+    ada = await telegram.talker()
+    async with telegram.bot() as one:
+        await telegram.serves(one)
+        await ada.ask("I live by the river.")
+        async with telegram.bot() as other, telegram.sessions_locked() as held_up:
+            await ada.say("x" * 4096)
+            await held_up.waits()
+            await ada.say("And this is the end of it.")
+            await telegram.until("SELECT count(*) = 2 FROM telegram_updates WHERE handled_at IS NULL")
+            await asyncio.sleep(0.5)
+            one.send(signal.SIGSTOP)
+            since = time.monotonic()
+            await held_up.break_off()
+            await telegram.serves(other)
+            await telegram.rests()
+            recovery.note("another bot took over from one asleep", since)
+            turns = await telegram.case.value("SELECT count(*) FROM turns")
+            one.send(signal.SIGCONT)
+            await telegram.says(one, "lease_lost")
+            await ada.ask("And I have a boat there.")
+            await asyncio.sleep(1.0)
+            await telegram.promises_hold()
+            assert await telegram.case.value("SELECT count(*) FROM turns") == turns + 1
+            assert one.exits == other.exits == []
+
+
 SCENES: tuple[Scene, ...] = (
     killed_with_a_hundred_updates,
     asked_to_end_in_mid_answer,
@@ -213,6 +241,7 @@ SCENES: tuple[Scene, ...] = (
     every_post_came_five_times_at_once,
     posted_to_when_it_died,
     two_bots_at_once,
+    put_to_sleep_with_a_paste_in_its_lanes,
 )
 
 

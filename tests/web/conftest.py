@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,7 +126,7 @@ class ScriptedConversation:
         self.hold.set()
         return running
 
-    async def unanswered(self, channel: str) -> list[int]:
+    async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
         rows = await self.pool.fetch(
             """SELECT s.id FROM sessions s JOIN turns t ON t.session_id = s.id
                 WHERE t.turn_no = s.answered_turn + 1 AND t.state = 'open'"""

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 import asyncpg
 
 from shared.adapters.postgres.pool import store_method
+from shared.adapters.postgres.turn_sql import DESCRIBED
+from shared.adapters.postgres.turns import sums_of, usage_rows
+from shared.core.turns import Described
 from shared.ports import Picture
 
 
@@ -52,10 +55,10 @@ class PostgresAttachments:
         return {row["id"]: row["description"] for row in rows}
 
     @store_method
-    async def describe(self, attachment_id: int, description: str) -> None:
+    async def describe(self, it: Described) -> None:
         """What later turns, summaries and memory see instead of the picture; the first description stays."""
+        cost = sum(call.cost_micro or 0 for call in it.spent)
         await self._pool.execute(
-            "UPDATE attachments SET description = $2 WHERE id = $1 AND description = ''",
-            attachment_id,
-            description,
-        )
+            DESCRIBED, it.session_id, it.party_id, it.turn, usage_rows(it.spent), sums_of(it.spent),
+            it.reservation_id, cost, it.attachment_id, it.description,
+        )  # fmt: skip

@@ -56,15 +56,18 @@ class PostgresTelegramInbox:
         return [StoredUpdate(**dict(row)) for row in rows]
 
     @store_method
-    async def handled(self, bot_id: int, update_ids: Sequence[int], *, error: str = "") -> None:
-        """These need nothing more; an error is for operators."""
-        await self._pool.execute(
-            """UPDATE telegram_updates SET handled_at = now(), error = $3
-                WHERE bot_id = $1 AND update_id = ANY ($2) AND handled_at IS NULL""",
+    async def handled(self, bot_id: int, update_ids: Sequence[int], *, error: str = "") -> int:
+        """These need nothing more; an error is for operators. How many still did, until now."""
+        ended: int = await self._pool.fetchval(
+            """WITH ended AS (
+                 UPDATE telegram_updates SET handled_at = now(), error = $3
+                  WHERE bot_id = $1 AND update_id = ANY ($2) AND handled_at IS NULL RETURNING update_id
+               ) SELECT count(*) FROM ended""",
             bot_id,
             list(update_ids),
             error,
         )
+        return ended
 
     @store_method
     async def next_offset(self, bot_id: int) -> int:

@@ -5,13 +5,22 @@ from __future__ import annotations
 LEASE_SECONDS = 4
 """A lease lapses this long after its process' last beat (design: beat 1 s, lapse 4 s)."""
 
-_ACCEPT = """
-WITH s AS (
+_MINE = """mine AS (
+  SELECT update_id FROM telegram_updates
+   WHERE bot_id = $9 AND update_id = ANY ($10::bigint[]) AND handled_at IS NULL
+   ORDER BY update_id FOR UPDATE
+), """
+_IF_ALL_ARE_MINE = "AND (SELECT count(*) FROM mine) = cardinality($10::bigint[])"
+
+
+def _accept(*, before: str = "", only: str = "") -> str:
+    return f"""
+WITH {before}s AS (
   UPDATE sessions
      SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1,
          next_turn = next_turn + (open_turn IS NULL)::int, open_turn = coalesce(open_turn, next_turn),
          last_active_at = now()
-   WHERE id = $1 AND NOT EXISTS (SELECT FROM entries WHERE session_id = $1 AND dedupe_key = $2)
+   WHERE id = $1 AND NOT EXISTS (SELECT FROM entries WHERE session_id = $1 AND dedupe_key = $2) {only}
   RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, open_turn AS turn_no
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id)
@@ -25,21 +34,27 @@ WITH s AS (
   INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
   SELECT $1, event_seq, 'msg', seq, turn_no, $8::jsonb FROM s
 """
-ACCEPT = f"{_ACCEPT}) SELECT seq, turn_no, event_seq, now() AS at FROM s"
-ACCEPT_FROM_INBOX = f"""{_ACCEPT}
+
+
+ACCEPT = f"{_accept()}) SELECT seq, turn_no, event_seq, now() AS at FROM s"
+ACCEPT_FROM_INBOX = f"""{_accept(before=_MINE, only=_IF_ALL_ARE_MINE)}
 ), inbox AS (
-  UPDATE telegram_updates SET handled_at = now()
-   WHERE bot_id = $9 AND update_id = ANY ($10::bigint[]) AND handled_at IS NULL
+  UPDATE telegram_updates u SET handled_at = now()
+    FROM s, mine WHERE u.bot_id = $9 AND u.update_id = mine.update_id
 ), known AS (
   INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no)
   SELECT $9, $11, message_id, $1, seq, turn_no FROM s, unnest($12::bigint[]) AS message_id
   ON CONFLICT DO NOTHING
 ) SELECT seq, turn_no, event_seq, now() AS at FROM s
 """
-"""The message and the end of its raw updates in one commit: a crash leaves both or neither."""
-INBOX_HANDLED = """
-UPDATE telegram_updates SET handled_at = now()
- WHERE bot_id = $1 AND update_id = ANY ($2::bigint[]) AND handled_at IS NULL
+"""The message and the end of its raw updates in one commit: a crash leaves both or neither.
+
+Their rows are locked first, and nothing is stored unless all of them are still to be handled: of two processes
+that gathered the same updates, even in other groups, one stores them. Whoever waited for a lock sees the row as
+it is then.
+"""
+STILL_WAITING = """
+SELECT count(*) FROM telegram_updates WHERE bot_id = $1 AND update_id = ANY ($2::bigint[]) AND handled_at IS NULL
 """
 
 ACCEPTED_BEFORE = """
@@ -231,7 +246,7 @@ UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro, spen
   FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
 """
 
-WASTE = """
+_SPENT = """
 WITH u AS (
   INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
                      cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
@@ -247,6 +262,8 @@ WITH u AS (
   UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro, spent_micro = d.spent_micro + $7
     FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
 )
+"""
+_ADDED_UP = """
 UPDATE session_totals SET input_tokens = input_tokens + ($5::bigint[])[1],
        output_tokens = output_tokens + ($5::bigint[])[2],
        total_tokens = total_tokens + ($5::bigint[])[1] + ($5::bigint[])[2],
@@ -255,6 +272,12 @@ UPDATE session_totals SET input_tokens = input_tokens + ($5::bigint[])[1],
        cost_micro = cost_micro + ($5::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($5::bigint[])[6]
  WHERE session_id = $1
 """
+WASTE = f"{_SPENT}{_ADDED_UP}"
+DESCRIBED = f"""{_SPENT}, seen AS (
+  UPDATE attachments SET description = $9 WHERE id = $8 AND description = ''
+)
+{_ADDED_UP}"""
+"""What a picture shows and what it cost to look, in one commit; the first description stays."""
 
 UNANSWERED = f"""
 SELECT s.id FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1

@@ -14,7 +14,7 @@ from shared.adapters.postgres import turn_sql
 from shared.adapters.postgres.answer_sql import ANSWER, ANSWER_PLAIN, AUDIT, USAGE
 from shared.adapters.postgres.pool import store_method
 from shared.core.errors import CapReached, Fenced, UnknownSession
-from shared.core.exchange import Accepted, Inbound
+from shared.core.exchange import Accepted, Inbound, InboxReceipt
 from shared.core.messages import Block, Image, ToolUse, blocks_from_json, blocks_to_json
 from shared.core.screen import message_payload, notice_payload
 from shared.core.session import Entry, View
@@ -41,7 +41,11 @@ class PostgresTurns:
 
     @store_method
     async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted:
-        """Store a person's message, once per dedupe key; raises UnknownSession, StorageUnavailable."""
+        """Store a person's message, once per dedupe key; raises UnknownSession, StorageUnavailable.
+
+        With a receipt also Fenced: another process has made a message of some of its updates, of which this
+        one changed nothing; what is left of them is to be read again.
+        """
         extra = {"cid": inbound.cid} if inbound.cid else {}
         arguments: tuple[Any, ...] = (
             inbound.session_id, inbound.dedupe_key, channel, inbound.address_id,
@@ -57,8 +61,8 @@ class PostgresTurns:
             row = None  # the same message came twice at the same moment: the other one is stored now
         if repeated := row is None:
             row = await self._pool.fetchrow(turn_sql.ACCEPTED_BEFORE, *arguments[:2])
-            if receipt is not None and row is not None:
-                await self._pool.execute(turn_sql.INBOX_HANDLED, receipt.bot_id, receipt.update_ids)
+            if receipt is not None:
+                await self._not_overtaken(receipt, is_stored=row is not None)
         if row is None:
             raise UnknownSession(f"session {inbound.session_id}")
         return Accepted(
@@ -69,6 +73,13 @@ class PostgresTurns:
             repeated=repeated,
             at_ms=int(row["at"].timestamp() * 1000),
         )
+
+    async def _not_overtaken(self, receipt: InboxReceipt, *, is_stored: bool) -> None:
+        """Raises Fenced when some of the updates are neither stored as this message nor waiting."""
+        ids = receipt.update_ids
+        waiting: int = await self._pool.fetchval(turn_sql.STILL_WAITING, receipt.bot_id, ids)
+        if waiting if is_stored else waiting < len(ids):
+            raise Fenced(f"bot {receipt.bot_id}: {len(ids) - waiting} of {len(ids)} updates ended elsewhere")
 
     @store_method
     async def claim(

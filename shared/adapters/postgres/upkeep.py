@@ -17,7 +17,7 @@ from shared.core.ledger import ledger_to_json
 from shared.core.session import Entry
 from shared.core.turns import JobOrder, Spending
 from shared.core.upkeep import (
-    FlushOutcome,
+    FlushReport,
     FlushTicket,
     JobClaim,
     LinkStored,
@@ -157,28 +157,21 @@ class PostgresUpkeep:
 
     @store_method
     async def end_flush(
-        self,
-        job: JobClaim,
-        ticket: FlushTicket,
-        *,
-        outcome: FlushOutcome,
-        stray_text: str,
-        error: str,
-        model: str,
-        spent: Sequence[Spending],
-        party_id: int,
+        self, job: JobClaim, ticket: FlushTicket, report: FlushReport, *, party_id: int
     ) -> None:
         """Report, pay, and move the cursor unless it failed; raises Fenced."""
+        spent = report.spent
         async with self._pool.acquire() as connection, connection.transaction():
             await _still_mine(connection, job)
             await connection.execute(
-                sql.END_FLUSH, ticket.id, outcome, stray_text, error[:2000], model,
+                sql.END_FLUSH, ticket.id, report.outcome, report.stray_text, report.error[:2000],
+                report.model,
                 sum(call.input_tokens + call.cache_read_tokens + call.cache_write_tokens + call.output_tokens
                     for call in spent),
                 _total_cost(spent),
             )  # fmt: skip
             await _spend(connection, job, "flush", spent, party_id)
-            if outcome != "failed":
+            if report.outcome != "failed":
                 await connection.execute(sql.ADVANCE_CURSOR, job.session_id, ticket.through_turn)
 
     @store_method

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import TypeAlias
 
 import asyncpg
@@ -16,7 +17,10 @@ from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.telegram_access import PostgresTelegramAccess
 from shared.adapters.postgres.telegram_inbox import PostgresTelegramInbox
 from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.workers import PostgresWorkers
+from shared.core.errors import Fenced, UnknownSession
+from shared.core.exchange import Inbound, InboxReceipt
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 BOT = 7_000_000_001
@@ -55,9 +59,84 @@ async def test_an_update_is_stored_once_however_often_it_comes(pool: Pool) -> No
     stored = await asyncio.gather(*(inbox.store(BOT, [update(6), update(7)]) for _ in range(5)))
     assert sum(stored) == 1
     assert [row.update_id for row in await inbox.waiting(BOT)] == [5, 6, 7]
-    await inbox.handled(BOT, [5, 7])
+    assert await inbox.handled(BOT, [5, 7]) == 2
+    assert await inbox.handled(BOT, [5, 7]) == 0
     assert [row.update_id for row in await inbox.waiting(BOT)] == [6]
     assert await inbox.next_offset(BOT) == 8
+
+
+def message(row: PlaceRow, *numbers: int) -> Inbound:
+    """As the lanes of a holder of the bot hand it on: these updates are one message."""
+    receipt = InboxReceipt(bot_id=BOT, update_ids=numbers, chat_id=row.chat_id, message_ids=numbers)
+    return Inbound(
+        session_id=row.session_id, address_id=row.address_id, text=" ".join(f"part{one}" for one in numbers),
+        dedupe_key=f"tg:{BOT}:{numbers[0]}", receipt=receipt,
+    )  # fmt: skip
+
+
+async def accepted(pool: Pool, inbound: Inbound) -> bool | None:
+    """Whether it was stored now (True) or before (False); None: another holder has taken some of it."""
+    try:
+        return not (await PostgresTurns(pool).accept(inbound, channel="telegram", tokens=3)).repeated
+    except Fenced:
+        return None
+
+
+async def said(pool: Pool, row: PlaceRow) -> list[str]:
+    found = await pool.fetch(
+        "SELECT blocks->0->>'text' AS text FROM entries WHERE session_id = $1 ORDER BY seq", row.session_id
+    )
+    return [entry["text"] for entry in found]
+
+
+async def test_two_holders_that_group_updates_otherwise_store_each_once(pool: Pool) -> None:
+    inbox, row = PostgresTelegramInbox(pool), await place(pool)
+    await inbox.store(BOT, [update(number) for number in (1, 2, 3)])
+    assert await accepted(pool, message(row, 1)) is True
+    assert await accepted(pool, message(row, 1, 2)) is None
+    assert [left.update_id for left in await inbox.waiting(BOT)] == [2, 3], "nothing of it is lost"
+    assert await accepted(pool, message(row, 2, 3)) is True
+    for late in ((2,), (3,), (1, 2, 3), (3, 2)):
+        assert await accepted(pool, message(row, *late)) in (None, False)
+    assert await accepted(pool, message(row, 2, 3)) is False, "the same message, come again"
+    assert await said(pool, row) == ["part1", "part2 part3"]
+    assert await inbox.waiting(BOT) == []
+    with pytest.raises(UnknownSession):
+        await inbox.store(BOT, [update(4)])
+        await PostgresTurns(pool).accept(
+            replace(message(row, 4), session_id=999_999), channel="telegram", tokens=3
+        )
+
+
+async def test_two_holders_at_the_same_moment_store_each_update_once(pool: Pool) -> None:
+    inbox, row = PostgresTelegramInbox(pool), await place(pool)
+    groupings = (((1, 2, 3),), ((1,), (2,), (3,)), ((1, 2), (3,)), ((1,), (2, 3)))
+    for base in range(0, 400, 10):
+        await inbox.store(BOT, [update(base + number) for number in (1, 2, 3)])
+        asked = [tuple(base + one for one in group) for grouping in groupings for group in grouping]
+        await asyncio.gather(*(accepted(pool, message(row, *group)) for group in asked))
+        for left in await inbox.waiting(BOT):
+            assert await accepted(pool, message(row, left.update_id)) is True
+    words = " ".join(await said(pool, row)).split()
+    assert len(words) == len(set(words)) == 120
+
+
+async def test_who_waited_for_a_row_sees_that_it_was_taken(pool: Pool) -> None:
+    """The statement of the second has begun before the first has committed."""
+    inbox, row = PostgresTelegramInbox(pool), await place(pool)
+    await inbox.store(BOT, [update(1), update(2)])
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("UPDATE telegram_updates SET handled_at = now() WHERE update_id = 1")
+        late = asyncio.create_task(accepted(pool, message(row, 1, 2)))
+        async with asyncio.timeout(10):
+            while not await pool.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+                await asyncio.sleep(0.01)
+        await transaction.commit()
+    assert await late is None
+    assert await said(pool, row) == []
+    assert [left.update_id for left in await inbox.waiting(BOT)] == [2]
 
 
 async def test_what_json_in_postgres_cannot_hold_does_not_stop_the_inbox(pool: Pool) -> None:

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 from bot.telegram.arrivals import CommandWords, Spoken, Where
+from bot.telegram.hold import SURE_SECONDS, Hold
 from bot.telegram.lane_driver import Lanes
 from bot.telegram.lanes import Gathered, Patience
-from shared.core.errors import StorageUnavailable
+from shared.core.errors import Fenced, StorageUnavailable
 from tests.bot.inbound.making import BOB, GROUP, after, forward, photo, spoken
 
 QUICK = Patience(paste=0.15, album=0.15, forward=0.05, stale=0.1)
@@ -166,3 +167,43 @@ async def test_closing_lets_go_of_what_waits(heard: Heard) -> None:
     await lanes.close()
     assert not heard.turns
     assert not lanes.held
+
+
+async def test_what_another_holder_has_taken_is_let_go_with_all_that_waits_behind_it(
+    lanes: Lanes, heard: Heard
+) -> None:
+    gate = heard.held_up[42] = asyncio.Event()
+    behind = [now(spoken(2, "b")), now(spoken(3, "x" * 4096))]
+    lanes.put([now(spoken(1, "a")), *behind])
+    lanes.put([now(spoken(4, "elsewhere", where=GROUP))])
+    while heard.ids != [(4,)]:
+        await asyncio.sleep(0.01)
+    heard.errors.append(Fenced("taken"))
+    gate.set()
+    await settled(lanes)
+    assert (heard.ids, heard.failed, lanes.held) == ([(4,)], [], frozenset())
+    lanes.put(behind)
+    await settled(lanes)
+    assert heard.ids == [(4,), (2,), (3,)]
+
+
+async def test_nothing_is_handed_on_before_it_is_sure_that_nobody_else_does(heard: Heard) -> None:
+    clock = [0.0]
+    hold = Hold(now=lambda: clock[0])
+    lanes = Lanes(heard, now=lambda: datetime.now(UTC), patience=QUICK, sure=hold.sure)
+    lanes.put([now(spoken(1, "a")), now(spoken(2, "b"))])
+    await asyncio.sleep(0.05)
+    assert heard.ids == []
+    hold.taken(asked_at=clock[0])
+    await settled(lanes)
+    clock[0] += SURE_SECONDS + 0.1
+    lanes.put([now(spoken(3, "c"))])
+    await asyncio.sleep(0.05)
+    assert heard.ids == [(1,), (2,)]
+    await lanes.close()
+    assert lanes.held == frozenset()
+    hold.taken(asked_at=clock[0])
+    lanes.put([now(spoken(4, "d"))])
+    await settled(lanes)
+    await lanes.close()
+    assert heard.ids == [(1,), (2,), (4,)]

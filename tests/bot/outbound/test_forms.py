@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+
+import pytest
 
 from bot.telegram.markup import render
 from bot.telegram.pacing import Clock
@@ -11,7 +14,13 @@ from tests.bot.outbound.desk import BOT_ID, Desk
 from tests.fakes.bot_api import Person, RunningBotApi
 
 WORDS = "A draft is shown while it is written, letter by letter. "
+LONG = "\n\n".join(f"Paragraph {number}. {'Word after word. ' * 20}".strip() for number in range(20))
 TABLE = "Prices:\n\n| fruit | price |\n|---|---|\n| apple | **2** |\n| pear | 3 |\n"
+
+
+def squeezed(*texts: str) -> str:
+    """Without white space, which is lost where an answer is cut."""
+    return "".join("".join(texts).split())
 
 
 async def test_a_native_draft_thinks_grows_and_becomes_one_message(
@@ -31,6 +40,53 @@ async def test_a_native_draft_thinks_grows_and_becomes_one_message(
     assert len({call["params"]["draft_id"] for call in calls}) == 1
     assert len(calls) >= 3
     assert "editMessageText" not in await fake.counts()
+
+
+async def test_a_draft_that_outgrows_one_message_goes_on_in_messages(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.wanted = {"drafts"}
+    answer = await desk.begin(await desk.place())
+    await answer.stream(LONG, step=60)
+    await ann.sees(lambda screen: len(screen.answers) == 2)
+    screen = await ann.screen()
+    assert screen.drafts == []
+    assert squeezed(*screen.texts).startswith(squeezed(LONG)[:3_500])
+    drafted = [call["params"].get("text", "") for call in await fake.calls("sendMessageDraft")]
+    assert all(LONG.startswith(text.rstrip()) for text in drafted), "a draft shows the beginning, always"
+    await answer.end()
+    assert squeezed(*(await ann.screen()).texts) == squeezed(LONG)
+    assert desk.post.latch(BOT_ID).allows("drafts")
+    second = await desk.begin(await desk.place())
+    await ann.sees(lambda screen: bool(screen.drafts))
+    await second.end("Short.")
+
+
+@pytest.mark.parametrize("length", [600, 5_000], ids=["in its draft", "beyond its draft"])
+async def test_a_draft_whose_process_died_goes_on_in_the_next_one_with_nothing_missing(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person, length: int
+) -> None:
+    before = desks()
+    before.wanted = {"drafts"}
+    place = await before.place()
+    answer = await before.begin(place)
+    await answer.stream(LONG[:length], step=60)
+    await ann.sees(lambda screen: bool(screen.drafts) if length < 1_000 else len(screen.answers) == 2)
+    await before.die()
+    after = desks()
+    after.wanted = {"drafts"}
+    again = await after.claim(place)
+    assert again.claim.attempt == 2
+    await again.stream(LONG, step=60)
+    await ann.sees(lambda screen: len(screen.answers) == 2)
+    assert squeezed(*(await ann.screen()).texts).startswith(squeezed(LONG)[:3_500])
+    await again.end()
+    screen = await ann.screen()
+    assert squeezed(*screen.texts) == squeezed(LONG)
+    assert screen.drafts == []
+    assert len({call["params"]["draft_id"] for call in await fake.calls("sendMessageDraft")}) == 1
+    assert set(await after.states(again)) == {"delivered"}
+    assert await after.broken_invariants() == []
 
 
 async def test_a_draft_is_kept_alive_while_tools_run(fake: RunningBotApi, desk: Desk, ann: Person) -> None:

@@ -10,20 +10,20 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes.bot_api.calls import Journal
+from tests.fakes.bot_api.calls import Journal, Record
 from tests.fakes.bot_api.chats import Chat
 from tests.fakes.bot_api.door import Door
-from tests.fakes.bot_api.faults import BadScript, Script
 from tests.fakes.bot_api.groups import act
 from tests.fakes.bot_api.screens import screen, views
 from tests.fakes.bot_api.shapes import Json
 from tests.fakes.bot_api.world import NoSuchThing, World
+from tests.fakes.script import BadScript, Script
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
 class Control:
-    def __init__(self, world: World, journal: Journal, script: Script, door: Door) -> None:
+    def __init__(self, world: World, journal: Journal, script: Script[Record], door: Door) -> None:
         self._world = world
         self._journal = journal
         self._script = script

@@ -18,11 +18,9 @@ Action, freely combined where it makes sense:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
 from tests.fakes.bot_api.calls import Record
 from tests.fakes.bot_api.shapes import Json
+from tests.fakes.script import Script, Words
 
 MATCHES = frozenset({"method", "bot", "chat", "thread", "contains", "has", "nth"})
 ACTIONS: dict[str, type | tuple[type, ...]] = {
@@ -51,68 +49,8 @@ USUAL = {
 HTML_PAGE = "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>nginx</body>\r\n</html>\r\n"
 
 
-class BadScript(ValueError):
-    """A rule that no call could meet, or an action that this fake does not know."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Rule:
-    match: Json
-    action: Json
-    times: int = 1
-    seen: int = field(default=0, init=False)
-    used: int = field(default=0, init=False)
-
-    def meets(self, record: Record) -> bool:
-        wanted, params = self.match, record.params
-        if "method" not in wanted and record.method == "getUpdates":
-            return False
-        words = str(params.get("text") or params.get("caption") or "")
-        return (
-            wanted.get("method", record.method).lower() == record.method.lower()
-            and wanted.get("bot", record.bot) == record.bot
-            and _same(wanted, "chat", params.get("chat_id"))
-            and _same(wanted, "thread", params.get("message_thread_id"))
-            and wanted.get("contains", "") in words
-            and ("has" not in wanted or wanted["has"] in params)
-        )
-
-    def take(self) -> bool:
-        self.seen += 1
-        due = self.match.get("nth") in (None, self.seen)
-        if not due or self.used == self.times:
-            return False
-        self.used += 1
-        return True
-
-    def as_json(self) -> Json:
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-class Script:
-    def __init__(self) -> None:
-        self.rules: list[Rule] = []
-
-    def set(self, rules: object) -> None:
-        self.rules = []
-        self.extend(rules)
-
-    def extend(self, rules: object) -> None:
-        if not isinstance(rules, list):
-            raise BadScript("a script is a list of rules")
-        self.rules += [_rule(rule) for rule in rules]
-
-    def action_for(self, record: Record) -> Json:
-        """What happens to this call: every rule counts it, the first that is due is used."""
-        action: Json | None = None
-        for rule in self.rules:
-            if not rule.meets(record):
-                continue
-            if action is None:
-                action = rule.action if rule.take() else None
-            else:
-                rule.seen += 1
-        return action or {}
+def make_script() -> Script[Record]:
+    return Script(Words(matches=MATCHES, actions=ACTIONS, meets=_meets, objection=_objection))
 
 
 def error_body(action: Json) -> Json:
@@ -133,18 +71,24 @@ def _same(wanted: Json, name: str, value: object) -> bool:
     return name not in wanted or str(wanted[name]) == str(value)
 
 
-def _rule(rule: Any) -> Rule:
-    if not isinstance(rule, dict) or set(rule) - {"match", "times", "action"} or "action" not in rule:
-        raise BadScript(f"a rule has match, times and action: {rule!r}")
-    match, action, times = rule.get("match", {}), rule["action"], rule.get("times", 1)
-    if type(times) is not int:
-        raise BadScript(f"times is a number: {times!r}")
-    unknown = (set(match) - MATCHES) | (set(action) - set(ACTIONS))
-    if unknown or not action:
-        raise BadScript(f"unknown in a rule: {', '.join(sorted(unknown)) or 'no action'}")
-    for name, value in action.items():
-        if not isinstance(value, ACTIONS[name]) or (isinstance(value, bool) and ACTIONS[name] is not bool):
-            raise BadScript(f"{name} cannot be {value!r}")
+def _meets(match: Json, record: Record) -> bool:
+    params = record.params
+    if "method" not in match and record.method == "getUpdates":
+        return False
+    words = str(params.get("text") or params.get("caption") or "")
+    return (
+        match.get("method", record.method).lower() == record.method.lower()
+        and match.get("bot", record.bot) == record.bot
+        and _same(match, "chat", params.get("chat_id"))
+        and _same(match, "thread", params.get("message_thread_id"))
+        and match.get("contains", "") in words
+        and ("has" not in match or match["has"] in params)
+    )
+
+
+def _objection(match: Json, action: Json) -> str:
+    if not action:
+        return "unknown in a rule: no action"
     if action.get("reset", "before") not in ("before", "after"):
-        raise BadScript("reset is 'before' or 'after'")
-    return Rule(match=match, action=action, times=times)
+        return "reset is 'before' or 'after'"
+    return ""

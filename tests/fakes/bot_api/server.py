@@ -12,7 +12,7 @@ from tests.fakes.bot_api.accounts import Bot
 from tests.fakes.bot_api.calls import Call, Journal, Record
 from tests.fakes.bot_api.control import Control
 from tests.fakes.bot_api.door import Door
-from tests.fakes.bot_api.faults import HTML_PAGE, Script, error_body
+from tests.fakes.bot_api.faults import HTML_PAGE, error_body, make_script
 from tests.fakes.bot_api.methods import Dispatcher
 from tests.fakes.bot_api.refusals import Refusal
 from tests.fakes.bot_api.shapes import Json
@@ -32,7 +32,7 @@ class BotApiServer:
     def __init__(self) -> None:
         self.world = World()
         self.journal = Journal()
-        self.script = Script()
+        self.script = make_script()
         self._dispatcher = Dispatcher(self.world, self.journal)
         self._runners: list[web.AppRunner] = []
         self._doors: list[Door] = []

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import os
-import signal
 import socket
 
 from aiohttp import web
 
+from tests.fakes.lifetime import live
 from tests.fakes.messages_api.server import MessagesApi
-
-HEARTBEAT_SECONDS = 0.25
 
 
 def main() -> None:
@@ -21,15 +17,10 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free port")
     parser.add_argument("--window", type=int, help="context window of every model, in tokens")
     parser.add_argument("--seed", type=int, default=0, help="two seeds do not accept each other's thinking")
-    parser.add_argument("--parent-pid", type=int, help="leave when this process has gone")
-    arguments = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
-    asyncio.run(_serve(arguments))
+    live(parser, _start)
 
 
-async def _serve(arguments: argparse.Namespace) -> None:
-    launched_by = os.getppid()
+async def _start(arguments: argparse.Namespace) -> None:
     api = MessagesApi(window=arguments.window, seed=arguments.seed)
     runner = web.AppRunner(api.application(), access_log=None)
     await runner.setup()
@@ -38,23 +29,6 @@ async def _serve(arguments: argparse.Namespace) -> None:
     listener.bind(("127.0.0.1", arguments.port))
     await web.SockSite(runner, listener).start()
     print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
-    while not _orphaned(arguments.parent_pid, launched_by=launched_by):
-        await asyncio.sleep(HEARTBEAT_SECONDS)
-
-
-def _orphaned(parent: int | None, *, launched_by: int) -> bool:
-    """A killed parent may stay as a zombie under its number; that our own parent changes tells it, too."""
-    if parent is None:
-        return False
-    if launched_by == parent and os.getppid() != parent:
-        return True
-    try:
-        os.kill(parent, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
 
 
 if __name__ == "__main__":

@@ -16,13 +16,14 @@ from tests.fakes.messages_api.brain import Answer, kind_of
 from tests.fakes.messages_api.cache import PrefixCache
 from tests.fakes.messages_api.catalogue import Catalogue, Model
 from tests.fakes.messages_api.delivery import StreamedAnswer, send_whole, wait_while_connected
-from tests.fakes.messages_api.faults import BadScript, Script
+from tests.fakes.messages_api.faults import make_script
 from tests.fakes.messages_api.journal import Journal, Record, usage_json
 from tests.fakes.messages_api.limits import output_tokens, within_limits
 from tests.fakes.messages_api.refusals import TYPE_OF_STATUS, Refusal, error_body, too_long
 from tests.fakes.messages_api.shapes import Json
 from tests.fakes.messages_api.signatures import Signatures
 from tests.fakes.messages_api.validate import check_request, parsed
+from tests.fakes.script import BadScript
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 BAD_KEY = "bad-key"
@@ -34,7 +35,7 @@ class MessagesApi:
         self._models = Catalogue(window)
         self._signatures = Signatures(seed)
         self._cache = PrefixCache()
-        self._script = Script()
+        self._script = make_script()
         self._journal = Journal()
         self._clock_offset = 0.0
         self._pace_seconds = 0.0
@@ -83,7 +84,7 @@ class MessagesApi:
     async def _answer(self, request: web.Request, record: Record) -> web.StreamResponse:
         body, model = self._opened(record, counting_only=False)
         record.kind = kind_of(body)
-        record.action = action = self._script.action_for(body, record.kind)
+        record.action = action = self._script.action_for((body, record.kind))
         if "latency" in action:
             await wait_while_connected(request, action["latency"])
         refusal = scripted_refusal(action, input_tokens=record.input_tokens, window=model.window)
@@ -127,7 +128,7 @@ class MessagesApi:
     async def _count(self, request: web.Request, record: Record) -> web.StreamResponse:
         body, model = self._opened(record, counting_only=True)
         record.kind = "count_tokens"
-        record.action = action = self._script.action_for(body, record.kind)
+        record.action = action = self._script.action_for((body, record.kind))
         if "latency" in action:
             await wait_while_connected(request, action["latency"])
         refusal = scripted_refusal(action, input_tokens=record.input_tokens, window=model.window)

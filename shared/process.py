@@ -1,0 +1,52 @@
+"""How a process that talks with people begins and ends: its loop, its signals, its services."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from shared.app import App, Role, open_app
+from shared.core.errors import EvertalkError
+from shared.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+EXIT_BAD_SETTINGS = 2
+EXIT_CANNOT_START = 3
+
+Work = Callable[[App, asyncio.Event], Awaitable[int]]
+"""Goes on until the event is set; returns the exit code."""
+
+
+def run(settings: Settings, *, role: Role, work: Work, first: Callable[[], None] = lambda: None) -> int:
+    """Until SIGTERM or SIGINT, both heard from before `first` on; returns the exit code."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_serve(settings, role, work, first))
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(settings: Settings, role: Role, work: Work, first: Callable[[], None]) -> int:
+    stop = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    first()
+    try:
+        app = await open_app(settings, role=role)
+    except (EvertalkError, OSError, ValueError) as error:
+        log.error("cannot_start", reason=str(error))
+        return EXIT_CANNOT_START
+    try:
+        return await work(app, stop)
+    finally:
+        await app.close()
