@@ -8,6 +8,7 @@ import sys
 import structlog
 from aiohttp import web
 
+from bot.telegram.library import load_aiogram
 from bot.telegram.service import TelegramService
 from shared.app import App
 from shared.bots import configured_bots, remarks_about
@@ -34,7 +35,7 @@ def main() -> int:
     configure_logs(settings, process="bot", secrets=[bot.token for bot in bots])
     for remark in remarks_about(bots, settings):
         log.warning("bot_configuration", remark=remark)
-    return run(settings, role="bot", work=lambda app, stop: _serve(app, settings, stop), first=_load_client)
+    return run(settings, role="bot", work=lambda app, stop: _serve(app, settings, stop), first=load_aiogram)
 
 
 async def _serve(app: App, settings: Settings, stop: asyncio.Event) -> int:
@@ -55,12 +56,6 @@ async def _serve(app: App, settings: Settings, stop: asyncio.Event) -> int:
             await server.cleanup()
         await service.close()
     return 0
-
-
-def _load_client() -> None:
-    """Seconds of importing, before anybody waits for an answer or counts our heartbeats."""
-    import aiogram.methods
-    import aiogram.types  # noqa: F401 - both are used late, by name
 
 
 async def _listen(service: TelegramService, settings: Settings) -> web.AppRunner:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 import asyncpg
 
@@ -19,26 +20,40 @@ from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
+from shared.adapters.postgres.upkeep_flush import PostgresFlushes
+from shared.adapters.postgres.upkeep_pace import PostgresPace
 from shared.adapters.postgres.workers import PostgresWorkers
+from shared.adapters.pruners import load_pruners
 from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.adapters.token_counter import VocabularyCounter
-from shared.core.policy import ContextPolicy, fitted, with_overrides
-from shared.core.presets import preset
+from shared.core.overrides import deployment_policy
+from shared.core.policy import ContextPolicy
 from shared.core.turns import Caps
+from shared.ports import Tool
+from shared.services.artifacts import OpenArtifact
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
+from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
+from shared.services.flusher import Flusher
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
+from shared.services.spare_summaries import SpareSummaries
 from shared.services.summariser import Summariser
 from shared.services.tools import SaveMemory, Toolbox
+from shared.services.writers import Writers
 from shared.settings import Settings
 
 Role = Literal["web", "bot", "worker"]
 BOT_MESSAGE_CHARS = 60_000
 """A paste arrives in pieces of 4,096 and is one message again."""
+_POLICY_SETTINGS = (
+    "max_output", "soft_budget", "reserve", "flush_threshold", "keep_turns", "max_rounds", "history_turns",
+    "window_messages", "trim_tokens",
+)  # fmt: skip
+"""Settings that are fields of the policy by the same name; the window is fitted first."""
 _CHANNELS = {"web": "web", "bot": "telegram", "worker": ""}
 
 
@@ -57,9 +72,11 @@ class App:
     workers: PostgresWorkers
     turns: PostgresTurns
     upkeep: PostgresUpkeep
+    flushes: PostgresFlushes
     announcer: RedisAnnouncer
     doorbell: ArqDoorbell
     models: Models
+    counter: VocabularyCounter
     conversation: Conversation
     commands: Commands
     maintenance: Maintenance
@@ -76,8 +93,11 @@ class App:
             await self.pool.close()
 
 
-async def open_app(settings: Settings, *, role: Role) -> App:
-    """Connect and build. Raises StorageUnavailable, ContradictoryPolicy, ModelsFileBroken, ValueError."""
+async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()) -> App:
+    """Connect and build, with `tools` beside the built-in ones.
+
+    Raises StorageUnavailable, ContradictoryPolicy, ModelsFileBroken, ValueError.
+    """
     database_url, redis_url = server_urls(settings)
     counter = VocabularyCounter()
     policy = policy_of(settings)
@@ -88,13 +108,16 @@ async def open_app(settings: Settings, *, role: Role) -> App:
     worker_id = await workers.register(role)
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
     caps = caps_of(settings)
-    toolbox = Toolbox([SaveMemory(upkeep)])
+    toolbox = Toolbox([SaveMemory(upkeep), *tools, OpenArtifact(turns, counter)])
     prompting = Prompting(
         policy=policy,
         chat_model=models.chat,
         summary_model=models.summary,
-        max_output=settings.max_output,
+        max_output=policy.max_output,
         counter=counter,
+        context_window=settings.context_window,
+        given=given_numbers(settings),
+        pruners=load_pruners(),
     )
     pictures = Pictures(
         store=PostgresAttachments(pool),
@@ -148,18 +171,47 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         fall_back=policy.summary_falls_back,
         crash_point=crash_point,
     )
-    maintenance = Maintenance(
-        worker_id=worker_id,
+    flushes = PostgresFlushes(pool)
+    flusher = Flusher(
         store=upkeep,
+        owed=flushes,
         spend=turns,
         model=models,
         prompting=prompting,
-        summariser=summariser,
         toolbox=toolbox,
-        announcer=announcer,
-        doorbell=doorbell,
         pictures=pictures,
         caps=caps,
+        crash_point=crash_point,
+    )
+    writers = Writers(
+        flusher=flusher, spend=turns, model=models, prompting=prompting, toolbox=toolbox, caps=caps
+    )
+    pace = PostgresPace(pool)
+    compactor = Compactor(
+        store=upkeep,
+        pace=pace,
+        flusher=flusher,
+        writers=writers,
+        summariser=summariser,
+        announcer=announcer,
+        crash_point=crash_point,
+    )
+    spare = SpareSummaries(
+        store=pace,
+        spending=upkeep,
+        writers=writers,
+        summariser=summariser,
+        announcer=announcer,
+        crash_point=crash_point,
+    )
+    maintenance = Maintenance(
+        worker_id=worker_id,
+        store=upkeep,
+        flusher=flusher,
+        compactor=compactor,
+        spare=spare,
+        writers=writers,
+        doorbell=doorbell,
         crash_point=crash_point,
     )
     return App(
@@ -169,9 +221,11 @@ async def open_app(settings: Settings, *, role: Role) -> App:
         workers=workers,
         turns=turns,
         upkeep=upkeep,
+        flushes=flushes,
         announcer=announcer,
         doorbell=doorbell,
         models=models,
+        counter=counter,
         conversation=conversation,
         commands=commands,
         maintenance=maintenance,
@@ -189,14 +243,15 @@ def server_urls(settings: Settings) -> tuple[str, str]:
 
 def policy_of(settings: Settings) -> ContextPolicy:
     """The preset with the operator's numbers; raises ContradictoryPolicy."""
-    return with_overrides(
-        fitted(preset(settings.preset), settings.context_window),
-        max_output=settings.max_output,
-        soft_budget=settings.soft_budget,
-        reserve=settings.reserve,
-        flush_threshold=settings.flush_threshold,
-        keep_turns=settings.keep_turns,
+    return deployment_policy(
+        settings.preset, context_window=settings.context_window, given=given_numbers(settings)
     )
+
+
+def given_numbers(settings: Settings) -> dict[str, Any]:
+    """What the operator has set of the policy's fields, by field name."""
+    numbers = {name: getattr(settings, name) for name in _POLICY_SETTINGS}
+    return {name: value for name, value in numbers.items() if value not in (None, ())}
 
 
 def caps_of(settings: Settings) -> Caps:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
@@ -17,6 +19,9 @@ from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Want
 from shared.adapters.embedded.binaries import find_binaries
 from shared.adapters.embedded.servers import are_running, urls_of
 from shared.bots import configured_bots
+from shared.core.overrides import BadContextConfig, agent_policy
+from shared.core.presets import preset
+from shared.core.prune_rules import BadPruneRules, prune_rules
 from shared.doctor_telegram import bots_in_service, check_bots
 from shared.findings import Finding
 from shared.offers import who_answers
@@ -42,7 +47,7 @@ def run_doctor() -> int:
 
 async def _examine(settings: Settings) -> int:
     failed = False
-    for check in (_check_python, _check_folder, _check_port, _check_model, check_bots):
+    for check in (_check_python, _check_folder, _check_port, _check_model, _check_pruners, check_bots):
         for finding in await check(settings):
             print(finding, flush=True)
             failed = failed or finding.level == "fail"
@@ -130,6 +135,16 @@ async def _check_model(settings: Settings) -> Sequence[Finding]:
     return findings
 
 
+async def _check_pruners(settings: Settings) -> Sequence[Finding]:
+    """Says nothing where no plug-in is installed, which is nearly everywhere."""
+    from shared.adapters.pruners import check_pruners
+
+    working, wrong = check_pruners(preset(settings.preset))
+    advice = "It is not asked. Repair or uninstall the package that brings it."
+    found = [Finding(level="warn", what=f"pruning plug-in {what}", advice=advice) for what in wrong]
+    return [*found, Finding(level="ok", what=f"{working} pruning plug-ins")] if working else found
+
+
 class _Servers:
     """Addresses of both servers: those that run, or our own for the moment of the examination."""
 
@@ -172,10 +187,37 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
             yield schema
             yield await _guarded("the data", "DATABASE_URL", lambda: _check_promises(database_url))
             if schema.level == "ok":
+                for finding in await _agents_rules(database_url):
+                    yield finding
                 for finding in await bots_in_service(settings, database_url):
                     yield finding
+                yield await _guarded(
+                    "the agents", "DATABASE_URL", lambda: _check_agents(settings, database_url)
+                )
     finally:
         await servers.close()
+
+
+async def _agents_rules(database_url: str) -> Sequence[Finding]:
+    """Says nothing where every agent's pruning rules can be used."""
+    import asyncpg
+
+    connection = await asyncpg.connect(database_url, timeout=10)
+    try:
+        rows = await connection.fetch(
+            "SELECT name, (config -> 'pruning')::text AS rules FROM agents WHERE config ? 'pruning'",
+            timeout=10,
+        )
+    finally:
+        await connection.close(timeout=5)
+    found: list[Finding] = []
+    for row in rows:
+        try:
+            prune_rules(json.loads(row["rules"]))
+        except BadPruneRules as error:
+            what = f"agent {row['name']}: its pruning rules are left out"
+            found.append(Finding(level="warn", what=what, advice=error.advice))
+    return found
 
 
 async def _guarded(what: str, setting: str, check: Callable[[], Awaitable[Finding]]) -> Finding:
@@ -233,6 +275,37 @@ async def _check_schema(database_url: str) -> Finding:
         return Finding(level="ok", what=f"schema is at revision {found}")
     advice = "./evertalk up brings it up to date."
     return Finding(level="warn", what=f"schema is at {found or 'nothing'}, {newest} is newest", advice=advice)
+
+
+async def _check_agents(settings: Settings, database_url: str) -> Finding:
+    """Agents whose own context settings cannot be used: they answer with the deployment's."""
+    import asyncpg
+
+    connection = await asyncpg.connect(database_url, timeout=10)
+    try:
+        await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+        agents = await connection.fetch("SELECT name, config FROM agents ORDER BY name")
+    finally:
+        await connection.close(timeout=5)
+    return agents_finding(settings, {row["name"]: row["config"] for row in agents})
+
+
+def agents_finding(settings: Settings, configs: Mapping[str, Mapping[str, Any]]) -> Finding:
+    from shared.app import given_numbers, policy_of
+
+    policy, problems = policy_of(settings), []
+    for name, config in configs.items():
+        try:
+            agent_policy(
+                policy, config, context_window=settings.context_window, given=given_numbers(settings)
+            )
+        except BadContextConfig as error:
+            problems += [f"agent {name}: {problem}" for problem in error.problems]
+    if not problems:
+        return Finding(level="ok", what=f"{len(configs)} agents' context settings can be used")
+    what = "\n      ".join(["context settings of agents cannot be used:", *problems])
+    advice = f"Until they are corrected, these agents keep contexts as {policy.name}."
+    return Finding(level="warn", what=what, advice=advice)
 
 
 async def _check_promises(database_url: str) -> Finding:

@@ -35,6 +35,8 @@ class ModelRequest:
     tools: tuple[ToolSpec, ...] = ()
     max_output_tokens: int = 8192
     cache_at: tuple[int, ...] = ()
+    cache_long: bool = False
+    """Whether the provider shall keep the prefix for an hour instead of five minutes."""
     pictures: Mapping[int, Picture] = field(default_factory=dict)
     """Of the turn that is open, by attachment; a model without the ability gets their descriptions."""
     json_schema: Mapping[str, Any] | None = None
@@ -148,5 +150,6 @@ class ToolContext:
     scope: str
     turn: int
     key: str
+    call_id: str = ""
     flush_id: int | None = None
     through_turn: int | None = None

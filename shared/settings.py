@@ -20,6 +20,10 @@ from dotenv import dotenv_values
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from shared.core.overrides import parse_history_turns
+from shared.core.policy import Channel
+from shared.core.presets import PRESETS
+
 PREFIX = "EVERTALK_"
 UNPREFIXED = (
     "ANTHROPIC_API_KEY",
@@ -46,6 +50,8 @@ Words = Annotated[tuple[str, ...], NoDecode]
 """A list written as `a, b c` in the environment."""
 ChatIds = Annotated[tuple[int, ...], NoDecode]
 """Telegram's numbers of people (positive) and groups (negative), written like `Words`."""
+TurnsByChannel = Annotated[tuple[tuple[Channel, int], ...], NoDecode]
+"""Turns of history by channel, written `telegram=50,web=200`."""
 TelegramAccess = Literal["pairing", "allowlist", "open"]
 TelegramAudience = Literal["personal", "public"]
 TelegramMode = Literal["polling", "webhook"]
@@ -88,7 +94,7 @@ class Settings(BaseSettings):
     telegram_bot_token: SecretStr | None = _unprefixed("TELEGRAM_BOT_TOKEN")
     database_url: SecretStr | None = _unprefixed("DATABASE_URL")
     redis_url: SecretStr | None = _unprefixed("REDIS_URL")
-    max_output: Tokens = Field(default=8192, validation_alias=AliasChoices("CONTEXT_MAX_OUTPUT_TOKENS"))
+    max_output: Tokens | None = _unprefixed("CONTEXT_MAX_OUTPUT_TOKENS")
 
     # Where it lives and who may reach it.
     data_dir: Path = Field(default_factory=lambda: default_data_dir())
@@ -114,11 +120,15 @@ class Settings(BaseSettings):
 
     # How conversations are kept; None means "as the preset says".
     preset: str = "steady"
-    context_window: Tokens = 200_000
+    context_window: Tokens | None = None
     soft_budget: Tokens | None = None
     reserve: Tokens | None = None
     flush_threshold: Tokens | None = None
     keep_turns: int | None = Field(default=None, ge=1)
+    max_rounds: int | None = Field(default=None, ge=1)
+    history_turns: TurnsByChannel = ()
+    window_messages: int | None = Field(default=None, ge=1)
+    trim_tokens: Tokens | None = None
 
     # Models; an empty name means "choose what can be reached".
     model: str = ""
@@ -144,6 +154,11 @@ class Settings(BaseSettings):
     @classmethod
     def _split_words(cls, value: object) -> object:
         return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+    @field_validator("history_turns", mode="before")
+    @classmethod
+    def _turns_by_channel(cls, value: object) -> object:
+        return parse_history_turns(value) if isinstance(value, str) else value
 
     @field_validator("telegram_allowed", mode="before")
     @classmethod
@@ -236,11 +251,11 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _room_for_a_conversation(self) -> Settings:
-        reserve = max(self.reserve or 0, self.max_output)
-        if reserve >= self.context_window:
-            raise ValueError(
-                f"EVERTALK_CONTEXT_WINDOW={self.context_window} leaves no room beside a reserve of {reserve}"
-            )
+        chosen = PRESETS.get(self.preset, PRESETS["steady"])
+        window = self.context_window or chosen.context_window
+        reserve = max(self.reserve or 0, self.max_output or chosen.max_output)
+        if reserve >= window:
+            raise ValueError(f"EVERTALK_CONTEXT_WINDOW={window} leaves no room beside a reserve of {reserve}")
         return self
 
     @property

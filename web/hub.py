@@ -14,6 +14,7 @@ from shared.core.errors import StorageUnavailable
 from shared.core.exchange import (
     ContextMeasured,
     Delta,
+    Organizing,
     ReplyEvent,
     RunEnded,
     RunStarted,
@@ -221,6 +222,8 @@ class Hub:
                 if (draft := self.draft(session_id)) and draft.turn == turn:
                     draft.tool = name
                 self._passing(session_id, wire.run(turn, "tool", tool=name))
+            case Organizing():
+                self._passing(session_id, wire.organizing(event))
             case RunEnded(turn=turn):
                 self._passing(session_id, wire.run_ended(event))
                 self._end_draft(session_id, turn)

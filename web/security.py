@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 BODY_SECONDS = 10.0
 MAX_BODY_BYTES = 256 * 1024
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
+STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
     (MessageTooLong, 413),
     (UnknownSession, 404),
     (UnknownToken, 401),
@@ -112,7 +112,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def _known_error(request: web.Request, error: EvertalkError) -> web.Response:
-    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
     seconds = getattr(error, "retry_after_seconds", 5 if status == 503 else None)
     headers = {} if seconds is None else {"Retry-After": str(max(1, round(seconds)))}
     details: dict[str, Any] = {"advice": error.advice}

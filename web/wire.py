@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Never
 
 from shared.core.errors import BadInput, EvertalkError, UnreadableMessage
-from shared.core.exchange import Accepted, ContextMeasured, RunEnded
+from shared.core.exchange import Accepted, ContextMeasured, Organizing, RunEnded
 
 VERSION = 1
 MAX_FRAME_BYTES = 64 * 1024
@@ -307,6 +307,12 @@ def delta(*, turn: int, attempt: int, offset: int, text: str) -> Frame:
 def run(turn: int, state: str, *, tool: str | None = None) -> Frame:
     frame: Frame = {"t": "run", "turn": turn, "state": state}
     return {**frame, "tool": tool} if tool else frame
+
+
+def organizing(event: Organizing) -> Frame:
+    """The same bar that the job itself moves on; its end takes it away."""
+    frame: Frame = {"t": "compaction.progress", "id": str(event.job_id), "percent": 0}
+    return {**frame, "stage": "waiting", "state": "running"}
 
 
 def run_ended(ended: RunEnded) -> Frame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -23,6 +24,8 @@ POLL_SECONDS = 0.1
 SWEEP_SECONDS = 1.0
 RING_AGAIN_SECONDS = 5.0
 HOUSEKEEPING_SECONDS = 300.0
+OWED_SECONDS = 30.0
+"""How often the log is searched for turns that were hidden unread."""
 
 
 async def run_job(ctx: dict[str, Any], job_id: int, *_: Any, **__: Any) -> None:
@@ -62,26 +65,72 @@ async def run_arq(app: App) -> None:
 
 
 async def sweep(app: App) -> None:
-    """Each second: ring for due and orphaned jobs, at most every five seconds for the same one."""
-    rung: dict[tuple[int, int], float] = {}
-    housekeeping = 0.0
-    while True:
-        try:
+    """Each second: see to due and orphaned jobs; now and then to what nobody asked for."""
+    calls = Calls(app)
+    housekeeping = owed = 0.0
+    try:
+        while True:
             now = time.monotonic()
-            rung = {job: at for job, at in rung.items() if now - at < RING_AGAIN_SECONDS}
-            for job in await app.upkeep.due_jobs():
-                if job not in rung:
-                    rung[job] = now
-                    await app.doorbell.ring(*job)
-            if now - housekeeping > HOUSEKEEPING_SECONDS:
-                housekeeping = now
-                await app.upkeep.sweep_reservations()
-                await ensure_month_partitions(server_urls(app.settings)[0])
-        except StorageUnavailable as error:
-            log.warning("sweep_waits_for_storage", reason=str(error))
-        except OSError as error:
-            log.warning("housekeeping_waits_for_storage", reason=str(error))
-        await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                await calls.ring_for(await app.upkeep.due_jobs(), now)
+                if now - owed > OWED_SECONDS:
+                    owed = now
+                    await app.flushes.ask_for_owed()
+                if now - housekeeping > HOUSEKEEPING_SECONDS:
+                    housekeeping = now
+                    await app.upkeep.sweep_reservations()
+                    await ensure_month_partitions(server_urls(app.settings)[0])
+            except StorageUnavailable as error:
+                log.warning("sweep_waits_for_storage", reason=str(error))
+            except OSError as error:
+                log.warning("housekeeping_waits_for_storage", reason=str(error))
+            await asyncio.sleep(SWEEP_SECONDS)
+    finally:
+        await calls.close()
+
+
+class Calls:
+    """Rings for jobs, at most every five seconds for the same one; what nobody hears is done here."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._rung: dict[tuple[int, int], float] = {}
+        self._unheard: set[tuple[int, int]] = set()
+        self._running: dict[asyncio.Task[None], tuple[int, int]] = {}
+
+    async def ring_for(self, jobs: Sequence[tuple[int, int]], now: float) -> None:
+        self._rung = {job: at for job, at in self._rung.items() if now - at < RING_AGAIN_SECONDS}
+        self._unheard &= set(jobs)
+        for job in jobs:
+            if job in self._rung:
+                continue
+            self._rung[job] = now
+            if await self._app.doorbell.ring(*job):
+                self._unheard.discard(job)
+            elif job in self._unheard:
+                self._do_here(job)
+            else:
+                self._unheard.add(job)
+
+    def _do_here(self, job: tuple[int, int]) -> None:
+        """Redis may stay away for as long as it likes: Postgres alone says who may do the job."""
+        if len(self._running) >= JOBS_AT_ONCE or job in self._running.values():
+            return
+        task = asyncio.ensure_future(run_job({"app": self._app}, job[0]))
+        self._running[task] = job
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        job = self._running.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("job_failed_here", job_id=job[0] if job else None, reason=repr(error))
+
+    async def close(self) -> None:
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=5)
 
 
 async def beat(app: App) -> None:

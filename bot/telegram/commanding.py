@@ -21,7 +21,7 @@ from shared.core.commands import Audience, Channel, Command, commands_for, may_i
 
 log = structlog.get_logger(__name__)
 
-_SHARED = frozenset({"new", "stop", "compact", "undo", "status", "context", "usage", "pins"})
+_SHARED = frozenset({"new", "separator", "stop", "compact", "undo", "status", "context", "usage", "pins"})
 
 
 class CommandOutcome(Protocol):

@@ -13,7 +13,7 @@ from bot.telegram.live import LiveAnswer
 from bot.telegram.post import Post
 from bot.telegram.sender import FINAL_PATIENCE_SECONDS
 from bot.telegram.streaming import GROUP, NATIVE, PRIVATE, Rhythm
-from bot.telegram.typing import EVERY_SECONDS, Starts
+from bot.telegram.typing import AFTER_SECONDS, EVERY_SECONDS, Starts
 from shared.adapters.postgres.telegram_places import PlaceRow
 from shared.core.errors import StorageUnavailable
 
@@ -34,15 +34,17 @@ class Delivery:
         group: Rhythm = GROUP,
         native: Rhythm = NATIVE,
         typing_every: float = EVERY_SECONDS,
+        typing_after: float = AFTER_SECONDS,
         patience: float = FINAL_PATIENCE_SECONDS,
     ) -> None:
         self._post = post
-        self._finals = Finals(post)
+        self._finals = Finals(post, tasks=tasks)
         self._tasks = tasks
         self._private = private
         self._group = group
         self._native = native
         self._typing_every = typing_every
+        self._typing_after = typing_after
         self._patience = patience
         self._live: dict[int, LiveAnswer] = {}
 
@@ -51,7 +53,8 @@ class Delivery:
         answer = LiveAnswer(
             self._post, self._finals, place,
             tasks=self._tasks, private=self._private, group=self._group, native=self._native,
-            typing_every=self._typing_every, patience=self._patience, closed=self._closed,
+            typing_every=self._typing_every, typing_after=self._typing_after,
+            patience=self._patience, closed=self._closed,
         )  # fmt: skip
         self._live[place.session_id] = answer
         return answer

@@ -27,8 +27,10 @@ from bot.telegram.outcomes import (
 from bot.telegram.pacing import Priority
 from bot.telegram.post import Post
 from bot.telegram.sender import FINAL_PATIENCE_SECONDS, TRIES, Sender, Where
+from bot.telegram.typing import Starts
 from shared.adapters.postgres.deliveries import EndedTurn, PartRow
 from shared.adapters.postgres.telegram_places import PlaceRow
+from shared.core.errors import StorageUnavailable
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
@@ -38,6 +40,8 @@ __all__ = ["Finals", "Post"]
 log = structlog.get_logger(__name__)
 
 COOL_DOWN_SECONDS = 60.0
+QUIET_SECONDS = 1.0
+"""The buttons of the answer before go when nobody waits for anything: they count like messages."""
 _ROUNDS = 3
 _REMEMBERED = 1_000
 
@@ -87,12 +91,14 @@ class _Job:
 class Finals:
     """The one code path for the end of an answer; raises StorageUnavailable."""
 
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: Post, *, tasks: Starts) -> None:
         self._post = post
+        self._tasks = tasks
         self._store = post.deliveries
         self._attempts = Attempts(store=post.deliveries, crash_point=post.crash_point)
         self._told: dict[tuple[int, str], float] = {}
         self._left: dict[int, set[int]] = {}
+        self._brought: dict[int, tuple[int, int]] = {}
 
     async def deliver(
         self,
@@ -106,11 +112,13 @@ class Finals:
         """True when nothing of it is left to do. `maybe_shown`: a lost bubble with this text may be there."""
         self.leave(ended.session_id, ended.turn)
         brought = await self._deliver(place, ended, patience, tries, maybe_shown)
-        if brought and (left := self._left.get(ended.session_id)) is not None:
-            left.discard(ended.turn)
-            if not left:
-                del self._left[ended.session_id]
+        if brought:
+            self._was_brought(ended)
         return brought
+
+    def is_in_order(self, session_id: int, *, turn: int, address_id: int) -> bool:
+        """We have just brought the turn before there, and what came before that even earlier."""
+        return self._brought.get(session_id) == (address_id, turn - 1)
 
     def left(self, session_id: int, *, before: int) -> list[int]:
         """Earlier turns that are still to be brought: their answers come first."""
@@ -136,10 +144,20 @@ class Finals:
                 again = await self._store.ended_turn(ended.session_id, ended.turn)
                 ended = again or ended
             except _Again:
-                continue
+                ended = await self._store.ended_turn(ended.session_id, ended.turn) or ended
             else:
                 return True
         return False
+
+    def _was_brought(self, ended: EndedTurn) -> None:
+        if (left := self._left.get(ended.session_id)) is not None:
+            left.discard(ended.turn)
+            if not left:
+                del self._left[ended.session_id]
+        self._brought.pop(ended.session_id, None)
+        self._brought[ended.session_id] = ended.address_id, ended.turn
+        while len(self._brought) > _REMEMBERED:
+            del self._brought[next(iter(self._brought))]
 
     def was_told(self, place: PlaceRow, code: str) -> bool:
         """Whether this trouble was told in this chat just before."""
@@ -174,19 +192,23 @@ class Finals:
             maybe_shown=maybe_shown,
         )
         if job.letter.blocks is not None and not await self._bring_rich(job, job.letter.blocks):
-            job = replace(job, letter=replace(job.letter, blocks=None))
+            now = await self._store.ended_turn(*job.key)
+            job = replace(job, letter=replace(job.letter, blocks=None), ended=now or job.ended)
         if job.letter.blocks is None:
             await self._bring_parts(job)
         if is_notice(ended):
             self.telling(place, ended.error_code)
-        await self._clear_previous(job)
+        if job.keyboard is not None and ended.turn > 1:
+            self._tasks.start(self._clear_previous(job))
 
     async def _bring_parts(self, job: _Job) -> None:
         count = job.letter.count
-        rows = _by_part(await self._store.parts(*job.key))
+        rows = _by_part(job.ended.parts)
         if job.letter.document is not None and 1 in rows and rows[1].state == "sent":
             await self._clear(job, rows, 1)
-        rows = _by_part(await self._store.plan(*job.key, address_id=job.ended.address_id, count=count))
+            rows = {0: rows[0]} if 0 in rows else {}
+        if not rows.keys() >= set(range(count)):
+            rows = _by_part(await self._store.plan(*job.key, address_id=job.ended.address_id, count=count))
         for number in range(count):
             await self._bring_part(job, rows[number])
             self._post.crash_point("telegram_after_part")
@@ -330,16 +352,19 @@ class Finals:
 
     async def _clear_previous(self, job: _Job) -> None:
         """Buttons are under the newest answer only."""
-        if job.keyboard is None or job.ended.turn <= 1:
-            return
-        rows = await self._store.parts(job.ended.session_id, job.ended.turn - 1)
-        known = [row.remote_id for row in rows if row.remote_id is not None]
-        if not known:
-            return
+        await self._post.clock.sleep(QUIET_SECONDS)
         bot_id, chat_id = job.place.bot_id, job.place.chat_id
-        message = await self._post.places.message(bot_id, chat_id, known[-1])
-        if message is not None and (message.session_id, message.turn) == (job.key[0], job.key[1] - 1):
-            await job.sender.edit_keyboard(chat_id, known[-1], None)
+        try:
+            known = await self._store.last_message(
+                job.ended.session_id, job.ended.turn - 1, bot_id=bot_id, chat_id=chat_id
+            )
+        except StorageUnavailable as error:
+            log.info("buttons_left", session_id=job.ended.session_id, reason=str(error))
+            return
+        if known is not None:
+            await job.sender.edit_keyboard(
+                chat_id, known, None, priority=Priority.TIDYING, patience=FINAL_PATIENCE_SECONDS
+            )
 
     async def _give_up(self, place: PlaceRow, ended: EndedTurn, reason: str) -> None:
         for row in await self._store.parts(ended.session_id, ended.turn):

@@ -16,10 +16,10 @@ from bot.telegram.pacing import Priority
 from bot.telegram.post import Post
 from bot.telegram.sender import EDIT_PATIENCE_SECONDS, FINAL_PATIENCE_SECONDS, Sender, Where
 from bot.telegram.streaming import GROUP, NATIVE, PRIVATE, Bubble, Draft, Edit, Rhythm, Seen
-from bot.telegram.typing import EVERY_SECONDS, Starts, Typing
+from bot.telegram.typing import AFTER_SECONDS, EVERY_SECONDS, Starts, Typing
 from shared.adapters.postgres.telegram_places import PlaceRow
 from shared.core.errors import StorageUnavailable
-from shared.core.exchange import Delta, ReplyEvent, RunEnded, RunStarted, Stored, ToolRunning
+from shared.core.exchange import Delta, Organizing, ReplyEvent, RunEnded, RunStarted, Stored, ToolRunning
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +42,7 @@ class LiveAnswer:
         group: Rhythm = GROUP,
         native: Rhythm = NATIVE,
         typing_every: float = EVERY_SECONDS,
+        typing_after: float = AFTER_SECONDS,
         patience: float = FINAL_PATIENCE_SECONDS,
         closed: Callable[[LiveAnswer], None] | None = None,
     ) -> None:
@@ -52,6 +53,7 @@ class LiveAnswer:
         self._rhythm = private if place.chat_id > 0 else group
         self._native_rhythm = native
         self._typing_every = typing_every
+        self._typing_after = typing_after
         self._patience = patience
         self._closed = closed
         self._typing: Typing | None = None
@@ -107,6 +109,9 @@ class LiveAnswer:
             case ToolRunning() if event.turn == self._turn:
                 self._draft.works(self._post.texts.working(self._place, event.name))
                 await self._show()
+            case Organizing() if event.turn == self._turn:
+                self._draft.works(self._post.texts.working(self._place, "organizing"))
+                await self._show()
             case Stored(kind="msg"):
                 await self._stored(event)
             case RunEnded():
@@ -137,6 +142,8 @@ class LiveAnswer:
         """What another process left behind comes first; until it is there, nothing of this turn is shown."""
         session_id = self._place.session_id
         address_id = self._place.address_id
+        if self._finals.is_in_order(session_id, turn=turn, address_id=address_id):
+            return True
         for earlier in await self._post.deliveries.unfinished_before(session_id, turn, address_id=address_id):
             self._finals.leave(session_id, earlier)
         for earlier in self._finals.left(session_id, before=turn):
@@ -323,8 +330,9 @@ class LiveAnswer:
     def _start_typing(self) -> None:
         if self._typing is None and (sender := self._sender) is not None:
             self._typing = Typing(
-                sender, self._where, tasks=self._tasks, clock=self._post.clock, every=self._typing_every
-            )
+                sender, self._where, tasks=self._tasks, clock=self._post.clock,
+                every=self._typing_every, after=self._typing_after,
+            )  # fmt: skip
 
     async def _stop_typing(self) -> None:
         typing, self._typing = self._typing, None

@@ -37,6 +37,7 @@ class Priority(IntEnum):
     NOTICE = 2
     EDIT = 3
     TYPING = 4
+    TIDYING = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +86,16 @@ class _Window:
         self._moments: deque[float] = deque(maxlen=rate.most)
 
     def ready_at(self, priority: Priority) -> float:
-        most = self._rate.most - (self._rate.spared if priority >= Priority.EDIT else 0)
+        most = max(1, self._rate.most - self._spared(priority))
         if len(self._moments) < most:
             return -inf
         return self._moments[-most] + self._rate.seconds
+
+    def _spared(self, priority: Priority) -> int:
+        """What tidies leaves one more, so that an edit that somebody waits for never stands behind it."""
+        if priority < Priority.EDIT:
+            return 0
+        return self._rate.spared + (priority is Priority.TIDYING)
 
     def take(self, now: float) -> None:
         self._moments.append(now)

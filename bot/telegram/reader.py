@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
 import structlog
@@ -26,7 +26,9 @@ OnOther = Callable[[Incoming], Awaitable[None]]
 
 
 class Inbox(Protocol):
-    async def waiting(self, bot_id: int, *, limit: int = BATCH) -> list[StoredUpdate]: ...
+    async def waiting(
+        self, bot_id: int, *, limit: int = BATCH, known: Collection[int] = ()
+    ) -> list[StoredUpdate]: ...
 
     async def handled(self, bot_id: int, update_ids: Sequence[int], *, error: str = "") -> int: ...
 
@@ -84,13 +86,10 @@ class Reader:
     async def read(self) -> bool:
         """One look into the inbox; True when there may be more. Raises StorageUnavailable."""
         known = self._lanes.held | self._tasks.keys()
-        limit = BATCH + len(known)
-        rows = await self._inbox.waiting(self._bot.bot_id, limit=limit)
+        rows = await self._inbox.waiting(self._bot.bot_id, limit=BATCH, known=known)
         said: list[Spoken] = []
         useless: dict[str, list[int]] = {}
         for row in rows:
-            if row.update_id in known:
-                continue
             match read_update(row.body, bot=self._bot):
                 case Spoken() as message:
                     said.append(message)
@@ -105,7 +104,7 @@ class Reader:
         self._lanes.put(said)
         for reason, numbers in useless.items():
             await self._inbox.handled(self._bot.bot_id, numbers, error=reason)
-        return len(rows) == limit
+        return len(rows) == BATCH
 
     async def _wait(self) -> None:
         try:

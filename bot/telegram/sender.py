@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
+from bot.telegram.library import answers_of_telegram
 from bot.telegram.markup import Part
 from bot.telegram.outcomes import (
     Done,
@@ -89,6 +90,7 @@ class Sender:
         self._gate = Turnstile(self._clock, limits or Limits())
         self._timeout = timeout
         self._backoff = backoff
+        self._answers = answers_of_telegram()
 
     @property
     def bot_id(self) -> int:
@@ -223,13 +225,19 @@ class Sender:
         return outcome
 
     async def edit_keyboard(
-        self, chat_id: int, message_id: int, keyboard: InlineKeyboardMarkup | None = None
+        self,
+        chat_id: int,
+        message_id: int,
+        keyboard: InlineKeyboardMarkup | None = None,
+        *,
+        priority: Priority = Priority.EDIT,
+        patience: float = EDIT_PATIENCE_SECONDS,
     ) -> Outcome:
         from aiogram.methods import EditMessageReplyMarkup
 
         method = EditMessageReplyMarkup(chat_id=chat_id, message_id=message_id, reply_markup=keyboard)
         return await self.call(
-            method, chat_id=chat_id, priority=Priority.EDIT, patience=EDIT_PATIENCE_SECONDS,
+            method, chat_id=chat_id, priority=priority, patience=patience,
             repeatable=True, message=(chat_id, message_id),
         )  # fmt: skip
 

@@ -33,7 +33,6 @@ from bot.telegram.webhook import PATH, WebhookMode, make_webhook_handler
 from bot.telegram.wishes import Wishes
 from bot.telegram.words import PlaceWords
 from shared.adapters.postgres.telegram_places import PlaceRow
-from shared.adapters.token_counter import VocabularyCounter
 from shared.app import App
 from shared.bots import BotConfig
 from shared.core.errors import StorageUnavailable
@@ -51,7 +50,6 @@ class TelegramService:
         self._bots = bots
         self._settings = settings
         self._stores = Stores.of(app)
-        self._counter = VocabularyCounter()
         self._desks: dict[int, Desk] = {}
         self._voices: dict[int, Voice] = {}
         self._senders: dict[int, Sender] = {}
@@ -150,7 +148,7 @@ class TelegramService:
         hearing = Hearing(
             desk, door=door, voice=voice, files=FileReader(desk.api), commanding=commanding,
             pressing=pressing, conversation=app.conversation, answer=self._answering.answer,
-            counter=self._counter, now=utc_now, start=self._tasks.start,
+            counter=app.counter, now=utc_now, start=self._tasks.start,
         )  # fmt: skip
         hold = Hold()
         lanes = Lanes(

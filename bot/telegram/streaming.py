@@ -18,13 +18,15 @@ class Rhythm:
 
     first_chars: int = 30
     first_seconds: float = 1.0
+    settle_seconds: float = 0.0
+    """So long the first text waits in any case: an answer that has ended by then is one message, no edit."""
     edit_seconds: float = 1.5
     slowest_seconds: float = 10.0
     new_chars: int = 20
 
 
-PRIVATE = Rhythm()
-GROUP = Rhythm(edit_seconds=3.5)
+PRIVATE = Rhythm(settle_seconds=0.25)
+GROUP = Rhythm(edit_seconds=3.5, settle_seconds=0.25)
 NATIVE = Rhythm(first_chars=1, edit_seconds=0.5, new_chars=1)
 
 
@@ -113,10 +115,10 @@ class Draft:
             return self._overflows and len(self.bubbles) < MOST_PARTS
         if self.status is not None:
             return True
-        return self._first_at is not None and (
-            len(self.text.strip()) >= self.rhythm.first_chars
-            or now - self._first_at >= self.rhythm.first_seconds
-        )
+        if self._first_at is None or now - self._first_at < self.rhythm.settle_seconds:
+            return False
+        enough = len(self.text.strip()) >= self.rhythm.first_chars
+        return enough or now - self._first_at >= self.rhythm.first_seconds
 
     def opening(self) -> tuple[Part, Seen] | None:
         """None when nothing of it can be shown yet."""

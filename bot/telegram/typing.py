@@ -13,6 +13,8 @@ from bot.telegram.sender import Where
 
 EVERY_SECONDS = 4.0
 """Telegram shows it for five."""
+AFTER_SECONDS = 0.2
+"""An answer that is there sooner needs no sign that it is coming."""
 LAST_CALL_SECONDS = 5.0
 
 
@@ -30,12 +32,20 @@ class Typing:
     """One place of one bot; `stop` returns when nothing of it is on its way any more."""
 
     def __init__(
-        self, sender: Actions, where: Where, *, tasks: Starts, clock: Clock, every: float = EVERY_SECONDS
+        self,
+        sender: Actions,
+        where: Where,
+        *,
+        tasks: Starts,
+        clock: Clock,
+        every: float = EVERY_SECONDS,
+        after: float = AFTER_SECONDS,
     ) -> None:
         self._sender = sender
         self._where = where
         self._clock = clock
         self._every = every
+        self._after = after
         self._stopped = asyncio.Event()
         self._task = tasks.start(self._run())
 
@@ -46,14 +56,15 @@ class Typing:
                 await asyncio.wait([self._task])
 
     async def _run(self) -> None:
+        await self._pause(self._after)
         while not self._stopped.is_set():
             outcome = await self._sender.typing(self._where)
             if isinstance(outcome, Gone):
                 return
-            await self._pause(outcome)
+            wanted = outcome.retry_after if isinstance(outcome, NotSent) else None
+            await self._pause(max(self._every, wanted or 0.0))
 
-    async def _pause(self, outcome: Outcome) -> None:
-        wanted = outcome.retry_after if isinstance(outcome, NotSent) else None
+    async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._clock.real(max(self._every, wanted or 0.0))):
+            async with asyncio.timeout(self._clock.real(seconds)):
                 await self._stopped.wait()

@@ -21,6 +21,8 @@ class PlaceWords:
 
     def working(self, place: PlaceRow, tool: str) -> str | None:
         """Saving a note is nobody's business while an answer is written."""
+        if tool == "organizing":
+            return texts_of(place).summarising
         return None if tool not in _SHOWN_TOOLS else texts_of(place).busy
 
     def notice(self, place: PlaceRow, code: str, text: str) -> str:

@@ -3,45 +3,29 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from shared.core.grounding import Ground, script_of
+from shared.core.faults import SENTENCE, is_empty, is_refusal, language_fault, text_fault
+from shared.core.grounding import Ground
 from shared.core.identifiers import identifiers_of, merged_identifiers
 from shared.core.ledger import Ledger, LedgerItem
-from shared.core.memory import normalised
-from shared.core.prompts import OUR_TAGS
+from shared.core.must_stay import with_what_must_stay
+from shared.core.rendering import fit_ledger, in_ledger_form, render_summary
+from shared.core.scores import common_scores, scores_of, stems
 from shared.core.secrets_filter import holds_secret, redact
-from shared.core.source import SourceLine, source_lines, source_words
-from shared.core.summary import LedgerPatch, NewItem, apply_patch, fit_ledger, render_summary
+from shared.core.source import source_lines, source_words
+from shared.core.summary import LedgerPatch, apply_patch
 
 SUMMARY_TOKENS = 2_000
 PROGRESS_SHARE = 0.75
 _SHORT_SOURCE = 400
 """A summary of this many tokens is never too long."""
-
-_SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
-_REFUSAL = re.compile(
-    r"\b(?:I(?:'m| am) (?:sorry|unable)|I (?:cannot|can['’]t|won['’]t) (?:help|assist|do|comply|summari[sz]e)"
-    r"|as an AI|ich kann (?:dabei|das) nicht|es tut mir leid)\b",
-    re.IGNORECASE,
-)
-_NOTHING = re.compile(r"[\W_]*(?:none|n/?a|nothing|empty|null|nichts|keine?|нет|无)?[\W_]*", re.IGNORECASE)
-_TEMPLATE = re.compile(r"what this conversation is about and where it stands|^one sentence$", re.IGNORECASE)
-_INJECTION = re.compile(
-    rf"</?\s*(?:{'|'.join(OUR_TAGS)}|system|human|assistant)\b|<\|[a-z_]+\|>|\[/?INST\]"
-    r"|^\s*(?:system|human|assistant)\s*:"
-    r"|\b(?:ignore|disregard|forget)\b.{0,30}\b(?:previous|prior|above|all|earlier)\b.{0,30}\binstructions?\b",
-    re.IGNORECASE | re.MULTILINE,
-)
-_PROHIBITION = re.compile(
-    r"^(?:please[, ]+)?(?:never|do not|don['’]t|you (?:must|should|may) (?:not|never)|under no circumstances"
-    r"|nie(?:mals)? |bitte (?:nie|nicht|kein)|никогда не)\b",
-    re.IGNORECASE,
-)
-_QUESTION_END = ("?", "？")
-_COVERED_AT = 0.5
+MOSTLY_UNSAID = 0.5
+"""Below this share of supported statements an answer is not mended but rejected."""
+_FEW_STATEMENTS = 2
+_NEXT_TO_NOTHING = 60
+"""Tokens of a source that need not change a record."""
 
 Count = Callable[[str], int]
 
@@ -54,40 +38,97 @@ class AuditVerdict:
     hard_faults: tuple[str, ...]
     soft_faults: tuple[str, ...]
     dropped_items: tuple[str, ...]
-    """Ids of new items that nothing supports."""
+    """Ids of new items that nothing supports, or the sentences of a text."""
     scores: Mapping[str, float]
+    """From 0 to 1, the best is 1, but for `size`: a share of the source."""
     ledger: Ledger
 
 
+def audit_patch(
+    former: Ledger,
+    patch: LedgerPatch,
+    source_text: str,
+    *,
+    count: Count,
+    limit: int = SUMMARY_TOKENS,
+    may_be_empty: bool = False,
+) -> AuditVerdict:
+    """Applies what a model wants to change, and audits the outcome."""
+    former = in_ledger_form(former)
+    patched = apply_patch(former, patch, identifiers=identifiers_of(source_words(source_text)))
+    verdict = audit_ledger(patched, former, source_text, count=count, limit=limit, may_be_empty=may_be_empty)
+    known = {item.id for item in former.items if item.closed is None}
+    named = [id_ for id_, _ in (*patch.replace, *patch.close)]
+    unknown = [id_ for id_ in named if id_ not in known]
+    faults = tuple(f"{id_[:20]}: no such item in the former record" for id_ in unknown)
+    valid = 1 - len(unknown) / len(named) if named else 1.0
+    scores = {**verdict.scores, "valid_ids": round(min(valid, verdict.scores["valid_ids"]), 3)}
+    return replace(verdict, soft_faults=(*verdict.soft_faults, *faults), scores=scores)
+
+
 def audit_ledger(
-    patched: Ledger, former: Ledger, source_text: str, *, count: Count, limit: int = SUMMARY_TOKENS
+    patched: Ledger,
+    former: Ledger,
+    source_text: str,
+    *,
+    count: Count,
+    limit: int = SUMMARY_TOKENS,
+    may_be_empty: bool = False,
 ) -> AuditVerdict:
     """Hard faults ask for another attempt; soft ones cost the item or sentence that has them.
 
     The ledger that comes back lists the source's identifiers and takes at most `limit` tokens when rendered.
     """
+    former = in_ledger_form(former)
     lines = source_lines(source_text)
     ground = Ground.of(source_text, former)
-    items, dropped, faults = _checked_items(patched, former, ground, {line.seq for line in lines})
-    narrative, narrative_faults = _checked_narrative(patched.narrative, former.narrative, ground)
-    mended = replace(patched, narrative=narrative, items=items)
-    mended, added = _with_what_must_stay(mended, lines)
+    items, dropped, faults = _checked_items(
+        patched, former, ground, {line.seq: line.author for line in lines}
+    )
+    narrative, narrative_faults, sentences = _checked_narrative(patched.narrative, former.narrative, ground)
+    checked = replace(patched, narrative=narrative, items=items)
+    mended, added = with_what_must_stay(checked, lines)
     identifiers = merged_identifiers(patched.identifiers, identifiers_of(source_words(source_text)))
-    room = min(limit, _most_tokens(former, source_text, count))
+    room = min(limit, most_tokens(former, source_text, count))
     mended = fit_ledger(replace(mended, identifiers=identifiers), room, count)
-    hard = _hard_faults(patched, mended, former, source_text, count)
+    proposed = len(_new_items(patched, former)) + sentences
+    bad = len(faults) - sum(fault.endswith(_CITES) for fault in faults) + len(narrative_faults)
+    grounded = 1 - bad / proposed if proposed else 1.0
+    hard = _hard_faults(patched, checked, mended, former, source_text, count, may_be_empty=may_be_empty)
+    hard = (*hard, *_unsaid(grounded, proposed))
+    scores = {
+        **scores_of(patched, checked, former, lines),
+        **common_scores(
+            mended, source_text, lines, count, language=not any("is written in" in f for f in hard)
+        ),
+    }
     return AuditVerdict(
         ok=not hard,
         hard_faults=hard,
         soft_faults=(*faults, *narrative_faults, *added),
         dropped_items=dropped,
-        scores=_scores(patched, mended, former, source_text, count),
+        scores=scores,
         ledger=mended,
     )
 
 
+def most_tokens(former: Ledger, source_text: str, count: Count) -> int:
+    """Above this a summary is no progress against what it stands for."""
+    replaced = count(source_text) + count(render_summary(former))
+    return max(_SHORT_SOURCE, math.floor(PROGRESS_SHARE * replaced))
+
+
+def _unsaid(grounded: float, proposed: int) -> tuple[str, ...]:
+    if proposed < _FEW_STATEMENTS or grounded >= MOSTLY_UNSAID:
+        return ()
+    return ("most of the summary was never said in the conversation",)
+
+
+_CITES = "cites lines that it was not shown"
+
+
 def _checked_items(
-    patched: Ledger, former: Ledger, ground: Ground, seqs: set[int]
+    patched: Ledger, former: Ledger, ground: Ground, authors: Mapping[int, str]
 ) -> tuple[tuple[LedgerItem, ...], tuple[str, ...], tuple[str, ...]]:
     before = {item.id: item for item in former.items}
     kept: list[LedgerItem] = []
@@ -97,11 +138,12 @@ def _checked_items(
         old = before.get(item.id)
         fault = _item_fault(item, old, ground)
         if fault is None:
-            known = seqs | set(old.sources if old else ())
+            known = authors.keys() | set(old.sources if old else ())
             sources = tuple(seq for seq in item.sources if seq in known)
             if sources != item.sources:
-                faults.append(f"{item.id}: cites lines that it was not shown")
-            kept.append(replace(item, sources=sources))
+                faults.append(f"{item.id}: {_CITES}")
+            author = item.author if old is not None else _author(item.author, sources, authors)
+            kept.append(replace(item, sources=sources, author=author))
             continue
         faults.append(f"{item.id}: {fault}")
         if old is None:
@@ -111,102 +153,58 @@ def _checked_items(
     return tuple(kept), tuple(dropped), tuple(faults)
 
 
+def _author(claimed: str, sources: tuple[int, ...], authors: Mapping[int, str]) -> str:
+    """Who said it is what the cited lines say, whatever a model makes of it."""
+    said_by = [authors[seq] for seq in sources if seq in authors]
+    return claimed if not said_by or claimed in said_by else said_by[0]
+
+
 def _item_fault(item: LedgerItem, old: LedgerItem | None, ground: Ground) -> str | None:
     """Of a new or changed item; what stood before was audited before."""
     if old is not None and item.text == old.text:
         return None
-    if _NOTHING.fullmatch(item.text) or _TEMPLATE.search(item.text):
+    if is_empty(item.text):
         return "says nothing"
-    return _text_fault(item.text, ground)
+    if old is not None and old.kind == "constraint" and not stems(old.text) & stems(item.text):
+        return "takes the place of a prohibition without repeating any of it"
+    return text_fault(item.text, ground)
 
 
-def _text_fault(text: str, ground: Ground) -> str | None:
-    if holds_secret(text):
-        return "holds a secret"
-    if _INJECTION.search(text):
-        return "holds marks or orders for a model"
-    missing = ground.missing(text)
-    return f"{missing[0]!r} was never said" if missing else None
-
-
-def _checked_narrative(narrative: str, former: str, ground: Ground) -> tuple[str, tuple[str, ...]]:
+def _checked_narrative(narrative: str, former: str, ground: Ground) -> tuple[str, tuple[str, ...], int]:
+    """What may stay of it, what was wrong with the rest, and how many sentences there were."""
     if not narrative or narrative == former:
-        return narrative, ()
+        return narrative, (), 0
     kept: list[str] = []
     faults: list[str] = []
-    for sentence in _SENTENCE.split(narrative):
-        fault = _text_fault(sentence, ground)
+    sentences = SENTENCE.split(narrative)
+    for sentence in sentences:
+        fault = text_fault(sentence, ground)
         if fault is None:
             kept.append(sentence)
         else:
             faults.append(f"narrative: {fault}")
-    return (" ".join(kept) or redact(former)), tuple(faults)
-
-
-def _with_what_must_stay(ledger: Ledger, lines: tuple[SourceLine, ...]) -> tuple[Ledger, tuple[str, ...]]:
-    """The last unanswered question and the person's prohibitions, put in by code when they are missing."""
-    wanted = [NewItem(kind="constraint", text=text, sources=(seq,)) for seq, text in _prohibitions(lines)]
-    question = _open_question(lines)
-    if question is not None:
-        wanted.append(NewItem(kind="question", text=question[1], sources=(question[0],)))
-    missing = tuple(item for item in wanted if not _covered(item, ledger))
-    if not missing:
-        return ledger, ()
-    patch = LedgerPatch(narrative=ledger.narrative, add=missing)
-    closed = tuple(item for item in ledger.items if item.closed is not None)
-    added = apply_patch(ledger, patch)
-    faults = tuple(f"{item.kind} was missing: {item.text[:80]}" for item in missing)
-    return replace(added, items=(*closed, *added.items)), faults
-
-
-def _prohibitions(lines: tuple[SourceLine, ...]) -> list[tuple[int, str]]:
-    return [
-        (line.seq, sentence)
-        for line in lines
-        if line.author == "person"
-        for sentence in _SENTENCE.split(line.text)
-        if _PROHIBITION.match(sentence) and not sentence.endswith(_QUESTION_END) and _may_be_quoted(sentence)
-    ]
-
-
-def _open_question(lines: tuple[SourceLine, ...]) -> tuple[int, str] | None:
-    for line in reversed(lines):
-        if line.author == "assistant":
-            return None
-        questions = [s for s in _SENTENCE.split(line.text) if s.rstrip(" )").endswith(_QUESTION_END)]
-        if line.author == "person" and questions and _may_be_quoted(questions[-1]):
-            return line.seq, questions[-1]
-    return None
-
-
-def _may_be_quoted(text: str) -> bool:
-    return not holds_secret(text) and _INJECTION.search(text) is None
-
-
-def _covered(wanted: NewItem, ledger: Ledger) -> bool:
-    words = {word for word in normalised(wanted.text).split() if len(word) > 3}
-    for item in ledger.items:
-        if item.closed is None and set(wanted.sources) & set(item.sources) and item.kind == wanted.kind:
-            return True
-        said = set(normalised(item.text).split())
-        if item.closed is None and words and len(words & said) / len(words) > _COVERED_AT:
-            return True
-    return False
+    return (" ".join(kept) or redact(former)), tuple(faults), len(sentences)
 
 
 def _hard_faults(
-    patched: Ledger, mended: Ledger, former: Ledger, source_text: str, count: Count
+    patched: Ledger,
+    checked: Ledger,
+    mended: Ledger,
+    former: Ledger,
+    source_text: str,
+    count: Count,
+    *,
+    may_be_empty: bool,
 ) -> tuple[str, ...]:
-    new_text = _new_text(patched, former)
-    size, most = count(render_summary(mended)), _most_tokens(former, source_text, count)
-    source_script, summary_script = script_of(source_text), script_of(new_text)
+    size, most = count(render_summary(mended)), most_tokens(former, source_text, count)
+    language = language_fault(_new_text(patched, former), source_text)
     checks = (
-        (not _says_something(mended, former, source_text), "the summary is empty"),
-        (_REFUSAL.match(patched.narrative.strip()) is not None, "the summary is a refusal"),
         (
-            bool(source_script and summary_script) and source_script != summary_script,
-            f"the summary is written in {summary_script} letters, the conversation in {source_script}",
+            not may_be_empty and not _says_something(checked, former, count(source_text)),
+            "the summary is empty",
         ),
+        (is_refusal(patched.narrative), "the summary is a refusal"),
+        (language is not None, language or ""),
         (
             size > most,
             f"the summary takes {size} tokens; {most} is the most for what it stands for",
@@ -216,22 +214,14 @@ def _hard_faults(
     return tuple(fault for wrong, fault in checks if wrong)
 
 
-def _most_tokens(former: Ledger, source_text: str, count: Count) -> int:
-    """Above this a summary is no progress against what it stands for."""
-    replaced = count(source_text) + count(render_summary(former))
-    return max(_SHORT_SOURCE, math.floor(PROGRESS_SHARE * replaced))
-
-
-def _says_something(ledger: Ledger, former: Ledger, source_text: str) -> bool:
-    """Something new, or at least everything old when the source holds next to nothing."""
-    if not source_text.strip():
+def _says_something(ledger: Ledger, former: Ledger, source_tokens: int) -> bool:
+    """Something new of the model's own, or at least everything old when the source holds next to nothing."""
+    known_before = bool(former.narrative or former.items)
+    if source_tokens <= (_NEXT_TO_NOTHING if known_before else 0):
         return True
     narrative = ledger.narrative.strip()
-    new_narrative = narrative and narrative != former.narrative and not _NOTHING.fullmatch(narrative)
-    known = {item.id for item in former.items}
-    return (
-        bool(new_narrative) or any(item.id not in known for item in ledger.items) or _changed(ledger, former)
-    )
+    new_narrative = narrative and narrative != former.narrative and not is_empty(narrative)
+    return bool(new_narrative) or bool(_new_items(ledger, former)) or _changed(ledger, former)
 
 
 def _changed(ledger: Ledger, former: Ledger) -> bool:
@@ -239,23 +229,13 @@ def _changed(ledger: Ledger, former: Ledger) -> bool:
     return any(item != before[item.id] for item in ledger.items if item.id in before)
 
 
+def _new_items(ledger: Ledger, former: Ledger) -> list[LedgerItem]:
+    """Added or changed."""
+    before = {item.id: item.text for item in former.items}
+    return [item for item in ledger.items if before.get(item.id) != item.text]
+
+
 def _new_text(patched: Ledger, former: Ledger) -> str:
     known = {item.text for item in former.items}
     narrative = patched.narrative if patched.narrative != former.narrative else ""
     return "\n".join((narrative, *(item.text for item in patched.items if item.text not in known)))
-
-
-def _scores(
-    patched: Ledger, mended: Ledger, former: Ledger, source_text: str, count: Count
-) -> dict[str, float]:
-    known = {item.id for item in former.items}
-    proposed = [item for item in patched.items if item.id not in known]
-    stayed = {item.id for item in mended.items}
-    grounded = sum(item.id in stayed for item in proposed)
-    cited = sum(bool(item.sources) for item in mended.items)
-    source = count(source_text)
-    return {
-        "grounded": round(grounded / len(proposed), 3) if proposed else 1.0,
-        "cited": round(cited / len(mended.items), 3) if mended.items else 1.0,
-        "size": round(count(render_summary(mended)) / source, 3) if source else 0.0,
-    }

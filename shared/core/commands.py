@@ -59,6 +59,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(name="help", description="Show what you can do here", audiences=_ALL_AUDIENCES),
     Command(name="start", description="Say hello and see how this works"),
     Command(name="new", description="Begin afresh; what was said is kept", audiences=_ALL_AUDIENCES),
+    Command(name="separator", description="Leave everything above out of the assistant's view"),
     Command(name="stop", description="Stop the answer that is being written", audiences=_ALL_AUDIENCES),
     Command(name="retry", description="Answer your last message again", channels=_TELEGRAM),
     Command(

@@ -10,10 +10,21 @@ from typing import Literal
 from shared.core.budget import ContextBudget
 from shared.core.identifiers import identifiers_of
 from shared.core.ledger import Ledger
-from shared.core.messages import tool_results
-from shared.core.policy import ContextPolicy
+from shared.core.policy import ContextPolicy, SummaryForm
+from shared.core.portions import (
+    CHUNK_TOKENS,
+    RULES_AND_FORMER,
+    SUMMARY_MOST,
+    Portion,
+    chunk_limit,
+    chunked,
+    oversized,
+    portions,
+    readable,
+    summary_room,
+)
 from shared.core.session import Entry, View
-from shared.core.source import TOOL_RESULT_TOKENS, answered, render_source, turns_of
+from shared.core.source import render_source, resolved, turns_of
 from shared.core.summary import (
     LedgerPatch,
     Unreadable,
@@ -27,20 +38,14 @@ from shared.core.summary import (
 __all__ = [
     "plan_compaction", "CompactionPlan", "NothingToCompact", "chunked", "chunk_limit", "summary_room",
     "render_source", "parse_ledger_patch", "LedgerPatch", "Unreadable", "apply_patch", "fit_ledger",
-    "identifiers_of", "render_summary", "five_fields",
+    "identifiers_of", "render_summary", "five_fields", "CHUNK_TOKENS", "RULES_AND_FORMER",
 ]  # fmt: skip
 
-CHUNK_TOKENS = 24_000
-SUMMARY_ROOM = 4_096
-RULES_AND_FORMER = 2_600
-"""Tokens of a summary request besides the log: the rules, and a former record at its largest."""
-MIN_CHUNK = 500
-CHUNK_SHARE = 0.6
-"""Of the summariser's window; the rest is for the rules, the former record and the answer."""
-SUMMARY_LEAST, SUMMARY_MOST = 300, 2_000
-
-NoReason = Literal["nothing_old", "open_turn_too_big", "pins", "gain_too_small"]
+NoReason = Literal["nothing_old", "open_turn_too_big", "pins", "unanswered", "gain_too_small"]
 Turn = tuple[Entry, ...]
+
+MIN_SUMMARY = 64
+"""No summary says anything in less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +61,14 @@ class CompactionPlan:
     expected_after: int
     summary_limit: int
     """The most the new summary may take, so that the conversation lands where the policy wants it."""
-    chunks: tuple[tuple[Entry, ...], ...]
+    chunks: tuple[Portion, ...]
+    form: SummaryForm = "ledger"
+    merged: bool = False
+    """Portions are summarised each by itself and merged by the model, instead of folded one into the next."""
+    summary_most: int = SUMMARY_MOST
+    """What the record may take between two portions."""
+    named: frozenset[int] = frozenset()
+    """Seqs of messages that the summariser could not read; they are named to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,21 +95,24 @@ def plan_compaction(
     """
     ended = tuple(turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn)
     open_tokens = _tokens((e for e in view.entries if e.turn == view.open_turn), ratio)
-    kept = _tail_length(ended, open_tokens, budget, policy, keep_turns, ratio, relaxed=force)
-    kept = _with_unanswered(ended, kept, budget, policy, ratio)
+    most = _most_of_tail(view, budget, policy, ratio)
+    wanted = _tail_length(ended, open_tokens, most, budget, policy, keep_turns, ratio, relaxed=force)
+    kept = _with_unresolved(ended, wanted, most, ratio, relaxed=force)
     hidden = ended[: len(ended) - kept]
     source = tuple(entry for turn in hidden for entry in turn if not entry.pinned)
     if not source:
-        return _why_nothing(hidden, open_tokens, budget, kept)
+        return _why_nothing(hidden, open_tokens, budget, kept, wanted)
     tail_tokens = open_tokens + _tokens((e for turn in ended[len(hidden) :] for e in turn), ratio)
     pin_tokens = _tokens((*view.pins, *(e for turn in hidden for e in turn if e.pinned)), ratio)
-    summary_limit = _summary_limit(budget, policy, tail_tokens + pin_tokens)
+    summary_limit = _summary_limit(budget, policy, tail_tokens + pin_tokens, summariser_window)
     summary_tokens = _expected_summary(view, source, summary_limit, ratio)
     expected = budget.fixed + tail_tokens + pin_tokens + summary_tokens
     if not force and not _gains(now_tokens, expected, budget, policy):
         detail = f"{now_tokens:,} tokens now, about {expected:,} after"
         return NothingToCompact(reason="gain_too_small", detail=detail)
     former_seq = view.head.through_seq if view.head else 0
+    margin = ratio * policy.summary_margin
+    named = oversized(source, summariser_window, margin)
     return CompactionPlan(
         from_turn=view.base_turn + 1,
         through_turn=hidden[-1][0].turn,
@@ -107,44 +122,35 @@ def plan_compaction(
         tokens_before=now_tokens,
         expected_after=expected,
         summary_limit=summary_limit,
-        chunks=chunked(source, chunk_limit(summariser_window), ratio),
+        chunks=portions(
+            source,
+            whole=readable(summariser_window, policy.summary_most),
+            limit=chunk_limit(summariser_window, policy.summary_most),
+            ratio=margin,
+            named=named,
+            even=policy.summary_merged,
+        ),
+        form=policy.summary_form,
+        merged=policy.summary_merged,
+        summary_most=min(policy.summary_most, summariser_window // 4),
+        named=named,
     )
 
 
-def summary_room(summariser_window: int) -> int:
-    """The longest answer to a summary request, in tokens: a quarter of a small window."""
-    return min(SUMMARY_ROOM, summariser_window // 4)
+def _most_of_tail(view: View, budget: ContextBudget, policy: ContextPolicy, ratio: float) -> int:
+    """Half the budget, and less where a summary of the least length would not fit beside it any more.
 
-
-def chunk_limit(summariser_window: int) -> int:
-    """How much of the log one request may hold, so that rules, former record and answer fit beside it."""
-    beside = summary_room(summariser_window) + RULES_AND_FORMER
-    return max(
-        MIN_CHUNK, min(CHUNK_TOKENS, floor(CHUNK_SHARE * summariser_window), summariser_window - beside)
-    )
-
-
-def chunked(entries: Sequence[Entry], limit: int, ratio: float = 1.0) -> tuple[tuple[Entry, ...], ...]:
-    """Portions of at most `limit` tokens, cut between turns; a turn is cut only if too large alone."""
-    pieces: list[Turn] = []
-    for turn in turns_of(entries):
-        pieces.extend([turn] if _source_tokens(turn, ratio) <= limit else [(entry,) for entry in turn])
-    chunks: list[tuple[Entry, ...]] = []
-    room = 0
-    for piece in pieces:
-        size = _source_tokens(piece, ratio)
-        if chunks and size <= room:
-            chunks[-1] += piece
-            room -= size
-        else:
-            chunks.append(piece)
-            room = limit - size
-    return tuple(chunks)
+    Every pin counts, hidden or not, so that the same conversation has the same tail before and after.
+    """
+    pins = _tokens((*view.pins, *(entry for entry in view.entries if entry.pinned)), ratio)
+    landing = floor(policy.land_at * budget.conversation) - policy.summary_least - pins
+    return max(0, min(floor(policy.tail_share_most * budget.conversation), landing))
 
 
 def _tail_length(
     ended: Sequence[Turn],
     open_tokens: int,
+    most: int,
     budget: ContextBudget,
     policy: ContextPolicy,
     keep_turns: int | None,
@@ -155,7 +161,6 @@ def _tail_length(
     """How many ended turns stay: enough turns, enough tokens, but not too many tokens."""
     wanted = max(policy.keep_turns_least, policy.keep_turns if keep_turns is None else keep_turns)
     least = 0 if relaxed or keep_turns is not None else _least_tail(budget, policy)
-    most = floor(policy.tail_share_most * budget.conversation)
     tokens = open_tokens
     kept = 0
     for turn in reversed(ended):
@@ -174,39 +179,40 @@ def _least_tail(budget: ContextBudget, policy: ContextPolicy) -> int:
     return min(max(share, policy.tail_least), policy.tail_most)
 
 
-def _with_unanswered(
-    ended: Sequence[Turn], kept: int, budget: ContextBudget, policy: ContextPolicy, ratio: float
-) -> int:
-    """Unanswered turns stay live as long as the tail does not outgrow its half of the budget for them.
+def _with_unresolved(ended: Sequence[Turn], kept: int, most: int, ratio: float, *, relaxed: bool) -> int:
+    """Unresolved turns stay live as long as the tail does not outgrow its share of the budget for them.
 
-    Beyond that they are summarised, marked as unanswered: one lost answer must not end all compaction.
+    Beyond that they are summarised, marked as unanswered: one lost answer must not end all compaction. Nor
+    must it end one that a person insists on.
     """
-    most = floor(policy.tail_share_most * budget.conversation)
     for place, turn in enumerate(ended[: len(ended) - kept]):
-        if not answered(turn):
+        if not resolved(turn) and (place > 0 or not relaxed):
             longer = ended[place:]
-            fits = _tokens((entry for t in longer for entry in t), ratio) <= most
-            if fits and place > 0:
+            if _tokens((entry for t in longer for entry in t), ratio) <= most:
                 return len(longer)
     return kept
 
 
 def _why_nothing(
-    hidden: Sequence[Turn], open_tokens: int, budget: ContextBudget, kept: int
+    hidden: Sequence[Turn], open_tokens: int, budget: ContextBudget, kept: int, wanted: int
 ) -> NothingToCompact:
     if hidden:
         return NothingToCompact(reason="pins", detail="all older messages are pinned")
     if open_tokens > budget.conversation // 2:
         detail = f"the message that is being answered takes {open_tokens:,} tokens"
         return NothingToCompact(reason="open_turn_too_big", detail=detail)
+    if kept > wanted:
+        detail = "the oldest message that is left was not answered, or what it asked for failed"
+        return NothingToCompact(reason="unanswered", detail=detail)
     return NothingToCompact(
         reason="nothing_old", detail=f"only the last {kept} turns are there, and they stay"
     )
 
 
-def _summary_limit(budget: ContextBudget, policy: ContextPolicy, stays: int) -> int:
+def _summary_limit(budget: ContextBudget, policy: ContextPolicy, stays: int, summariser_window: int) -> int:
     left = floor(policy.land_at * budget.conversation) - stays
-    return min(SUMMARY_MOST, max(SUMMARY_LEAST, left))
+    most = min(policy.summary_most, max(MIN_SUMMARY, summariser_window // 4))
+    return min(most, max(policy.summary_least, left))
 
 
 def _expected_summary(view: View, source: Sequence[Entry], summary_limit: int, ratio: float) -> int:
@@ -221,14 +227,3 @@ def _gains(before: int, after: int, budget: ContextBudget, policy: ContextPolicy
 
 def _tokens(entries: Iterable[Entry], ratio: float) -> int:
     return ceil(sum(entry.tokens for entry in entries) * ratio)
-
-
-def _source_tokens(entries: Iterable[Entry], ratio: float) -> int:
-    """As `render_source` will show them."""
-    capped = (
-        min(entry.tokens, TOOL_RESULT_TOKENS * len(tool_results(entry.blocks)))
-        if entry.author == "tool"
-        else entry.tokens
-        for entry in entries
-    )
-    return ceil(sum(capped) * ratio)

@@ -58,6 +58,8 @@ class BuiltContext:
     estimate: int
     entry_seqs: tuple[int, ...]
     pin_seqs: tuple[int, ...]
+    volatile: int = 0
+    """Of the estimate, what stands behind the newest words and is not sent again."""
     renderer: int = RENDERER_VERSION
 
 
@@ -84,7 +86,8 @@ def build_context(
     volatile = volatile_block(runtime_facts=_defused(runtime_facts), recall=_defused(recall))
     live = [shown_entry(entry, view.open_turn, policy) for entry in view.entries]
     messages = _messages(live, background, volatile, instruction, view.open_turn)
-    memory = _text_tokens(notes_block(core) if core else "", count) + _text_tokens(volatile, count)
+    passing = _text_tokens(volatile, count)
+    memory = _text_tokens(notes_block(core) if core else "", count) + passing
     parts: dict[Part, int] = {
         "system": estimate_system(system_parts[:1], count),
         "memory": memory,
@@ -101,6 +104,7 @@ def build_context(
         estimate=sum(parts.values()),
         entry_seqs=tuple(entry.seq for entry in view.entries),
         pin_seqs=tuple(entry.seq for entry in view.pins),
+        volatile=passing,
     )
 
 
@@ -115,6 +119,16 @@ def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy) -> E
     if entry.author != "assistant":
         blocks = tuple(_defused_block(block) for block in blocks)
     return entry if blocks == entry.blocks else replace(entry, blocks=blocks)
+
+
+def fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int:
+    """Tokens of a turn that are sent only while it is open: its thinking, its pictures."""
+    faded = 0
+    for entry in entries:
+        if any(isinstance(block, Thinking | Image) for block in entry.blocks):
+            later = shown_entry(entry, None, policy)
+            faded += max(0, entry.tokens - estimate_blocks(later.blocks, count))
+    return faded
 
 
 def quoted(entry: Entry) -> str:
@@ -157,7 +171,8 @@ def _background(view: View) -> tuple[str, ...]:
     head = view.head
     summary = ""
     if head is not None and head.summary_text.strip():
-        summary = summary_block(_defused(head.summary_text.strip()), through_seq=head.through_seq)
+        text = _defused(head.summary_text.strip())
+        summary = summary_block(text, through_seq=head.through_seq, form=head.ledger.form)
     pins = "\n\n".join(_defused(quoted(entry)) for entry in view.pins)
     return tuple(text for text in (summary, pins_block(pins) if pins else "") if text)
 
@@ -198,7 +213,10 @@ def _with_blocks(
 def _cache_marks(messages: Sequence[Message], *, has_background: bool, ghost: bool) -> tuple[int, ...]:
     """End of the summary's message, a step within the provider's look-back, end of the newest stored turn."""
     last = len(messages) - 1
-    in_tool_rounds = last >= 0 and not ghost and isinstance(messages[last].blocks[0], ToolResult)
+    # Results before words belong to an earlier turn that died: then the newest words are volatile still.
+    in_tool_rounds = (
+        last >= 0 and not ghost and all(isinstance(block, ToolResult) for block in messages[last].blocks)
+    )
     end = last if in_tool_rounds else last - 1
     if end < 0:
         return ()

@@ -12,6 +12,7 @@ EvertalkError                     has a code and advice; the advice is the only 
 ├── CapReached                    a spending cap says no; nothing was spent
 ├── ContextBudgetExceeded         what may never be dropped does not fit; names the three largest parts
 ├── ContradictoryPolicy           settings that cannot hold together, with their numbers (core/policy.py)
+├── BadContextConfig              an agent's row about its context cannot be used (core/overrides.py)
 ├── StorageUnavailable            Postgres is away or full; nothing was acknowledged
 └── ModelError                    the provider's side
     ├── ModelUnavailable          try again later: 5xx, overload, cut stream, silence
@@ -115,7 +116,10 @@ class ContextBudgetExceeded(EvertalkError):
         parts = ", ".join(f"{name} ({tokens:,} tokens)" for name, tokens in largest)
         super().__init__(f"needs more than {hard} tokens; largest: {parts}")
         self.largest = tuple(largest)
-        self.advice = f"This is too much for one answer. The largest parts: {parts}. Shorten or unpin one."
+        self.advice = (
+            f"This is too much for one answer. The largest parts: {parts}. "
+            "Please shorten your message, unpin what you can, or begin afresh with /new."
+        )
 
 
 class StorageUnavailable(EvertalkError):

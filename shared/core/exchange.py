@@ -82,6 +82,14 @@ class ToolRunning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Organizing:
+    """The answer waits for a summary of what was said before ("Organizing conversation…")."""
+
+    turn: int
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """A durable event was committed; `payload` is what screens get, see `web/wire.py`."""
 
@@ -108,6 +116,6 @@ class ContextMeasured:
     estimated: bool
 
 
-ReplyEvent = RunStarted | Delta | ToolRunning | Stored | RunEnded | ContextMeasured
+ReplyEvent = RunStarted | Delta | ToolRunning | Organizing | Stored | RunEnded | ContextMeasured
 Emit = Callable[[ReplyEvent], Awaitable[None]]
 """A channel's listener. It must not raise: a closed tab is the channel's affair, never the turn's."""

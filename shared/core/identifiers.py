@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from shared.core.secrets_filter import REDACTED, redact
 
@@ -14,11 +14,16 @@ PATH = re.compile(
 )
 NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*%?")
 QUOTED = re.compile(r"“([^”\n]{2,80})”|«([^»\n]{2,80})»|\"([^\"\n]{2,80})\"|„([^“\n]{2,80})“")
-_WORD = re.compile(r"[^\W\d_][\w’'-]*")
+_CAPITAL_WORD = re.compile(r"[^\W\d_a-zß-öø-ÿ](?<![^\W\d_].)(?<![^\W_][’'-].)[\w’'-]*", re.DOTALL)
+"""A word that does not begin with a small Latin letter; looking back comes last because it costs most."""
 _SENTENCE_START = re.compile(r"(?:^|[.!?…:;]\s+|\n\s*|[-*•]\s+|[“”\"«»„(\[]\s*)$")
 _NAME_PARTS = 4
+_PART_CHARS = 2_000
+_SIGN_OF_URL, _SIGN_OF_EMAIL = re.compile("://"), re.compile("@")
+_SIGN_OF_PATH = re.compile(r"/[\w.-]*[\w-]/|\.(?:py|js|ts|md|txt|json|csv|pdf|toml|ya?ml)\b")
+"""Cheap to look for; without them the costly pattern finds nothing."""
 
-_NO_NAMES = frozenset(
+NO_NAMES = frozenset(
     {"I", "I'm", "I'll", "I've", "I'd", "I’m", "I’ll", "I’ve", "I’d", "OK", "Ok", "Mr", "Mrs", "Ms", "Dr"}
     | {"Yes", "No", "Hey", "Hi", "Hello", "Thanks", "Wow", "Monday", "Tuesday", "Wednesday", "Thursday"}
     | {"Friday", "Saturday", "Sunday", "January", "February", "March", "April", "May", "June", "July"}
@@ -26,11 +31,34 @@ _NO_NAMES = frozenset(
 )
 
 
-def identifiers_of(text: str, *, most: int = 60) -> tuple[str, ...]:
-    """URLs, e-mail addresses, paths, telling numbers and names in the order of their first appearance."""
-    text = redact(text).replace(REDACTED, " ")
+def identifiers_of(text: str, *, most: int = 60, redacted: bool = False) -> tuple[str, ...]:
+    """URLs, e-mail addresses, paths, telling numbers and names in the order of their first appearance.
+
+    `redacted` says that the text holds no secret any more, as that of a source.
+    """
+    found: dict[str, None] = {}
+    for part in _parts((text if redacted else redact(text)).replace(REDACTED, " ")):
+        found.update(dict.fromkeys(_identifiers_in(part)))
+        if len(found) >= most:
+            break
+    return tuple(found)[:most]
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Lines together, some at a time: whoever wants a few identifiers needs not read everything."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + _PART_CHARS)
+        end = len(text) if end < 0 else end + 1
+        yield text[start:end]
+        start = end
+
+
+def _identifiers_in(text: str) -> list[str]:
     places: dict[str, int] = {}
-    for pattern in (URL, EMAIL, PATH):
+    for pattern, sign in ((URL, _SIGN_OF_URL), (EMAIL, _SIGN_OF_EMAIL), (PATH, _SIGN_OF_PATH)):
+        if sign.search(text) is None:
+            continue
         for match in pattern.finditer(text):
             places.setdefault(match[0], match.start())
         text = pattern.sub(lambda match: " " * len(match[0]), text)
@@ -39,8 +67,7 @@ def identifiers_of(text: str, *, most: int = 60) -> tuple[str, ...]:
             places.setdefault(match[0], match.start())
     for name, start in _names_with_places(text):
         places.setdefault(name, start)
-    ordered = sorted(places, key=lambda found: (places[found], found))
-    return tuple(ordered[:most])
+    return sorted(places, key=lambda found: (places[found], found))
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -67,7 +94,9 @@ def merged_identifiers(old: Iterable[str], new: Iterable[str], *, most: int = 80
 def _names_with_places(text: str) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     run: list[re.Match[str]] = []
-    for match in _WORD.finditer(text):
+    for match in _CAPITAL_WORD.finditer(text):
+        if not match[0][0].isupper():
+            continue
         joins = bool(run) and text[run[-1].end() : match.start()] == " " and len(run) < _NAME_PARTS
         if _is_name(match, text, joins=joins):
             if run and not joins:
@@ -84,9 +113,9 @@ def _names_with_places(text: str) -> list[tuple[str, int]]:
 
 def _is_name(match: re.Match[str], text: str, *, joins: bool) -> bool:
     word = match[0]
-    if not word[0].isupper() or word in _NO_NAMES or len(word) < 2:
+    if not word[0].isupper() or word in NO_NAMES or len(word) < 2:
         return False
-    if joins or any(char.isupper() for char in word[1:]):
+    if joins or word[1:] != word[1:].lower():
         return True
     return _SENTENCE_START.search(text[max(0, match.start() - 4) : match.start()]) is None
 

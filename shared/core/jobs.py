@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import ceil, inf
 from typing import Any, Literal
 
 from shared.core.budget import ContextBudget, pressure
 from shared.core.compaction import CompactionPlan, NothingToCompact, plan_compaction
+from shared.core.flushing import NEAR_LIMIT as NEAR_LIMIT
+from shared.core.flushing import due_threshold, newest_ended
 from shared.core.policy import ContextPolicy
+from shared.core.pruning import clearing_suffices
+from shared.core.rest import Rest, RestReason
+from shared.core.selection import grows_unseen, window_through
 from shared.core.session import View
+from shared.core.turns import JobOrder
 
-NEAR_LIMIT = "near_limit"
-"""The one threshold of `steady` and `spec008`; presets with shares name theirs after them."""
+CACHE_SECONDS = 300.0
+"""How long the provider keeps a prefix that nobody asks for, unless a session is cached for longer."""
+IDLE_MARGIN_SECONDS = 60.0
+"""So long before the provider forgets, an idle session is flushed and compacted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,21 +32,133 @@ class JobWish:
     or runs, each further turn asks for the same; its end looks again."""
     trigger: str
     payload: Mapping[str, Any] = field(default_factory=dict)
+    delay_seconds: float = 0.0
+    """Not before so long from now."""
+
+    @property
+    def order(self) -> JobOrder:
+        return JobOrder(
+            kind=self.kind,
+            key=self.key,
+            trigger=self.trigger,
+            payload=self.payload,
+            delay_seconds=self.delay_seconds,
+        )
 
 
 def next_job(
-    view: View, *, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float = 1.0
+    view: View,
+    *,
+    budget: ContextBudget,
+    policy: ContextPolicy,
+    context_tokens: int,
+    ratio: float = 1.0,
+    model: str = "",
+    cache_seconds: float = CACHE_SECONDS,
 ) -> JobWish | None:
-    """What is due by size alone: a compaction above the limit, else a flush shortly before it."""
-    state = pressure(budget, context_tokens)
-    if state == "calm":
+    """A compaction by turns or size, an early flush, one for idle time, a link for what left the window."""
+    due = _due(
+        view, budget=budget, policy=policy, context_tokens=context_tokens, ratio=ratio, model=model,
+        cache_seconds=cache_seconds,
+    )  # fmt: skip
+    through = window_through(view, policy) if due is None else None
+    return due if through is None else _window(view, through)
+
+
+def _due(
+    view: View,
+    *,
+    budget: ContextBudget,
+    policy: ContextPolicy,
+    context_tokens: int,
+    ratio: float,
+    model: str,
+    cache_seconds: float,
+) -> JobWish | None:
+    context_tokens = _counted(view, budget, policy, context_tokens, ratio)
+    rested = rests(view, limit=budget.limit, model=model)
+    held = view.hold_compaction or not policy.compact_auto
+    if not rested:
+        wish = _by_turns(view, budget, policy, context_tokens, ratio, held=held) or _by_size(
+            view, budget, policy, context_tokens, ratio, held=held
+        )
+        if wish is not None:
+            return wish
+    threshold = due_threshold(view, budget=budget, policy=policy, context_tokens=context_tokens)
+    if threshold is not None:
+        return _flush(view, threshold=threshold)
+    if rested or held or not policy.idle_compaction:
         return None
-    if state in ("compact", "overflow") and (state == "overflow" or not view.hold_compaction):
-        plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
-        if isinstance(plan, CompactionPlan):
-            trigger = "overflow" if state == "overflow" else "limit"
-            return _compaction(view, plan, trigger=trigger)
-    return _flush(view, threshold=NEAR_LIMIT)
+    return _idle(
+        view,
+        budget=budget,
+        policy=policy,
+        context_tokens=context_tokens,
+        ratio=ratio,
+        cache_seconds=cache_seconds,
+    )
+
+
+def _by_turns(
+    view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float, *, held: bool
+) -> JobWish | None:
+    if held or turns_since_summary(view, policy) < (policy.compact_after_turns or inf):
+        return None
+    plan = plan_compaction(
+        view, budget=budget, policy=policy, now_tokens=context_tokens, force=True, ratio=ratio
+    )
+    return _compaction(view, plan, trigger="turns", force=True) if isinstance(plan, CompactionPlan) else None
+
+
+def _by_size(
+    view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float, *, held: bool
+) -> JobWish | None:
+    state = pressure(budget, context_tokens)
+    if not ((state == "overflow" and policy.compact_auto) or (state == "compact" and not held)):
+        return None
+    if clearing_suffices(view, budget, policy, context_tokens, ratio=ratio):
+        return None
+    plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
+    if not isinstance(plan, CompactionPlan):
+        return None
+    return _compaction(view, plan, trigger="overflow" if state == "overflow" else "limit")
+
+
+def rests(view: View, *, limit: int, model: str) -> bool:
+    """Whether automatic compaction has been stopped, and nothing has changed since."""
+    rest = view.rest
+    return rest is not None and rest.holds(
+        limit=limit, model=model, pins=pinned_seqs(view), turn=newest_ended(view)
+    )
+
+
+def rest_from_now(view: View, *, reason: RestReason, limit: int, model: str, turns: int) -> Rest:
+    return Rest(
+        reason=reason, limit=limit, model=model, pins=pinned_seqs(view), until_turn=newest_ended(view) + turns
+    )
+
+
+def pinned_seqs(view: View) -> tuple[int, ...]:
+    return tuple(sorted({entry.seq for entry in (*view.pins, *view.entries) if entry.pinned}))
+
+
+def _counted(
+    view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float
+) -> int:
+    """What is sent; where turns are left out that another channel may still see, the live view as a whole."""
+    if not grows_unseen(policy):
+        return context_tokens
+    live = budget.fixed + ceil(ratio * sum(entry.tokens for entry in view.entries))
+    return max(context_tokens, min(live, budget.hard))
+
+
+def turns_since_summary(view: View, policy: ContextPolicy) -> int:
+    """Ended turns since the newest summary was made, or since the start; those it kept are not new."""
+    ended = max((entry.turn for entry in view.entries if entry.turn != view.open_turn), default=0)
+    head = view.head
+    if head is None or head.kind not in ("summary", "digest"):
+        return max(0, ended - view.base_turn)
+    return max(0, ended - head.through_turn - policy.keep_turns)
 
 
 def manual_job(
@@ -67,6 +188,7 @@ def _compaction(
         key=f"compact:{view.session_id}:{view.cycle}",
         trigger=trigger,
         payload={
+            "cycle": view.cycle,
             "through_turn": plan.through_turn,
             "flush_first": view.flushed_turn < plan.through_turn,
             "focus": focus,
@@ -75,14 +197,50 @@ def _compaction(
     )
 
 
-def _flush(view: View, *, threshold: str) -> JobWish | None:
-    """Once per cycle and threshold, and only when turns have ended that no flush has read."""
-    newest = max((entry.turn for entry in view.entries if entry.turn != view.open_turn), default=0)
-    if threshold in view.flush_thresholds or newest <= view.flushed_turn:
-        return None
+def _window(view: View, through: int) -> JobWish:
+    return JobWish(
+        kind="compact",
+        key=f"compact:{view.session_id}:{view.cycle}",
+        trigger="window",
+        payload={
+            "cycle": view.cycle, "through_turn": through, "flush_first": view.flushed_turn < through,
+        },
+    )  # fmt: skip
+
+
+def _flush(view: View, *, threshold: str) -> JobWish:
     return JobWish(
         kind="flush",
         key=f"flush:{view.session_id}:{view.cycle}:{threshold}",
         trigger=threshold,
-        payload={"threshold": threshold, "from_turn": view.flushed_turn + 1, "through_turn": newest},
+        payload={
+            "cycle": view.cycle,
+            "threshold": threshold,
+            "from_turn": view.flushed_turn + 1,
+            "through_turn": newest_ended(view),
+        },
+    )
+
+
+def _idle(
+    view: View,
+    *,
+    budget: ContextBudget,
+    policy: ContextPolicy,
+    context_tokens: int,
+    ratio: float,
+    cache_seconds: float,
+) -> JobWish | None:
+    """A large conversation is compacted just before the provider forgets it, if nobody talks on."""
+    if context_tokens - budget.fixed <= policy.idle_over:
+        return None
+    plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
+    if isinstance(plan, NothingToCompact):
+        return None
+    wish = _compaction(view, plan, trigger="idle")
+    return replace(
+        wish,
+        key=f"idle:{view.session_id}:{view.cycle}",
+        payload={**wish.payload, "cache_seconds": cache_seconds},
+        delay_seconds=max(0.0, cache_seconds - IDLE_MARGIN_SECONDS),
     )

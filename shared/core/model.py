@@ -31,6 +31,8 @@ class Usage:
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_hour_tokens: int = 0
+    """Of those written, the ones that the provider keeps for an hour; they cost more."""
     known: bool = True
 
     @property

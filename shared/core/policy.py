@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from shared.core.errors import EvertalkError
+from shared.core.prune_rules import NO_RULES, PruneRules
 
 Summariser = Literal["cheap", "warm", "auto", "own"]
 """Who writes summaries: the summary model; the chat model on its own warm prefix; the cheaper of both now;
@@ -49,13 +50,14 @@ class ContextPolicy:
 
     # What of the conversation is sent at all.
     window_messages: int | None = None
-    """Only the newest so many messages of people and assistant are sent; the rest stays in the log."""
+    """Only the newest so many messages of people and assistant are sent, the newest one included, from a
+    person's message on; the rest stays in the log."""
     max_rounds: int | None = None
-    """Only the newest so many rounds are sent: a person's message and its answer."""
+    """Only the newest so many rounds are sent: a person's message and its answer; the open turn is one."""
     history_turns: tuple[tuple[Channel, int], ...] = ()
-    """The most turns that are sent, by the channel that asks."""
+    """The most turns of history that stand before the newest message, by the channel that asks."""
     trim_tokens: int | None = None
-    """Whole messages are left out until the conversation takes at most this much."""
+    """Whole messages are left out until summary, pins and messages take at most this much."""
     trim_from: Literal["last", "first"] = "last"
     """Which end of the conversation a trim keeps."""
 
@@ -115,7 +117,7 @@ class ContextPolicy:
     """`age` counts answers since; `protect` leaves the newest `prune_protect_tokens` of results alone."""
     prune_protect_tokens: int = 40_000
     prune_first: bool = False
-    """Above the limit old results are cleared first; a summary follows only if that is not enough."""
+    """Old results are cleared only above the limit; a summary follows only if that is not enough."""
     prune_keep_last_assistants: int = 3
     prune_over_chars: int = 4_000
     prune_head_chars: int = 1_500
@@ -139,6 +141,8 @@ class ContextPolicy:
     """At this share of the input budget (≥) low-signal messages of assistant and tools are left out whole."""
     spill_over: int = 8_000
     """A tool result above this becomes an artifact; the log gets its head, its tail and the artifact's id."""
+    prune_rules: PruneRules = NO_RULES
+    """An agent's own rules by tool name, and those of plug-ins."""
 
     # What the gauge shows.
     status_of: Literal["limit", "window"] = "limit"
@@ -257,7 +261,16 @@ def _texts(p: ContextPolicy) -> Findings:
             f"prune_clear_after_assistants={cleared} is below prune_keep_last_assistants={kept}",
         ),
         (hide is not None and not 0 < hide <= 1, f"hide_chatter_at={hide} must lie above 0, at most 1"),
+        (not _takes_chars(p.prune_mark), f"prune_mark={p.prune_mark!r} may hold no braces but {{chars}}"),
         (p.prune_batch < 0, f"prune_batch={p.prune_batch} must not be negative"),
         (p.prune_protect_tokens < 0, f"prune_protect_tokens={p.prune_protect_tokens} must not be negative"),
         (p.spill_over < 1_000, f"spill_over={p.spill_over} must be at least 1000"),
     )
+
+
+def _takes_chars(mark: str) -> bool:
+    try:
+        mark.format(chars=1)
+    except (KeyError, IndexError, ValueError, AttributeError):
+        return False
+    return True

@@ -76,6 +76,9 @@ PRESETS: dict[str, ContextPolicy] = {
         ContextPolicy(
             name="opencode",
             context_window=_OWN_WINDOW,
+            # Margins of our own would refuse a window of 200,000 below 95 %; the provider refuses for itself.
+            overhead=0,
+            overhead_share=0.0,
             soft_budget=None,
             compact_share=0.95,
             flush_threshold=0,
@@ -142,6 +145,10 @@ PRESETS: dict[str, ContextPolicy] = {
         ContextPolicy(
             name="openclaw",
             context_window=_OWN_WINDOW,
+            # An answer of 8,000 and no other margin: 96 % of 200,000 is just what is left.
+            max_output=8_000,
+            overhead=0,
+            overhead_share=0.0,
             soft_budget=None,
             compact_share=0.96,
             compact_before_call=True,
@@ -158,6 +165,9 @@ PRESETS: dict[str, ContextPolicy] = {
         ContextPolicy(
             name="goclaw",
             context_window=_OWN_WINDOW,
+            max_output=8_000,
+            overhead=0,
+            overhead_share=0.0,
             soft_budget=None,
             compact_share=0.96,
             compact_before_call=True,

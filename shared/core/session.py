@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
 from shared.core.ledger import Ledger
 from shared.core.messages import Author, Block, Message, Role
+from shared.core.rest import Rest
 
 LinkKind = Literal["summary", "digest", "separator", "new", "window"]
-PruneForm = Literal["trim", "clear", "duplicate"]
+PruneForm = Literal["trim", "clear", "duplicate", "hide"]
+"""`hide` leaves a whole message of assistant or tool out, and only under a policy that hides chatter."""
 TurnState = Literal["open", "claimed", "answered", "stopped", "refused", "failed"]
 """A turn ends in one of the last four; `open` still collects messages, `claimed` is being answered."""
 
@@ -31,6 +34,8 @@ class Entry:
     pinned: bool = False
     pruned: PruneForm | None = None
     """The sticky decision how this entry's tool results are shown."""
+    pruned_as: Mapping[str, str | None] | None = None
+    """Where a tool's own rule decided: the text of each result by its call, None for one that stays whole."""
 
     @property
     def message(self) -> Message:
@@ -94,3 +99,5 @@ class View:
     """Set by an undo: automatic compaction waits for the next overflow."""
     flush_thresholds: frozenset[str] = frozenset()
     """Names of the thresholds whose flush was tried in this cycle, successfully or not."""
+    rest: Rest | None = None
+    """Why automatic compaction of this session has stopped, if it has."""

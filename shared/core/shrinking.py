@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from shared.core.context import BuiltContext
@@ -10,6 +10,7 @@ from shared.core.errors import ContextBudgetExceeded
 from shared.core.messages import Block, Text, Thinking, ToolResult
 from shared.core.prompts import left_out_notice
 from shared.core.session import Entry, View
+from shared.core.source import answered, turns_of
 from shared.core.tokens import estimate_blocks
 
 TAIL_TURNS = 2
@@ -17,6 +18,8 @@ _SMALLEST_CHARS = 1_200
 """A text is not cut below this: what is left must still say what it is about."""
 
 Build = Callable[[View], BuiltContext]
+Hide = Callable[[View, int], View | None]
+"""`hide(view, keep)`: the view with all but the last turns behind a digest; None when none can be hidden."""
 Count = Callable[[str], int]
 
 
@@ -34,18 +37,32 @@ class Shrunk:
     view: View
     context: BuiltContext
     turns_left_out: int = 0
+    digested_through: int | None = None
+    """The last turn that a digest stands in for in this request; nothing of that is stored."""
     cut_short: tuple[CutShort, ...] = ()
 
 
-def shrink_to_fit(view: View, *, hard: int, build: Build, count: Count, ratio: float = 1.0) -> Shrunk:
+def shrink_to_fit(
+    view: View,
+    *,
+    hard: int,
+    build: Build,
+    count: Count,
+    ratio: float = 1.0,
+    hide: Hide | None = None,
+    keep: Sequence[int] = (TAIL_TURNS,),
+) -> Shrunk:
     """The same view if it fits into `hard` tokens, else a smaller copy of it for this one request.
 
+    Turns go behind a digest before any is left out; `keep` says how many stay, tried in this order.
     `ratio` turns the counter's unit into the model's. Raises `ContextBudgetExceeded`.
     """
     shrunk = Shrunk(view=view, context=build(view))
     if _fits(shrunk, hard, ratio):
         return shrunk
-    shrunk = _to_short_tail(view, build)
+    # What stands before the open turn changes now: its thinking would be refused.
+    bare = _without_open_thinking(view, count)
+    shrunk = _behind_digest(bare, build, hide, keep, hard, ratio) or _to_short_tail(bare, build)
     while not _fits(shrunk, hard, ratio):
         smaller = _cut_largest(shrunk, build, count)
         if smaller is None:
@@ -66,6 +83,28 @@ def _fits(shrunk: Shrunk, hard: int, ratio: float) -> bool:
     return shrunk.context.estimate * ratio <= hard
 
 
+def _behind_digest(
+    view: View, build: Build, hide: Hide | None, keep: Sequence[int], hard: int, ratio: float
+) -> Shrunk | None:
+    """The first digest that fits, else the one that hides most; None when there is none."""
+    smallest = None
+    for turns in keep if hide is not None else ():
+        hidden = hide(view, turns) if hide is not None else None
+        if hidden is None:
+            continue
+        smallest = Shrunk(view=hidden, context=build(hidden), digested_through=hidden.base_turn)
+        if _fits(smallest, hard, ratio):
+            break
+    return smallest
+
+
+def _without_open_thinking(view: View, count: Count) -> View:
+    if view.open_turn is None:
+        return view
+    entries = tuple(_without_thinking(entry, view.open_turn, count) for entry in view.entries)
+    return replace(view, entries=entries)
+
+
 def _to_short_tail(view: View, build: Build) -> Shrunk:
     """Keeps the last turns, unanswered ones and pins; says in the first kept message how many are missing."""
     turns = sorted({entry.turn for entry in view.entries})
@@ -83,8 +122,7 @@ def _to_short_tail(view: View, build: Build) -> Shrunk:
 
 
 def _unanswered(entries: Iterable[Entry]) -> set[int]:
-    last = {entry.turn: entry for entry in entries}
-    return {turn for turn, entry in last.items() if entry.role != "assistant"}
+    return {turn[0].turn for turn in turns_of(entries) if not answered(turn)}
 
 
 def _cut_largest(shrunk: Shrunk, build: Build, count: Count) -> Shrunk | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from shared.core.messages import Block, Image, Text, ToolResult, ToolUse
+from shared.core.messages import Block, Image, Text, ToolResult, ToolUse, text_of, tool_results
 from shared.core.prompts import OUR_TAGS
 from shared.core.secrets_filter import redact
 from shared.core.session import Entry
@@ -19,12 +19,18 @@ MESSAGE_TOKENS = 10_000
 _CALL_CHARS = 300
 _CHARS_PER_TOKEN = 4
 
+_BEGINNING_CHARS = 2_000
+_FIRST_WORDS = 12
+
 NOT_ANSWERED = "(not answered)"
+NAMED = "(a message of about "
+"""How the line of a message begins that was too long to be read."""
 
 _INJECTED = re.compile(
-    rf"<({'|'.join(OUR_TAGS)})\b[^>]*>.*?(?:</\1\s*>|\Z)|</?\s*(?:{'|'.join(OUR_TAGS)})\b[^>]*>",
+    rf"<({'|'.join(OUR_TAGS)})\b[^>]*>.*?(?:</\1\s*>|\Z)|<\s*/?\s*(?:{'|'.join(OUR_TAGS)})\b[^>]*>",
     re.IGNORECASE | re.DOTALL,
 )
+_OPENED = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(OUR_TAGS)})\b)", re.IGNORECASE)
 _LINE = re.compile(r"^\[#(\d+)\] (\w+): ?(.*)$")
 _DATE = re.compile(r"^--- (\d{4}-\d\d-\d\d) ---$")
 
@@ -39,11 +45,16 @@ class SourceLine:
 
 
 def render_source(
-    entries: Sequence[Entry], *, count: Count = by_script, message_tokens: int = MESSAGE_TOKENS
+    entries: Sequence[Entry],
+    *,
+    count: Count = by_script,
+    message_tokens: int = MESSAGE_TOKENS,
+    named: frozenset[int] = frozenset(),
 ) -> str:
     """Lines `[#12] person: words` under dates; long tool results and giant messages by head and tail.
 
-    Secrets and what we put into the conversation ourselves are taken out. A text cannot imitate a line.
+    Messages whose seq is in `named` are told of, not shown. Secrets and what we put into the conversation
+    ourselves are taken out. A text cannot imitate a line.
     """
     lines: list[str] = []
     date = ""
@@ -53,7 +64,8 @@ def render_source(
             if (day := entry.at.date().isoformat()) != date:
                 date = day
                 lines.append(f"--- {day} ---")
-            words = _entry_words(entry, count, message_tokens)
+            told = entry.seq in named
+            words = named_message(entry) if told else _entry_words(entry, count, message_tokens)
             if words:
                 lines.append(f"[#{entry.seq}] {entry.author}: {words}")
         if not answered(turn) and lines:
@@ -61,11 +73,27 @@ def render_source(
     return "\n".join(lines)
 
 
+def named_message(entry: Entry) -> str:
+    """What stands for a message that is too long to be read: when, how long, how it begins."""
+    words = redact(_without_injections(text_of(entry.blocks)[:_BEGINNING_CHARS])).split()
+    beginning = _harmless(" ".join(words[:_FIRST_WORDS])).replace('"', "'").strip()
+    return (
+        f"{NAMED}{entry.tokens:,} tokens, sent at {entry.at:%H:%M} UTC, too long to be read here; "
+        f'it begins: "{beginning}")'
+    )
+
+
 def answered(turn: Sequence[Entry]) -> bool:
     """Whether the turn's last word is the assistant's, and not a call that waits for its result."""
     last = turn[-1]
     calls = any(isinstance(block, ToolUse) for block in last.blocks)
     return last.role == "assistant" and not calls
+
+
+def resolved(turn: Sequence[Entry]) -> bool:
+    """Whether the turn is answered and the last thing that was tried in it did not fail."""
+    tried = [result for entry in turn for result in tool_results(entry.blocks)]
+    return answered(turn) and not (tried and tried[-1].is_error)
 
 
 def source_lines(source_text: str) -> tuple[SourceLine, ...]:
@@ -103,16 +131,21 @@ def _block_words(block: Block, count: Count, message_tokens: int) -> str:
         case ToolResult(text=text):
             return _head_and_tail(_without_injections(text), TOOL_RESULT_TOKENS, count)
         case Image(description=description):
-            return f"(picture: {description or 'not described'})"
+            return f"(picture: {_without_injections(description) or 'not described'})"
         case ToolUse(name=name, input=arguments):
-            written = json.dumps(arguments, ensure_ascii=False, default=dict)
+            written = _without_injections(json.dumps(arguments, ensure_ascii=False, default=dict))
             return f"(uses {name} with {written[:_CALL_CHARS]})"
         case _:
             return ""
 
 
 def _without_injections(text: str) -> str:
-    return _INJECTED.sub("", text)
+    """Again and again: what is left of two broken marks may be a whole one."""
+    if "<" not in text:
+        return text
+    while (cleaned := _INJECTED.sub("", text)) != text:
+        text = cleaned
+    return _OPENED.sub("‹", text)
 
 
 def _head_and_tail(text: str, limit: int, count: Count) -> str:

@@ -93,11 +93,31 @@ def measure(reported: int | None, pending: int, estimate: int, ratio: float) -> 
     return max(0, reported + math.ceil(pending * ratio))
 
 
+def observed_ratio(actual: int, estimated: int, otherwise: float) -> float:
+    """Reported tokens per estimated token of one request, within what can be true."""
+    seen = actual / estimated if actual > 0 and estimated > 0 else otherwise
+    return min(RATIO_MOST, max(RATIO_LEAST, seen))
+
+
 def learned_ratio(old: float, actual: int, estimated: int) -> float:
     """Reported tokens per estimated token, moved three tenths of the way towards the newest observation."""
     seen = actual / estimated if actual > 0 and estimated > 0 else old
     mixed = old * (1 - _LEARNING_SHARE) + seen * _LEARNING_SHARE
     return min(RATIO_MOST, max(RATIO_LEAST, mixed))
+
+
+def reply_tokens(
+    blocks: Iterable[Block], *, exact: bool, reported: int | None, ratio: float, estimate: int
+) -> int:
+    """What an answer is stored with: the provider's own count where exact numbers are asked for.
+
+    Stored counts are multiplied by the session's ratio when they are used, so the exact one is divided by it.
+    Thinking is counted by the provider but not sent again: such a reply keeps its estimate.
+    """
+    thought = any(isinstance(block, Thinking) for block in blocks)
+    if not exact or reported is None or thought:
+        return estimate
+    return max(1, round(reported / ratio))
 
 
 def truncated(text: str, limit: int, count: Count) -> str:

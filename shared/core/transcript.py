@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -23,6 +24,8 @@ NOT_EXECUTED = "[not executed]"
 NO_OUTPUT = "[no output]"
 EARLIER = "[The beginning of this conversation is not shown.]"
 GO_ON = "[Please continue.]"
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -94,8 +97,9 @@ def _usable(block: Block, role: Role) -> Block | None:
             return block if text.strip() else None
         case Thinking(signature=signature):
             return block if signature and role == "assistant" else None
-        case ToolUse():
-            return block if role == "assistant" else None
+        case ToolUse(id=id_, name=name):
+            well_formed = _CALL_ID.fullmatch(id_) and _TOOL_NAME.fullmatch(name)
+            return block if role == "assistant" and well_formed else None
         case Image():
             return block if role == "user" else None
         case ToolResult(text=text):

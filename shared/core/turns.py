@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from shared.core.ledger import ledger_from_json
 from shared.core.messages import Block
-from shared.core.session import Link, Note, View
+from shared.core.pruning import PruneDecision
+from shared.core.session import Entry, Link, Note, View
 
 StepOutcome = Literal["done", "failed", "unknown"]
 
@@ -45,6 +47,12 @@ class Claim:
     agent_config: Mapping[str, Any]
     token_ratio: float
     context_tokens: int
+    measured_by: str
+    """The model whose count `context_tokens` and `token_ratio` are; empty before the first."""
+    token_ratios: Mapping[str, float]
+    """What was learned of the models that answered here before that one."""
+    turn_times: tuple[datetime, ...]
+    """When the newest turns began."""
     reservation_id: int | None
     reserved_micro: int
     refused_scope: str | None
@@ -92,6 +100,20 @@ class ContextAudit:
     head: int | None = None
     prune_seqs: tuple[int, ...] = ()
     renderer_version: int = 1
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    """What else it takes to make the same request again, see `services/replaying.py`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTurn:
+    """Everything that is kept of what the model saw at a turn's last call."""
+
+    audit: ContextAudit
+    head: Link | None
+    entries: tuple[Entry, ...]
+    """Live ones and pins, in the order of the context; how each was shortened then, the audit says."""
+    parts: Mapping[str, str]
+    """sha256 in hex → text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +124,7 @@ class JobOrder:
     key: str
     trigger: str
     payload: Mapping[str, Any] = field(default_factory=dict)
+    delay_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,13 +143,16 @@ class Outcome:
     audit: ContextAudit | None = None
     prompt_parts: Mapping[str, str] = field(default_factory=dict)
     """sha256 in hex → body, those that this process has not stored yet."""
-    prunes: tuple[tuple[int, str], ...] = ()
+    prunes: tuple[PruneDecision, ...] = ()
     context_tokens: int | None = None
     """The size of the whole view after this turn, also when less of it was sent."""
     turn_tokens: int = 0
     """What this turn alone adds to a view, in the model's unit."""
     context_limit: int | None = None
     token_ratio: float | None = None
+    measured_by: str | None = None
+    view_epoch: int | None = None
+    """Of the view that was answered from, when a summary was waited for; None is the claim's."""
     release_hold: bool = False
     job: JobOrder | None = None
 

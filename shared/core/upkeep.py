@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from shared.core.ledger import Ledger
+from shared.core.rest import JobEnd
 from shared.core.session import LinkKind, View
+from shared.core.summary import five_fields
 from shared.core.turns import Spending
 
 FlushOutcome = Literal["saved", "nothing", "failed"]
@@ -30,6 +32,14 @@ class SessionState:
     token_ratio: float
     fixed_tokens: int
     """System and tools of the last call, as its audit row says; 0 before the first."""
+    channel: str = ""
+    """Where the last answered turn came from: its limits hold for the gauge and for ghost turns."""
+    measured_by: str = ""
+    """The model whose count the session's numbers are."""
+
+    def ratio_for(self, model: str) -> float:
+        """What was learned of this very model; 1.0 where the numbers are another model's."""
+        return self.token_ratio if self.measured_by in ("", model) else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +114,61 @@ class NewLink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobDone:
+    """How a job ends: `done`, `dead`, or `due` again after `retry_seconds`; an error counts as a fault."""
+
+    outcome: Mapping[str, Any]
+    state: Literal["done", "dead", "due"] = "done"
+    error: str = ""
+    retry_seconds: float = 0.0
+    failures: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """What a session has been through lately, by Postgres' clock."""
+
+    ends: tuple[JobEnd, ...]
+    """Of its compaction jobs, newest first; upgrades of digests are not among them."""
+    idle_seconds: float
+    unanswered: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A ledger that was made early, in case the real summary fails."""
+
+    parent: int | None
+    """The head that it goes on from."""
+    from_turn: int
+    through_turn: int
+    ledger: Ledger
+    model: str
+    audit: Mapping[str, Any] = field(default_factory=dict)
+    tokens: int = 0
+    cost_micro: int | None = None
+
+    def helps(self, from_turn: int, through_turn: int) -> bool:
+        """Whether it may stand in for a summary of this range: at least half of it, nothing beyond."""
+        covered = self.through_turn - self.from_turn + 1
+        inside = self.from_turn == from_turn and self.through_turn <= through_turn
+        return inside and 2 * covered >= through_turn - from_turn + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hidden:
+    """A session as it stood just before a link hid `from_turn … through_turn`, with these turns live."""
+
+    state: SessionState
+    link_id: int
+    kind: str
+    from_turn: int
+    through_turn: int
+    tokens: int
+    """What stands in for these turns takes so many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkStored:
     """The commit of a compaction, its undo or its restore, as screens are told of it."""
 
@@ -120,3 +185,28 @@ class Refused:
 
     reason: Literal["nothing_to_undo", "crosses_new", "would_not_fit", "nothing_to_restore", "newer_turns"]
     advice: str
+
+
+def window_link(view: View, through_turn: int, *, flush_id: int | None) -> NewLink:
+    """Hides live turns up to this one; what the head's summary says of older ones goes on."""
+    seqs = [entry.seq for entry in view.entries if entry.turn <= through_turn]
+    head = view.head
+    ledger = head.ledger if head else Ledger()
+    return NewLink(
+        kind="window",
+        from_turn=view.base_turn + 1,
+        through_turn=through_turn,
+        from_seq=min(seqs),
+        through_seq=max(seqs),
+        trigger="window",
+        summary_text=head.summary_text if head else "",
+        ledger=ledger,
+        contract=five_fields(ledger),
+        audit={},
+        tokens=head.tokens if head else 0,
+        tokens_before=view.context_tokens,
+        model="",
+        cost_micro=0,
+        duration_ms=0,
+        flush_id=flush_id,
+    )

@@ -18,7 +18,7 @@ SQL_SECONDS = 30.0
 _SESSION = "SELECT id FROM sessions WHERE public_id = $1::uuid"
 
 _JOBS_LEFT = """
-SELECT count(*) FROM jobs WHERE state IN ('due', 'running')
+SELECT count(*) FROM jobs WHERE (state = 'running' OR state = 'due' AND due_at <= now())
    AND session_id IN (SELECT id FROM sessions WHERE public_id = ANY ($1::uuid[]))
 """
 

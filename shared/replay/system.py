@@ -188,15 +188,18 @@ def window_settings(settings: Settings, window: int) -> dict[str, int | None]:
         "context_window": window,
         "reserve": reserve,
         "soft_budget": None,
-        "flush_threshold": min(flush, int(policy.flush_share * (window - reserve))),
-        "max_output": min(settings.max_output, int(policy.max_output_share * window)),
+        "flush_threshold": min(flush, int(policy.flush_share * (window - reserve))) or None,
+        "max_output": min(settings.max_output or policy.max_output, int(policy.max_output_share * window)),
     }
 
 
 def _written(value: object) -> str:
     if isinstance(value, SecretStr):
         return value.get_secret_value()
-    return " ".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
+    if isinstance(value, tuple):
+        pairs = (f"{part[0]}={part[1]}" if isinstance(part, tuple) else str(part) for part in value)
+        return " ".join(pairs)
+    return "" if value is None else str(value)
 
 
 def _known_database(settings: Settings) -> str | None:

@@ -35,8 +35,9 @@ from shared.core.tokens import estimate_blocks
 from shared.core.turns import AnswerStored, Caps, Claim, Outcome
 from shared.core.upkeep import SessionState
 from shared.ports import Doorbell, TokenCounter
-from shared.services.assistant import Answered, Assistant, refusal
+from shared.services.assistant import Assistant
 from shared.services.crash import CrashPoint
+from shared.services.endings import Answered, refusal
 
 log = structlog.get_logger(__name__)
 
@@ -213,6 +214,7 @@ class Conversation:
         stored = await self._turns.record_answer(claim, answered.outcome)
         self._crash_point("after_answer")
         self._assistant.stored(answered.outcome)
+        tell_tokens(claim, answered.outcome)
         await emit(Stored(event_seq=stored.event_seq, kind="msg", payload=stored.payload))
         await emit(RunEnded(turn=claim.turn, state=answered.outcome.state))
         if (measured := await self._measured(claim, answered, stored)) is not None:
@@ -308,6 +310,36 @@ class Conversation:
                 await emit(event)
 
         return guarded
+
+
+def tell_tokens(claim: Claim, outcome: Outcome) -> None:
+    """One event per turn for whoever counts tokens from the log: numbers and names, never a text."""
+    audit, spent = outcome.audit, outcome.spent
+    told: dict[str, object] = {} if audit is None else {
+        "model": audit.model_alias,
+        "window": audit.model_context_limit,
+        "input_budget": audit.input_budget,
+        "hard_limit": audit.hard_limit,
+        "estimated_before": audit.estimated_before,
+        "estimated_after_summary": audit.estimated_after_summary,
+        "estimated_after_prune": audit.estimated_after_prune,
+        "reported": audit.reported,
+        "context_tokens": audit.context_tokens,
+        "summary_triggered": audit.summary_triggered,
+        "prune_triggered": audit.prune_triggered,
+        "overflow_rejected": audit.overflow_rejected,
+    }  # fmt: skip
+    log.info(
+        "turn_tokens",
+        session_id=claim.session_id,
+        turn=claim.turn,
+        state=outcome.state,
+        input_tokens=sum(call.input_tokens for call in spent),
+        output_tokens=sum(call.output_tokens for call in spent),
+        cache_read_tokens=sum(call.cache_read_tokens for call in spent),
+        cache_write_tokens=sum(call.cache_write_tokens for call in spent),
+        **told,
+    )
 
 
 def check_text(text: str, *, most: int = MESSAGE_CHARS, alone: bool = True) -> None:

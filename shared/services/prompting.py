@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
+
+import structlog
 
 from shared.core.budget import ContextBudget, budget_for
 from shared.core.context import RENDERER_VERSION, BuiltContext, build_context
-from shared.core.policy import ContextPolicy
+from shared.core.foreground import fit
+from shared.core.overrides import BadContextConfig, agent_policy
+from shared.core.policy import Channel, ContextPolicy
 from shared.core.prompts import SystemLayers, default_layers
+from shared.core.prune_rules import BadPruneRules, Pruner, PruneRules, prune_rules
+from shared.core.selection import Selection, select
 from shared.core.session import View
-from shared.core.shrinking import shrink_to_fit
 from shared.core.turns import ContextAudit
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
+
+log = structlog.get_logger(__name__)
+
+POLICIES_KEPT = 256
+"""Agents' policies that a process remembers; beyond that it starts afresh."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +46,22 @@ class Prepared:
     instruction: str = ""
     left_out: int = 0
     """Tokens of the view that the ladder kept out of this request; they are still there."""
+    before: int = 0
+    """Tokens of the whole view as it was before this turn's pruning."""
+    saved: int = 0
+    """Of these, what this turn's pruning has saved."""
+    entry_seqs: tuple[int, ...] = ()
+    """The view that the request was made from, before anything of it was left out."""
+    fitted_into: int | None = None
+    """The size that the ladder had to reach, if it had to."""
+    selection: Selection
+    """What of the view the policy sends; what it leaves out does not count as context."""
+    channel: Channel | None = None
+
+    @property
+    def unsent(self) -> int:
+        """Tokens of the live view that the policy never sends, in the model's unit."""
+        return round(self.ratio * self.selection.tokens_left_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +69,41 @@ class Prompting:
     """What every agent starts from; an agent's own config may override name, model and numbers."""
 
     policy: ContextPolicy
+    """The deployment's; `policy_of` gives an agent's."""
     chat_model: str
     summary_model: str
     max_output: int
     counter: TokenCounter
+    context_window: int | None = None
+    """The operator's cap, for presets that agents choose for themselves."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """The operator's own numbers; they hold for presets that agents choose, too."""
+    pruners: tuple[Pruner, ...] = ()
+    """Plug-ins that know how to shorten the results of their tools."""
+
+    _policies: dict[str, ContextPolicy] = field(default_factory=dict)
+
+    def policy_of(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
+        """The agent's policy; the deployment's when its row cannot be used, so that no turn breaks."""
+        asked = {name: agent_config.get(name) for name in ("preset", "context", "pruning")}
+        if not any(asked.values()) and not self.pruners:
+            return self.policy
+        key = json.dumps(asked, sort_keys=True, default=str)
+        if key not in self._policies:
+            if len(self._policies) >= POLICIES_KEPT:
+                self._policies.clear()
+            rules = _rules(json.dumps(asked["pruning"], sort_keys=True, default=str), self.pruners)
+            self._policies[key] = replace(self._own_policy(agent_config), prune_rules=rules)
+        return self._policies[key]
+
+    def _own_policy(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
+        try:
+            return agent_policy(
+                self.policy, agent_config, context_window=self.context_window, given=self.given
+            )
+        except BadContextConfig as error:
+            log.warning("agent_context_unusable", problems=list(error.problems), used=self.policy.name)
+            return self.policy
 
     def model_of(self, agent_config: Mapping[str, Any]) -> str:
         return str(agent_config.get("model") or self.chat_model)
@@ -66,26 +123,35 @@ class Prompting:
         token_ratio: float,
         runtime_facts: str = "",
         instruction: str = "",
+        channel: str | None = None,
+        cache_long: bool = False,
     ) -> Prepared:
         """The request for the open turn or, with an instruction, for a ghost turn after it.
+
+        `channel` is the turn's, or that of the last turn; it decides how many turns of history are sent.
 
         Raises ContextBudgetExceeded when system and tools alone leave no room.
         """
         offered = tools if "tools" in card.capabilities or card.offline else ()
-        built = self._build(view, agent_config, offered, runtime_facts, instruction)
-        ratio = ratio_of(token_ratio, card)
-        longest = min(self.max_output, card.max_output)
-        budget = budget_for(self.policy, card.window, longest, round(ratio * built.fixed))
+        ratio, policy = ratio_of(token_ratio, card), self.policy_of(agent_config)
+        known = _channel(channel)
+        chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
+        built = self._build(chosen.view, agent_config, offered, runtime_facts, instruction)
+        budget = budget_for(policy, card.window, card.max_output, round(ratio * built.fixed))
         return Prepared(
-            request=_request(built, offered, card, budget.out),
+            request=_request(built, offered, card, budget.out, cache_long=cache_long),
             built=built,
             budget=budget,
-            policy=self.policy,
+            policy=policy,
             card=card,
             ratio=ratio,
             estimate=round(ratio * built.estimate),
             runtime_facts=runtime_facts,
             instruction=instruction,
+            selection=chosen,
+            channel=known,
+            before=round(ratio * built.estimate),
+            entry_seqs=built.entry_seqs,
         )
 
     def shrink(
@@ -93,12 +159,16 @@ class Prompting:
     ) -> Prepared:
         """The ladder's last steps, without a model; raises ContextBudgetExceeded."""
         tools = prepared.request.tools
-        small = shrink_to_fit(
-            view,
+        unread = bool(prepared.instruction)
+        chosen = select(view, prepared.policy, channel=prepared.channel, ratio=prepared.ratio, unread=unread)
+        small = fit(
+            chosen.view,
             hard=hard,
             build=lambda v: self._build(v, agent_config, tools, prepared.runtime_facts, prepared.instruction),
             count=self.counter.count,
             ratio=prepared.ratio,
+            budget=prepared.budget,
+            policy=prepared.policy,
         )
         left_out = max(0, prepared.built.estimate - small.context.estimate)
         return replace(
@@ -106,7 +176,15 @@ class Prompting:
             built=small.context,
             estimate=round(prepared.ratio * small.context.estimate),
             left_out=prepared.left_out + round(prepared.ratio * left_out),
-            request=_request(small.context, tools, prepared.card, prepared.budget.out),
+            selection=chosen,
+            fitted_into=hard,
+            request=_request(
+                small.context,
+                tools,
+                prepared.card,
+                prepared.budget.out,
+                cache_long=prepared.request.cache_long,
+            ),
         )
 
     def _build(
@@ -119,7 +197,7 @@ class Prompting:
     ) -> BuiltContext:
         return build_context(
             view,
-            policy=self.policy,
+            policy=self.policy_of(agent_config),
             system=self.layers_of(agent_config),
             notes=view.notes,
             runtime_facts=runtime_facts,
@@ -129,8 +207,22 @@ class Prompting:
         )
 
 
+def _channel(name: str | None) -> Channel | None:
+    return next((channel for channel in get_args(Channel) if channel == name), None)
+
+
+@lru_cache(maxsize=64)
+def _rules(section: str, pruners: tuple[Pruner, ...]) -> PruneRules:
+    """Rules that cannot be used are reported once, and pruning goes on without them."""
+    try:
+        return prune_rules(json.loads(section), pruners)
+    except BadPruneRules as error:
+        log.warning("prune_rules_ignored", reason=str(error))
+        return PruneRules(pruners=pruners)
+
+
 def _request(
-    built: BuiltContext, tools: tuple[ToolSpec, ...], card: ModelCard, max_output: int
+    built: BuiltContext, tools: tuple[ToolSpec, ...], card: ModelCard, max_output: int, *, cache_long: bool
 ) -> ModelRequest:
     return ModelRequest(
         model=card.name,
@@ -139,6 +231,7 @@ def _request(
         tools=tools,
         max_output_tokens=max_output,
         cache_at=built.cache_at,
+        cache_long=cache_long,
     )
 
 
@@ -152,6 +245,7 @@ def prompt_parts(prepared: Prepared) -> dict[str, str]:
     texts = [part.text for part in prepared.request.system]
     if prepared.request.tools:
         texts.append(_tools_text(tuple(prepared.request.tools)))
+    texts.append(_policy_text(prepared.policy))
     return {hashlib.sha256(text.encode()).hexdigest(): text for text in texts}
 
 
@@ -161,7 +255,61 @@ def _tools_text(tools: tuple[ToolSpec, ...]) -> str:
         {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
         for tool in tools
     ]
-    return json.dumps(specs, ensure_ascii=False, sort_keys=True)
+    # In the order of the request: a ghost turn may be built from this, and the provider compares bytes.
+    return json.dumps(specs, ensure_ascii=False)
+
+
+@lru_cache(maxsize=64)
+def _policy_text(policy: ContextPolicy) -> str:
+    # How a result was shown is stored with its decision: the rules of tools are not needed again.
+    values = {name: value for name, value in asdict(_plain(policy)).items() if name != "prune_rules"}
+    return json.dumps(values, ensure_ascii=False)
+
+
+def _plain(policy: ContextPolicy) -> ContextPolicy:
+    return replace(policy, prune_rules=PruneRules())
+
+
+def recipe_of(prepared: Prepared, view: View) -> dict[str, Any]:
+    """What the audit's own columns do not say: with it `replaying.rebuild` makes the same request again."""
+    sent = prepared.selection.view
+    recipe: dict[str, Any] = {
+        "open": view.open_turn,
+        "seqs": ranges_of(prepared.entry_seqs),
+        "system": len(prepared.request.system),
+        "tools": bool(prepared.request.tools),
+        "max": prepared.request.max_output_tokens,
+        "facts": prepared.runtime_facts,
+    }
+    if sent.pins:
+        recipe["pins"] = [entry.seq for entry in sent.pins]
+    if any(entry.pinned for entry in sent.entries):
+        recipe["pinned"] = [entry.seq for entry in sent.entries if entry.pinned]
+    if forms := {str(entry.seq): entry.pruned for entry in sent.entries if entry.pruned}:
+        recipe["forms"] = forms
+    if shown := {str(entry.seq): dict(entry.pruned_as) for entry in sent.entries if entry.pruned_as}:
+        recipe["shown"] = shown
+    if prepared.request.cache_long:
+        recipe["hour"] = True
+    if prepared.fitted_into is not None:
+        recipe["fit"] = {
+            "into": prepared.fitted_into,
+            "ratio": prepared.ratio,
+            "fixed": prepared.built.fixed,
+            "budget": asdict(prepared.budget),
+        }
+    return recipe
+
+
+def ranges_of(numbers: Sequence[int]) -> list[list[int]]:
+    """Numbers as `[first, last]` of each unbroken run."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return runs
 
 
 def audit_of(
@@ -171,21 +319,24 @@ def audit_of(
     hashes: tuple[str, ...],
     reported: int | None,
     context_tokens: int,
-    before: int,
+    summary_triggered: bool = False,
+    prune_triggered: bool = False,
     overflow_rejected: bool = False,
 ) -> ContextAudit:
-    seqs = [entry.seq for entry in view.entries]
+    sent = prepared.selection.view.entries
+    seqs = [entry.seq for entry in sent]
     return ContextAudit(
         model_alias=prepared.card.name,
         model_context_limit=prepared.budget.window,
         input_budget=prepared.budget.limit,
         hard_limit=prepared.budget.hard,
-        estimated_before=before,
-        estimated_after_summary=before,
+        estimated_before=prepared.before,
+        estimated_after_summary=min(prepared.before, prepared.estimate + prepared.saved),
         estimated_after_prune=prepared.estimate,
         reported=reported,
         context_tokens=context_tokens,
-        prune_triggered=any(entry.pruned for entry in view.entries),
+        summary_triggered=summary_triggered or prepared.fitted_into is not None,
+        prune_triggered=prune_triggered,
         overflow_rejected=overflow_rejected,
         parts={name: round(prepared.ratio * tokens) for name, tokens in prepared.built.parts.items()},
         part_hashes=hashes,
@@ -195,4 +346,5 @@ def audit_of(
         head=view.head.id if view.head else None,
         prune_seqs=tuple(entry.seq for entry in view.entries if entry.pruned),
         renderer_version=RENDERER_VERSION,
+        recipe=recipe_of(prepared, view) if hashes else {},
     )

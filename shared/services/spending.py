@@ -32,10 +32,13 @@ class Purse:
         self._caps = caps
         self.spent: list[Spending] = []
 
-    def holding(self, input_tokens: int, output_tokens: int, card: ModelCard) -> Holding:
-        """Around one call; entering raises CapReached."""
-        micro = 0 if card.prices is None else worst_case_micro(input_tokens, output_tokens, card.prices)
-        return Holding(self, micro)
+    def holding(
+        self, input_tokens: int, output_tokens: int, card: ModelCard, *, hour: bool = False
+    ) -> Holding:
+        """Around one call; entering raises CapReached. `hour`: the prefix is to be kept for an hour."""
+        if card.prices is None:
+            return Holding(self, 0)
+        return Holding(self, worst_case_micro(input_tokens, output_tokens, card.prices, hour=hour))
 
     async def pay_for(
         self,

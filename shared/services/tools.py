@@ -10,13 +10,16 @@ import structlog
 
 from shared.core.memory import SAVE_MEMORY, note_hash
 from shared.core.messages import ToolResult, ToolUse
+from shared.core.spill import OPEN_ARTIFACT
 from shared.core.turns import StepOutcome
 from shared.core.upkeep import NewNote
 from shared.ports import Tool, ToolContext, ToolFailed, ToolSpec
 
 log = structlog.get_logger(__name__)
 
-OUTPUT_CHARS = 64 * 1024
+OUTPUT_CHARS = 1_000_000
+"""What is longer is cut here; what is long and shorter is spilled, see `core/spill.py`."""
+MEMORY_TOOLS = frozenset({SAVE_MEMORY.name})
 SAVES_PER_TURN = 3
 NOTE_CHARS = 600
 _KINDS = frozenset(SAVE_MEMORY.input_schema["properties"]["kind"]["enum"])
@@ -87,7 +90,11 @@ class Toolbox:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(self._tools[name].spec for name in sorted(self._tools))
+        """Artifacts can be opened only where a tool can make one: memory alone says little."""
+        names = set(self._tools)
+        if not names - MEMORY_TOOLS - {OPEN_ARTIFACT.name}:
+            names -= {OPEN_ARTIFACT.name}
+        return tuple(self._tools[name].spec for name in sorted(names))
 
     def only(self, names: frozenset[str]) -> Toolbox:
         return Toolbox([tool for name, tool in self._tools.items() if name in names])
@@ -104,7 +111,7 @@ class Toolbox:
             async with asyncio.timeout(tool.timeout_seconds):
                 text = await tool.run(call.input, context=context)
         except ToolFailed as error:
-            return _failed(call, str(error)), "failed"
+            return _failed(call, _capped(str(error))), "failed"
         except TimeoutError:
             return _failed(call, f"{call.name} took longer than {tool.timeout_seconds:g} seconds."), "failed"
         except Exception:
@@ -114,6 +121,8 @@ class Toolbox:
 
 
 def _capped(text: str) -> str:
+    """No longer than we keep, and nothing in it that Postgres cannot hold."""
+    text = text.replace("\x00", "\ufffd").encode(errors="replace").decode()
     if len(text) <= OUTPUT_CHARS:
         return text
     half = OUTPUT_CHARS // 2

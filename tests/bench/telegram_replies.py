@@ -1,26 +1,34 @@
-"""How soon people see something: the real bot beside a bare aiogram echo on the same fake Telegram."""
+"""How soon people see their answer: the real bot beside bare aiogram bots on the same fake Telegram.
+
+Both floors are measured as the bot is, by the same people: `echo` says at once what it hears; `storing` has
+the commits of a turn, asks the same model, and does nothing else.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import statistics
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shared.adapters.postgres.urls import asyncpg_url
 from tests.bench.rest import rss_mib
-from tests.fakes.bot_api import BotApi, Person, RunningBotApi, running_bot_api
+from tests.fakes.bot_api import Person, RunningBotApi, running_bot_api
 from tests.fakes.messages_api.harness import RunningFake, running_fake
 from tests.journeys.telegram_house import Program, TelegramHouse, telegram_house
 
 ECHO_TOKEN = "700002:FAKE-token-of-the-echoing-bot_0123456789"
-ECHO_BOT = 700_002
+STORING_TOKEN = "700003:FAKE-token-of-the-storing-echo-bot_012345678"
 FIRST_PERSON = 3_000
 CHATS = 10
 REST_SECONDS = 4.0
 """After so long a chat's limits are free again."""
+BETWEEN_SECONDS = 1.5
+"""The bot takes the buttons above away in the meantime: nobody else is measured in it."""
 REPLY_SECONDS = 20.0
 STREAM_WORDS = 120
 STREAM_PACE_MS = 50.0
@@ -38,9 +46,11 @@ async def measure(database_url: str, redis_url: str, folder: Path, *, rounds: in
         at_rest = rss_mib(house.bot.pid)
         people = [await house.api.person(FIRST_PERSON + number) for number in range(CHATS)]
         await _answer_at_once(model)
-        await _reply(people[0])
+        await _reply(people[0], ANSWER)
         after_first = rss_mib(house.bot.pid)
-        found = await _replies(api, house, people, rounds)
+        bot = Measured(name="bot", people=people, answer=ANSWER)
+        async with _floors(api, model, database_url, len(people)) as floors:
+            found = await _replies(house, (bot, *floors), rounds)
         return {
             **found,
             **await _streamed(house, model),
@@ -65,67 +75,101 @@ async def _house(
         yield house
 
 
-async def _replies(
-    api: BotApi, house: TelegramHouse, people: Sequence[Person], rounds: int
-) -> dict[str, Any]:
-    """One chat after the other, then all at once; the echo in turns with the bot."""
-    await api.add_bot(ECHO_TOKEN, username="echo_test_bot")
-    echo = Program(
-        "tests.bench.echo_bot",
-        {"PATH": os.environ["PATH"], "ECHO_TOKEN": ECHO_TOKEN, "ECHO_API_URL": api.base_url},
-    )
-    others = [await api.person(person.id, bot=ECHO_BOT) for person in people]
-    await echo.start()
-    try:
-        await echo.said("echo_serves")
-        for whom in (people, others):
-            await asyncio.gather(*(_reply(person) for person in whom))
-        single: dict[str, list[float]] = {"bot": [], "echo": []}
-        many: dict[str, list[float]] = {"bot": [], "echo": []}
-        cpu = 0.0
-        for _ in range(rounds):
-            await asyncio.sleep(REST_SECONDS)
-            for person, other in zip(people, others, strict=True):
-                single["echo"].append(await _reply(other))
-                single["bot"].append(await _reply(person))
-            await asyncio.sleep(REST_SECONDS)
-            many["echo"] += await asyncio.gather(*(_reply(person) for person in others))
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """One bot, who talks to it, and their milliseconds to the first words and to the whole answer."""
+
+    name: str
+    people: Sequence[Person]
+    answer: str
+    single: list[tuple[float, float]] = field(default_factory=list)
+    many: list[tuple[float, float]] = field(default_factory=list)
+
+    def p50(self, waits: Sequence[tuple[float, float]], which: int = 1) -> float:
+        return statistics.median(wait[which] for wait in waits)
+
+    async def all_at_once(self) -> list[tuple[float, float]]:
+        return await asyncio.gather(*(_reply(person, self.answer) for person in self.people))
+
+
+@asynccontextmanager
+async def _floors(
+    api: RunningBotApi, model: RunningFake, database_url: str, chats: int
+) -> AsyncIterator[tuple[Measured, ...]]:
+    more = {"ECHO_DATABASE_URL": asyncpg_url(database_url), "ECHO_MODEL_URL": model.base_url}
+    async with AsyncExitStack() as stack:
+        floors = []
+        for name, token, module, answer in (
+            ("echo", ECHO_TOKEN, "tests.bench.echo_bot", QUESTION),
+            ("storing", STORING_TOKEN, "tests.bench.storing_echo", ANSWER),
+        ):
+            await api.add_bot(token, username=f"{name}_test_bot")
+            program = Program(
+                module,
+                {"PATH": os.environ["PATH"], "ECHO_TOKEN": token, "ECHO_API_URL": api.base_url, **more},
+            )
+            await program.start()
+            stack.push_async_callback(program.terminate)
+            bot_id = int(token.partition(":")[0])
+            people = [await api.person(FIRST_PERSON + number, bot=bot_id) for number in range(chats)]
+            await program.said("echo_serves")
+            floors.append(Measured(name=name, people=people, answer=answer))
+        yield tuple(floors)
+
+
+async def _replies(house: TelegramHouse, bots: Sequence[Measured], rounds: int) -> dict[str, Any]:
+    """One chat after the other, then all at once; the bots take turns."""
+    for bot in bots:
+        await bot.all_at_once()
+    cpu = 0.0
+    for _ in range(rounds):
+        await asyncio.sleep(REST_SECONDS)
+        for number in range(CHATS):
+            for bot in bots:
+                bot.single.append(await _reply(bot.people[number], bot.answer))
+        await asyncio.sleep(REST_SECONDS)
+        for bot in bots:
             before = cpu_ms(house.bot.pid)
-            many["bot"] += await asyncio.gather(*(_reply(person) for person in people))
-            await asyncio.sleep(1.0)
-            cpu += cpu_ms(house.bot.pid) - before
-    finally:
-        await echo.terminate()
-    one, ten = statistics.median(single["bot"]), statistics.median(many["bot"])
-    floor_one, floor_ten = statistics.median(single["echo"]), statistics.median(many["echo"])
-    return {
-        "reply_ratio_1": round(one / floor_one, 2),
-        "reply_ratio_10": round(ten / floor_ten, 2),
-        "reply_ratio_10_to_1": round(ten / one, 2),
-        "reply_p50_ms_1": round(one, 1),
-        "reply_p50_ms_10": round(ten, 1),
-        "echo_p50_ms_1": round(floor_one, 1),
-        "echo_p50_ms_10": round(floor_ten, 1),
-        "cpu_ms_per_turn": round(cpu / rounds / len(people), 1),
-    }
+            bot.many += await bot.all_at_once()
+            await asyncio.sleep(BETWEEN_SECONDS)
+            cpu += cpu_ms(house.bot.pid) - before if bot.name == "bot" else 0.0
+    return _told({bot.name: bot for bot in bots}, cpu_ms_per_turn=cpu / rounds / CHATS)
 
 
-async def _reply(person: Person) -> float:
-    """Milliseconds from the message to the first message of the bot, by Telegram's clock."""
+def _told(bots: Mapping[str, Measured], *, cpu_ms_per_turn: float) -> dict[str, Any]:
+    """`reply` is the whole answer; `first` the first of it that is seen."""
+    bot = bots["bot"]
+    told: dict[str, Any] = {"reply_ratio_10_to_1": round(bot.p50(bot.many) / bot.p50(bot.single), 2)}
+    for chats, waits in ((1, "single"), (CHATS, "many")):
+        whole = {name: each.p50(getattr(each, waits)) for name, each in bots.items()}
+        told |= {
+            f"reply_ratio_{chats}": round(whole["bot"] / whole["echo"], 2),
+            f"reply_ratio_{chats}_to_storing": round(whole["bot"] / whole["storing"], 2),
+            f"reply_p50_ms_{chats}": round(whole["bot"], 1),
+            f"first_p50_ms_{chats}": round(bot.p50(getattr(bot, waits), 0), 1),
+            f"echo_p50_ms_{chats}": round(whole["echo"], 1),
+            f"storing_p50_ms_{chats}": round(whole["storing"], 1),
+        }
+    return {**told, "cpu_ms_per_turn": round(cpu_ms_per_turn, 1)}
+
+
+async def _reply(person: Person, answer: str) -> tuple[float, float]:
+    """Milliseconds from the message to the bot's first words and to its whole answer, by Telegram's clock."""
     sent = await person.say(QUESTION)
     version = -1
     async with asyncio.timeout(REPLY_SECONDS):
         while True:
             views = await person.views()
             said = next(view for view in views if view.get("message_id") == sent.message_id)
-            first = next((view for view in views if _answers(view, sent.message_id)), None)
-            if first is not None:
-                return float(first["at"] - said["at"]) * 1000
+            shown = [view for view in views if _answers(view, sent.message_id)]
+            whole = next((view for view in shown if view["text"] == answer), None)
+            if whole is not None:
+                return (shown[0]["at"] - said["at"]) * 1000, (whole["at"] - said["at"]) * 1000
             version = (await person.next_screen(version, within=1.0)).version
 
 
 def _answers(view: dict[str, Any], message_id: int) -> bool:
-    return bool(view["kind"] == "sent" and view.get("by") == "bot" and view["message_id"] > message_id)
+    return view["kind"] in ("sent", "edited") and view.get("by") == "bot" and view["message_id"] > message_id
 
 
 async def _answer_at_once(model: RunningFake) -> None:

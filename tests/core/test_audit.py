@@ -86,6 +86,26 @@ def test_a_bad_replacement_leaves_the_old_words_standing() -> None:
     assert "Bob likes tea." in texts(verdict)
 
 
+def test_a_prohibition_is_not_replaced_by_something_else() -> None:
+    former = Ledger(
+        items=(LedgerItem(id="c1", kind="constraint", text="Never mention Bob's divorce."),), last_number=1
+    )
+    for text, stands in (("She has 3 dogs.", "Never mention Bob's divorce."), ("Never mention Bob.",) * 2):
+        patched = apply_patch(former, LedgerPatch(narrative="They talk.", replace=(("c1", text),)))
+        assert stands in texts(audit_ledger(patched, former, SOURCE, count=words))
+
+
+def test_who_said_it_is_what_the_cited_lines_say() -> None:
+    claimed = NewItem(kind="fact", text="How nice that is.", sources=(2,), author="person")
+    item = next(i for i in audit(claimed).ledger.items if i.text == "How nice that is.")
+    assert item.author == "assistant"
+
+
+def test_the_reason_of_a_closed_item_keeps_no_secret() -> None:
+    closed = apply_patch(FORMER, LedgerPatch(close=(("f1", "the password is hunter2!x"),)))
+    assert "hunter2" not in (closed.items[0].closed or "")
+
+
 def test_an_invented_sentence_of_the_narrative_goes_and_the_others_stay() -> None:
     verdict = audit(
         narrative="They talk about Caroline. A man called Zebulon joined them. They mention Lisbon."

@@ -180,3 +180,108 @@ def test_nothing_is_lost_and_turns_stay_whole(state: View, now: int, force: bool
     after = replace(state, base_turn=made.through_turn, entries=tuple(live))
     again = plan(after, made.expected_after)
     assert isinstance(again, NothingToCompact) or again.from_turn == made.through_turn + 1
+
+
+# ---- what each preset keeps
+
+
+def planned_as(name: str, state: View, now: int, *, window: int = 16_000, **more: Any) -> CompactionPlan:
+    made = plan_compaction(
+        state, budget=budget(window=window, policy=name), policy=preset(name), now_tokens=now, **more
+    )
+    assert isinstance(made, CompactionPlan), made
+    return made
+
+
+def test_a_persons_command_archives_the_whole_chat_in_chatbox() -> None:
+    made = planned_as("chatbox", view(exchanges(8, tokens=300)), 6_000)
+    assert (made.from_turn, made.through_turn) == (1, 8)
+    assert made.form == "thread"
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("pantheon", 4), ("lobechat", 1), ("opencode", 2), ("claude-code", 2), ("arawn", 3)],
+)
+def test_each_preset_keeps_its_own_last_turns(name: str, kept: int) -> None:
+    made = planned_as(name, view(exchanges(40, tokens=300)), 26_000, window=40_000)
+    assert 40 - made.through_turn == kept
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["steady", "spec008", "pantheon", "opencode", "openclaw", "goclaw", "arawn", "langmem", "lobechat"],
+)
+@pytest.mark.parametrize("tokens", [40, 300, 1_500])
+def test_a_compaction_lands_where_its_preset_wants_it(name: str, tokens: int) -> None:
+    """Unless the turns that may never be hidden are larger by themselves."""
+    policy = preset(name)
+    allowed = budget(window=40_000, policy=name)
+    made = planned_as(
+        name, view(exchanges(40, tokens=tokens)), 90 * tokens + 1_000, window=40_000, force=True
+    )
+    least = policy.keep_turns_least * 2 * tokens + policy.summary_least
+    assert made.expected_after - allowed.fixed <= max(policy.land_at * allowed.conversation, least)
+
+
+def test_the_length_of_a_summary_is_the_policys() -> None:
+    running = planned_as("langmem", view(exchanges(20, tokens=200)), 9_000)
+    assert 64 <= running.summary_limit <= 128
+    assert (
+        planned_as("lobechat", view(exchanges(90, tokens=200)), 39_000, window=60_000).summary_limit > 2_000
+    )
+
+
+def test_merged_presets_cut_even_portions_with_a_margin() -> None:
+    log = exchanges(60, tokens=1_000)
+    made = planned_as("openclaw", view(log), 120_000, window=200_000, summariser_window=32_000)
+    assert made.merged
+    sizes = [sum(e.tokens for e in chunk) for chunk in made.chunks]
+    assert len(sizes) > 1
+    assert max(sizes) - min(sizes) <= 4_000
+    assert max(sizes) * 1.2 <= chunk_limit(32_000)
+    assert not planned(view(exchanges(40, tokens=200))).merged
+
+
+def test_messages_that_the_summariser_cannot_read_are_named_in_the_plan() -> None:
+    log = [*exchange(1, "a", "b", tokens=5_000), *exchanges(20, first=2, tokens=200)]
+    assert planned(view(log), 30_000, summariser_window=8_192).named == {1, 2}
+    assert planned(view(log), 30_000).named == frozenset()
+
+
+def test_a_turn_whose_last_step_failed_stays_live_while_the_tail_can_afford_it() -> None:
+    log = [
+        *exchanges(10, tokens=400),
+        *tool_turn(11, "no route", seq=21, is_error=True),
+        *exchanges(9, first=12, tokens=100),
+    ]
+    assert planned(view(log), 12_000).through_turn == 10
+    healed = [e for e in log if e.turn != 11]
+    assert (
+        planned(view([*healed[:20], *tool_turn(11, "found", seq=99), *healed[20:]]), 12_000).through_turn
+        >= 11
+    )
+
+
+def test_what_nobody_answered_is_a_reason_to_leave_things_as_they_are_until_a_person_insists() -> None:
+    log = [e for e in exchanges(8, tokens=100) if e.seq != 2]
+    made = plan(view(log), keep_turns=3)
+    assert isinstance(made, NothingToCompact)
+    assert made.reason == "unanswered"
+    assert planned(view(log), keep_turns=3, force=True).through_turn == 5
+
+
+@settings(max_examples=100)
+@given(states(), st.booleans(), st.sampled_from(["steady", "pantheon", "openclaw", "langmem", "lobechat"]))
+def test_after_a_compaction_there_is_nothing_left_to_plan(state: View, force: bool, name: str) -> None:
+    """Planning is idempotent: only new turns can make another summary due."""
+    policy, allowed = preset(name), budget(policy=name)
+    made = plan_compaction(state, budget=allowed, policy=policy, now_tokens=60_000, force=force)
+    if isinstance(made, NothingToCompact):
+        return
+    live = tuple(e for e in state.entries if e.turn > made.through_turn)
+    pins = tuple(e for e in state.entries if e.turn <= made.through_turn and e.pinned)
+    head = Link(id=1, kind="summary", from_turn=1, through_turn=made.through_turn, tokens=200)
+    after = replace(state, base_turn=made.through_turn, entries=live, pins=pins, head=head)
+    again = plan_compaction(after, budget=allowed, policy=policy, now_tokens=made.expected_after)
+    assert isinstance(again, NothingToCompact), again

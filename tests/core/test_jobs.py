@@ -8,6 +8,7 @@ import pytest
 
 from shared.core.compaction import NothingToCompact
 from shared.core.jobs import NEAR_LIMIT, JobWish, manual_job, next_job
+from shared.core.policy import with_overrides
 from shared.core.presets import preset
 from shared.core.session import View
 from tests.core.builders import budget, exchanges, view
@@ -84,3 +85,58 @@ def test_a_person_may_compact_at_any_size_with_a_reason_when_nothing_can_be_done
     assert (asked.trigger, asked.payload["focus"]) == ("manual", "the trip")
     refused = manual_job(view(exchanges(2)), budget=budget(), policy=STEADY, context_tokens=500, force=True)
     assert isinstance(refused, NothingToCompact)
+
+
+def test_turns_that_one_channel_does_not_see_are_summarised_all_the_same() -> None:
+    """Else a log would be read whole at every turn, however little of it is sent."""
+    one = with_overrides(STEADY, history_turns=(("telegram", 2),))
+    wish = next_job(STATE, budget=budget(), policy=one, context_tokens=2_000)
+    assert wish is not None
+    assert (wish.kind, wish.trigger) == ("compact", "limit"), "twenty turns of 400 are above the limit"
+    assert next_job(replace(STATE, hold_compaction=True, flushed_turn=20), budget=budget(), policy=one,
+                    context_tokens=2_000) is None  # fmt: skip
+    both = with_overrides(STEADY, history_turns=(("telegram", 2), ("web", 2)))
+    assert next_job(STATE, budget=budget(), policy=both, context_tokens=2_000) is None
+
+
+def test_a_policy_that_never_summarises_by_itself_asks_for_no_compaction() -> None:
+    quiet = with_overrides(STEADY, compact_auto=False)
+    for tokens in (LIMIT + 1, HARD + 1):
+        wish = next_job(replace(STATE, flushed_turn=20), budget=budget(), policy=quiet, context_tokens=tokens)
+        assert wish is None
+
+
+def test_what_left_a_window_for_good_is_hidden_when_nothing_else_is_due() -> None:
+    narrow = with_overrides(STEADY, max_rounds=3)
+    long = view(exchanges(60, tokens=10), cycle=4, flushed_turn=10)
+    wish = next_job(long, budget=budget(), policy=narrow, context_tokens=500)
+    assert wish is not None
+    assert (wish.kind, wish.trigger, wish.key) == ("compact", "window", "compact:7:4")
+    assert wish.payload == {"cycle": 4, "through_turn": 57, "flush_first": True}
+
+
+LARGE = view(exchanges(20, tokens=1_000), cycle=3, flushed_turn=20)
+ROOMY = budget(window=200_000)
+
+
+def idle(state: View, tokens: int, *, policy: str = "steady", cache_seconds: float = 300.0) -> JobWish | None:
+    return next_job(
+        state, budget=ROOMY, policy=preset(policy), context_tokens=tokens, cache_seconds=cache_seconds
+    )
+
+
+def test_a_large_conversation_is_compacted_shortly_before_the_provider_forgets_it() -> None:
+    assert idle(LARGE, ROOMY.fixed + 24_000) is None
+    wish = idle(LARGE, ROOMY.fixed + 24_001)
+    assert wish is not None
+    assert (wish.kind, wish.trigger, wish.key) == ("compact", "idle", "idle:7:3")
+    assert (wish.delay_seconds, wish.payload["cache_seconds"]) == (240.0, 300.0)
+    hour = idle(LARGE, ROOMY.fixed + 24_001, cache_seconds=3_600.0)
+    assert hour is not None
+    assert hour.order.delay_seconds == 3_540.0
+
+
+def test_idle_compaction_is_for_presets_that_ask_and_never_after_an_undo() -> None:
+    assert idle(LARGE, 30_000, policy="spec008") is None
+    assert idle(replace(LARGE, hold_compaction=True), 30_000) is None
+    assert idle(view(exchanges(2), flushed_turn=2), 30_000) is None

@@ -29,3 +29,13 @@ def test_the_worst_case_is_never_below_what_a_call_costs() -> None:
     assert reserved == 1_300 * 2.5 + 1_000
     usage = Usage(input_tokens=300, cache_write_tokens=1_000, output_tokens=100)
     assert (cost_micro(usage, PRICES) or 0) <= reserved
+
+
+def test_the_worst_case_of_an_hour_is_what_it_costs_to_write() -> None:
+    usage = Usage(cache_write_tokens=1_000, cache_hour_tokens=1_000)
+    assert worst_case_micro(1_000, 0, PRICES, hour=True) == cost_micro(usage, PRICES) == 4_000
+
+
+def test_what_is_kept_for_an_hour_costs_twice_the_input() -> None:
+    usage = Usage(cache_write_tokens=1_000, cache_hour_tokens=400)
+    assert cost_micro(usage, PRICES) == 600 * 2.5 + 400 * 4

@@ -131,9 +131,10 @@ def main(address: str) -> None:
 
     from anthropic import AsyncAnthropic, DefaultAioHttpClient  # noqa: F401 - what the first answer loads
 
-    from bot.__main__ import _load_client
+    import bot.__main__  # noqa: F401 - all that a bot loads at its start
+    from bot.telegram.library import load_aiogram
 
-    _load_client()
+    load_aiogram()
     gc.freeze()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)

@@ -41,7 +41,7 @@ LONG_ANSWER = "\n\n".join(
 )
 ANSWERS: dict[str, dict[str, object]] = {
     "briefly": {"text": "Yes."},
-    "few words": {"text": "It is called Njord, and it runs past the hill and on to the sea.", "pace_ms": 60},
+    "few words": {"text": "It is called Njord, and it runs past the hill and on to the sea.", "pace_ms": 200},
     "length": {"text": LONG_ANSWER},
     "slowly": {"text": SLOW_ANSWER, "pace_ms": 150},
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from shared.adapters.postgres.visitors import PostgresVisitors, new_token
 from shared.app import App, open_app
 from shared.core.exchange import Accepted, Inbound, ReplyEvent, Stored
+from shared.ports import Tool
 from shared.settings import Settings, load_settings
 
 _cids = count(1)
@@ -73,11 +75,12 @@ async def visit(app: App) -> Visit:
 class running_app:  # noqa: N801  reads as a function in `async with`
     """An app of the web role whose heart beats."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, tools: Sequence[Tool] = ()) -> None:
         self._settings = settings
+        self._tools = tools
 
     async def __aenter__(self) -> App:
-        self._app = await open_app(self._settings, role="web")
+        self._app = await open_app(self._settings, role="web", tools=self._tools)
         self._beating = asyncio.ensure_future(self._beat())
         return self._app
 

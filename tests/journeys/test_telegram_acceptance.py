@@ -30,6 +30,8 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "in bold": {"text": "**Yes.**"},
     "prices": {"text": TABLE},
     "links": {"text": LINKS},
+    "in general": {"latency": 0.8},
+    "of boats": {"latency": 0.8},
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from shared.adapters.models.catalog import ModelEntry, card_of
@@ -14,7 +14,7 @@ from shared.adapters.models.provider import Line, Provider
 from shared.adapters.models.reading import BrokenAnswer, Reading
 from shared.adapters.models.refusals import ModelOverloaded, ModelUnknown, is_about_schema, is_about_thinking
 from shared.adapters.models.wire import Json, counted_body, request_body
-from shared.core.errors import ModelBusy, ModelError, ModelRefusedAccount, ModelUnavailable
+from shared.core.errors import ModelBusy, ModelError, ModelRefusedAccount, ModelUnavailable, PromptTooLong
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, TokenCounter, Usage
 
 COUNT_SECONDS = 10.0
@@ -86,9 +86,11 @@ class AnthropicModel:
 
     def _card(self) -> ModelCard:
         told = self._provider.told_windows(self._entry.wire_name)
-        return card_of(
+        card = card_of(
             self._entry, window=told.window, max_output=told.max_output, foreign=self._provider.foreign
         )
+        met = self._provider.limit_met(self._entry.wire_name)
+        return card if met is None or met >= card.window else replace(card, window=met, window_known=True)
 
     async def _attempt(self, call: _Call) -> ModelReply:
         """One request; what it cost is kept in the call when it fails."""
@@ -97,6 +99,8 @@ class AnthropicModel:
         try:
             reply = await self._streamed(call, reading)
         except ModelError as error:
+            if isinstance(error, PromptTooLong) and error.maximum:
+                self._provider.met_limit(self._entry.wire_name, error.maximum)
             self._blame(error)
             self._book(call, reading)
             raise

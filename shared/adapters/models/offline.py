@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.adapters.models.offline_summary import asks_for_summary, summary
+from shared.adapters.models.offline_texts import text_summary
 from shared.adapters.models.offline_words import (
     FOUND,
     KEPT,
@@ -30,6 +31,7 @@ from shared.adapters.models.offline_words import (
 )
 from shared.core.errors import PromptTooLong
 from shared.core.messages import Block, Message, Text, ToolResult, ToolUse, block_to_json, text_of
+from shared.core.summary_prompts import asks_for_text
 from shared.core.tokens import estimate_messages, estimate_system, estimate_tools
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, TokenCounter, ToolSpec, Usage
 
@@ -133,6 +135,8 @@ def answer(request: ModelRequest) -> tuple[Block, ...]:
     now = _situation(request)
     if asks_for_summary(now.whole):
         return (Text(text=summary(_whole_request(request))),)
+    if asks_for_text(now.whole):
+        return (Text(text=text_summary(_whole_request(request))),)
     if now.save is not None and _FLUSH_WORD.search(now.whole):
         return _flush(request, now)
     if now.save is not None and _REMEMBER.search(now.words) and not _ASKS_BACK.search(now.words):

@@ -29,6 +29,10 @@ API_VERSION = "2026-10-21"
 WINDOW_SECONDS = 3.0
 CLOSE_SECONDS = 2.0
 _KEPT_SECONDS = 24 * 3_600.0
+_SMALLEST_WINDOW = 1_000
+"""A smaller number in a refusal is surely something else."""
+_WINDOW_NAMES = ("max_input_tokens", "max_model_len", "context_length", "context_window")
+"""As the provider calls it, and as other servers of the same API do."""
 _RETRY_UNKNOWN_SECONDS = 60.0
 
 _TROUBLE = (aiohttp.ClientError, TimeoutError, OSError, EOFError, ValueError, RuntimeError)
@@ -67,6 +71,7 @@ class Provider:
         self._clock = clock
         self._client: AsyncAnthropic | None = None
         self._windows: dict[str, tuple[float, Windows]] = {}
+        self._met: dict[str, tuple[float, int]] = {}
 
     async def open_stream(self, body: Mapping[str, Any]) -> Line:
         """Sends the request; the caller bounds the wait. Raises ModelErrors."""
@@ -84,14 +89,30 @@ class Provider:
         return counted.input_tokens
 
     async def windows(self, wire_name: str) -> Windows:
-        """From the model list, kept for a day; nothing for a minute after a failure. Never raises."""
+        """From the model list, kept for a day; what was known stands through failures. Never raises."""
         kept = self._windows.get(wire_name)
         if kept is not None and self._clock() < kept[0]:
             return kept[1]
         found = Windows() if self._missing_key else await self._ask_windows(wire_name)
         seconds = _KEPT_SECONDS if found.window else _RETRY_UNKNOWN_SECONDS
+        if kept is not None and not found.window:
+            found = kept[1]
         self._windows[wire_name] = (self._clock() + seconds, found)
         return found
+
+    def met_limit(self, wire_name: str, maximum: int) -> None:
+        """A refusal named a limit: it holds for a day, whatever the list says, which is asked again."""
+        if maximum < _SMALLEST_WINDOW:
+            return
+        self._met[wire_name] = (self._clock() + _KEPT_SECONDS, maximum)
+        kept = self._windows.get(wire_name)
+        if kept is not None:
+            self._windows[wire_name] = (self._clock(), kept[1])
+
+    def limit_met(self, wire_name: str) -> int | None:
+        """The window that a refusal named within the last day."""
+        met = self._met.get(wire_name)
+        return met[1] if met is not None and self._clock() < met[0] else None
 
     def told_windows(self, wire_name: str) -> Windows:
         """What the model list has said before, however long ago, without asking."""
@@ -121,7 +142,8 @@ class Provider:
         if not isinstance(told, Mapping):
             return Windows()
         longest = _positive(told.get("max_tokens"))
-        return Windows(window=_positive(told.get("max_input_tokens")), max_output=longest)
+        window = next(filter(None, (_positive(told.get(name)) for name in _WINDOW_NAMES)), None)
+        return Windows(window=window, max_output=longest)
 
     def _check_key(self) -> None:
         if self._missing_key:

@@ -112,6 +112,10 @@ class Reading:
             cache_write_tokens=max(
                 self._usage.cache_write_tokens, _whole(usage.get("cache_creation_input_tokens"))
             ),
+            cache_hour_tokens=max(
+                self._usage.cache_hour_tokens,
+                _whole(_mapping(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+            ),
         )
 
     def _open(self, index: int, block: Mapping[str, Any]) -> str:

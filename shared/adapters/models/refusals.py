@@ -34,31 +34,61 @@ STATUS_OF_TYPE: Mapping[str, int] = {
     "timeout_error": 504,
     "overloaded_error": OVERLOADED,
 }
-_N, _M = r"(?P<tokens>[\d,]+)", r"(?P<maximum>[\d,]+)"
+_N, _M = r"(?P<tokens>\d[\d,]*)", r"(?P<maximum>\d[\d,]*)"
 _TOO_LONG = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
-        rf"prompt is too long: {_N} tokens > {_M}",
+        # Anthropic, also behind Bedrock, Vertex and gateways
+        rf"prompt is too long: {_N} tokens? > {_M}",
         rf"input length and `?max_tokens`? exceed context limit: {_N} \+ [\d,]+ > {_M}",
-        # llama.cpp
+        # llama.cpp, Ollama, SGLang, Together
         rf"request \({_N} tokens\) exceeds the available context size \({_M} tokens\)",
-        # OpenAI and its likes, vLLM, OpenRouter
-        rf"maximum context length is {_M} tokens.{{0,40}}(?:resulted in|requested)(?: about)? {_N} tokens",
+        (
+            rf"input(?: length)? \({_N} tokens\) (?:exceeds|is longer than) the model's (?:maximum )?"
+            rf"context length \({_M} tokens\)"
+        ),
+        rf"maximum context length of {_M} tokens.{{0,40}}requested a total of {_N} tokens",
+        # OpenAI and its likes, Azure, vLLM, DeepSeek, OpenRouter
+        (
+            rf"maximum context length is {_M} tokens.{{0,60}}"
+            rf"(?:resulted in|requested|your request has)(?: about)? {_N} (?:input )?tokens"
+        ),
+        rf"exceed the configured limit of {_M} tokens.{{0,40}}resulted in {_N} tokens",
         rf"prompt \(length {_N}\) is longer than the maximum model length of {_M}",
         rf"maximum context length (?:is|of) {_M}",
+        # GitHub's models, xAI, Moonshot, Fireworks, Mistral
+        rf"prompt token count of {_N} exceeds the limit of {_M}",
+        rf"maximum prompt length is {_M} but the request contains {_N} tokens",
+        rf"exceeded model token limit: {_M} \(requested: {_N}\)",
+        rf"prompt is too long: {_N}, model maximum context length: {_M}",
+        rf"prompt contains {_N} tokens.{{0,60}}too large for model with {_M} maximum context length",
+        # Hugging Face's servers, Cohere
+        rf"`inputs` must have less than {_M} tokens\. given: {_N}",
+        rf"`inputs` tokens \+ `max_new_tokens` must be <= {_M}\. given: {_N}",
+        rf"tokens in the prompt cannot exceed {_M} - received {_N}",
         # Gemini behind a gateway
         rf"input token count \({_N}\) exceeds the maximum number of tokens allowed \({_M}\)",
+        rf"input token count exceeds the maximum number of tokens allowed \(?{_M}",
         # LM Studio
         rf"keep the first {_N} tokens.{{0,80}}context length of only {_M}",
     )
 )
 _TOO_LONG_WORDS = re.compile(
-    r"prompt is too long|prompt too long|input is too long|context_length_exceeded|exceed_context_size|"
-    r"exceeds? the available context|exceeds? the context (?:length|window|size)|context ?window ?exceeded|"
+    r"prompt is too long|prompt too (?:long|large)|input is too long|too many input tokens|"
+    r"context_length_exceeded|exceed_context_size|model_context_window_exceeded|"
+    r"exceeds? the available context|exceeds? (?:the |model )?context (?:length|window|size)|"
+    r"context window exceeds|context ?window ?exceeded|"
     r"exceeded max context length|exceeds the model'?s (?:maximum )?context|request_too_large|"
-    r"greater than the context length",
+    r"greater than the context length|reduce the length of the messages|too many total text bytes",
     re.IGNORECASE,
 )
+_SOMETHING_ELSE_IS = re.compile(
+    r"\bimages?\b|\bpdf\b|\bupload|\battachment|\bfile\b|\btools?\.\d|\bpixels\b|\bpages\b|"
+    r"rate[ _]limit|per[ -](?:min|minute|hour|day)\b|\bTP[MD]\b|number of output tokens",
+    re.IGNORECASE,
+)
+"""A limit, but not the window: shortening the conversation would help nobody."""
+_PACE_WORDS = re.compile(r"rate[ _]limit|per[ -](?:min|minute|hour|day)\b|\bTP[MD]\b", re.IGNORECASE)
 _ACCOUNT_WORDS = re.compile(
     r"credit balance|insufficient[_ ](?:quota|credits?|funds|balance)|exceeded your current quota|"
     r"billing|usage limits?\b|spend(?:ing)? limit|payment|out of credits|"
@@ -116,12 +146,12 @@ def error_of(refused: Refused) -> ModelError:
     """What it means for us. The order matters: a 400 can be a full window, an empty account or our bug."""
     status, words = refused.status, refused.message[:_MAX_REASON_CHARS]
     reason = f"{status}: {words}"
-    if status == 413 or (status in (400, 422, 500) and _says_too_long(refused)):
+    if status in (400, 413, 422, 500) and _says_too_long(refused):
         tokens, maximum = _sizes(refused)
         return PromptTooLong(reason, tokens=tokens, maximum=maximum)
     if status in (401, 402, 403) or (status in (400, 429) and _speaks_of_account(refused)):
         return ModelRefusedAccount(reason)
-    if status == 429:
+    if status == 429 or (status == 413 and _PACE_WORDS.search(words)):
         wait = refused.retry_after_seconds
         return ModelBusy(reason, retry_after_seconds=DEFAULT_RETRY_AFTER_SECONDS if wait is None else wait)
     if status == OVERLOADED or refused.kind == "overloaded_error":
@@ -143,8 +173,13 @@ def is_about_schema(error: ModelError) -> bool:
 
 
 def _says_too_long(refused: Refused) -> bool:
+    """Numbers beside the window's name are proof; words and a 413 are not if they name another limit."""
     words = refused.message
-    return bool(_TOO_LONG_WORDS.search(words)) or any(pattern.search(words) for pattern in _TOO_LONG)
+    if any(pattern.search(words) for pattern in _TOO_LONG):
+        return True
+    if _SOMETHING_ELSE_IS.search(words):
+        return False
+    return refused.status == 413 or bool(_TOO_LONG_WORDS.search(words))
 
 
 def _sizes(refused: Refused) -> tuple[int | None, int | None]:

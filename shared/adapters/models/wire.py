@@ -13,6 +13,8 @@ from shared.ports import ModelCard, ModelRequest, Picture, SystemPart, ToolSpec
 MAX_BREAKPOINTS = 4
 _MAX_MESSAGE_BREAKPOINTS = 3
 _MARK = {"type": "ephemeral"}
+_HOUR_MARK = {"type": "ephemeral", "ttl": "1h"}
+"""All marks of a request live equally long: the provider wants the longer ones first."""
 _UNMARKABLE = frozenset({"thinking"})
 
 Json = dict[str, Any]
@@ -62,7 +64,7 @@ def _mark(
     ends = [_markable(messages[at]["content"]) for at in newest[:_MAX_MESSAGE_BREAKPOINTS]]
     wanted = [*parts[-1:], *(end for end in ends if end is not None), *tools[-1:], *reversed(parts[:-1])]
     for block in wanted[:MAX_BREAKPOINTS]:
-        block["cache_control"] = dict(_MARK)
+        block["cache_control"] = dict(_HOUR_MARK if request.cache_long else _MARK)
 
 
 def _markable(content: Sequence[Json]) -> Json | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.turn_sql import FENCE
+from shared.adapters.postgres.turn_sql import FENCE, OVERFLOW_COMES_FIRST
 
 USAGE = {
     "status": "text", "model": "text", "input_tokens": "bigint", "output_tokens": "bigint",
@@ -17,12 +17,13 @@ AUDIT = {
     "reported": "bigint", "context_tokens": "bigint", "summary_triggered": "bool", "prune_triggered": "bool",
     "overflow_rejected": "bool", "parts": "jsonb", "part_hashes": "jsonb", "entry_from": "bigint",
     "entry_through": "bigint", "base_turn": "bigint", "head": "bigint", "prune_seqs": "jsonb",
-    "renderer_version": "int",
+    "renderer_version": "int", "recipe": "jsonb",
 }  # fmt: skip
 _AUDIT_COLUMNS = """session_id, turn_id, model_alias, model_context_limit, input_budget, hard_limit,
          estimated_input_tokens_before, estimated_input_tokens_after_summary, estimated_input_tokens_after_prune,
          reported_input_tokens, context_tokens, summary_triggered, prune_triggered, overflow_rejected, parts,
-         part_hashes, entry_from, entry_through, base_turn, head, prune_seqs, renderer_version"""
+         part_hashes, entry_from, entry_through, base_turn, head, prune_seqs, renderer_version,
+         recipe"""
 
 # A compaction, or its undo, that was committed while this turn ran has measured the new view without it: then
 # the turn's own tokens are added to that, and what the old view called for is not asked for.
@@ -33,6 +34,9 @@ WITH s AS (
          answered_turn = $4, leased_by = NULL,
          context_tokens = CASE WHEN view_epoch = $17 THEN coalesce($6, context_tokens) ELSE context_tokens + $18 END,
          context_limit = coalesce($7, context_limit), token_ratio = coalesce($8, token_ratio),
+         token_ratios = CASE WHEN measured_by IN ('', coalesce($19, measured_by)) THEN token_ratios
+                             ELSE token_ratios || jsonb_build_object(measured_by, token_ratio) END,
+         measured_by = coalesce($19, measured_by),
          last_active_at = now(), hold_compaction = hold_compaction AND NOT $16
    WHERE {FENCE}
   RETURNING id, party_id, next_seq - ($5::jsonb IS NOT NULL)::int AS seq, next_event_seq - 1 AS event_seq,
@@ -86,10 +90,10 @@ def _shape(names: dict[str, str]) -> str:
 
 
 ANSWER_PLAIN = f"""{_CORE}
-  SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 19)} FROM s
+  SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 20)} FROM s
 ), au AS (
   INSERT INTO turn_context_audit ({_AUDIT_COLUMNS})
-  SELECT $1, $4, {_numbered(AUDIT, 19 + len(USAGE))} FROM s
+  SELECT $1, $4, {_numbered(AUDIT, 20 + len(USAGE))} FROM s
 )
 SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at, NULL::bigint AS job_id FROM s
 """
@@ -97,26 +101,28 @@ SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at, NULL::big
 
 ANSWER = f"""{_CORE}
   SELECT $1, s.party_id, $4, 'chat', {_fields(USAGE)}
-    FROM s, jsonb_to_recordset($19::jsonb) AS x({_shape(USAGE)})
+    FROM s, jsonb_to_recordset($20::jsonb) AS x({_shape(USAGE)})
 ), au AS (
   INSERT INTO turn_context_audit ({_AUDIT_COLUMNS})
   SELECT $1, $4, {_fields(AUDIT)}
-    FROM s, jsonb_to_recordset($20::jsonb) AS x({_shape(AUDIT)})
+    FROM s, jsonb_to_recordset($21::jsonb) AS x({_shape(AUDIT)})
 ), pd AS (
-  INSERT INTO prune_decisions (session_id, seq, form, turn_no)
-  SELECT $1, x.seq, x.form, $4 FROM s, jsonb_to_recordset($21::jsonb) AS x(seq bigint, form text)
-  ON CONFLICT (session_id, seq) DO UPDATE SET form = excluded.form, turn_no = excluded.turn_no
+  INSERT INTO prune_decisions (session_id, seq, form, shown, turn_no)
+  SELECT $1, x.seq, x.form, nullif(x.shown, 'null'), $4
+    FROM s, jsonb_to_recordset($22::jsonb) AS x(seq bigint, form text, shown jsonb)
+  ON CONFLICT (session_id, seq, turn_no) DO UPDATE SET form = excluded.form, shown = excluded.shown
 ), pp AS (
   INSERT INTO prompt_parts (sha256, body)
-  SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($22::jsonb) AS x(sha256 text, body text)
+  SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($23::jsonb) AS x(sha256 text, body text)
   ON CONFLICT DO NOTHING
 ), j AS (
-  INSERT INTO jobs (kind, session_id, key, trigger, payload)
-  SELECT x.kind, $1, x.key, x.trigger, x.payload
-    FROM s, jsonb_to_recordset($23::jsonb) AS x(kind text, key text, trigger text, payload jsonb)
+  INSERT INTO jobs (kind, session_id, key, trigger, payload, due_at)
+  SELECT x.kind, $1, x.key, x.trigger, x.payload, now() + make_interval(secs => x.delay_seconds)
+    FROM s, jsonb_to_recordset($24::jsonb) AS x(kind text, key text, trigger text, payload jsonb,
+         delay_seconds float8)
    WHERE NOT s.view_moved
-  ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING
-  RETURNING id, attempt
+  {OVERFLOW_COMES_FIRST}
+  RETURNING id, due_at <= now() AS is_due
 )
-SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at, (SELECT id FROM j LIMIT 1) AS job_id FROM s
+SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at, (SELECT id FROM j WHERE is_due LIMIT 1) AS job_id FROM s
 """

@@ -102,7 +102,8 @@ SELECT json_build_object({_FACTS},
 _MESSAGE = """json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step, 'author', e.author,
   'blocks', e.blocks, 'tokens', e.tokens, 'at', e.at,
   'pinned', EXISTS (SELECT FROM pins x WHERE x.session_id = e.session_id AND x.seq = e.seq),
-  'pruned', (SELECT d.form FROM prune_decisions d WHERE d.session_id = e.session_id AND d.seq = e.seq),
+  'pruned', (SELECT d.form FROM prune_decisions d WHERE d.session_id = e.session_id AND d.seq = e.seq
+              ORDER BY d.turn_no DESC LIMIT 1),
   'hidden', e.turn_no <= e.base_turn,
   'turn_state', n.state, 'error_code', n.error_code)"""
 _PAGE = """
@@ -210,7 +211,7 @@ SELECT json_build_object(
       'at', l.created_at, 'undone_at', l.undone_at) ORDER BY l.id DESC)
     FROM links l WHERE l.session_id = s.id AND l.kind IN ('summary', 'digest')), '[]'::json),
   'failed', coalesce((SELECT json_agg(json_build_object('id', j.id, 'trigger', j.trigger, 'attempt', j.attempt,
-      'error', nullif(j.last_error, ''), 'state', j.state, 'at', coalesce(j.ended_at, j.started_at, j.created_at))
+      'error', nullif(j.last_error, ''), 'failures', j.failures, 'state', j.state, 'at', coalesce(j.ended_at, j.started_at, j.created_at))
       ORDER BY j.id DESC)
     FROM (SELECT * FROM jobs WHERE session_id = s.id AND kind = 'compact'
              AND (state = 'dead' OR (state IN ('due', 'running') AND last_error <> ''))
@@ -245,7 +246,8 @@ SELECT json_build_object(
   'oldest_due', (SELECT min(due_at) FROM jobs WHERE state = 'due' AND due_at <= now()),
   'jobs', coalesce((SELECT json_agg(json_build_object('id', j.id, 'kind', j.kind, 'state', j.state,
       'session', s.public_id, 'person', nullif(p.display_name, ''), 'trigger', j.trigger, 'attempt', j.attempt,
-      'faults', j.faults, 'error', nullif(j.last_error, ''), 'due_at', j.due_at, 'created_at', j.created_at,
+      'faults', j.faults, 'error', nullif(j.last_error, ''),
+      'failures', j.failures, 'due_at', j.due_at, 'created_at', j.created_at,
       'started_at', j.started_at, 'ended_at', j.ended_at,
       'duration_ms', extract(epoch FROM coalesce(j.ended_at, CASE WHEN j.state = 'running' THEN now() END)
                              - j.started_at)::float8 * 1000) ORDER BY j.id DESC)

@@ -184,6 +184,37 @@ _LOG = (
                                  'type', 'tool_result', 'tool_use_id', b ->> 'id')))""",
     ),
     _Check(
+        code="I1",
+        what="an artifact belongs to no message",
+        rows=f"""SELECT {_at("session=a.session_id", "artifact=a.id")} FROM artifacts a
+                  WHERE NOT EXISTS (
+                        SELECT FROM entries e WHERE e.session_id = a.session_id AND e.seq = a.seq)""",
+    ),
+    _Check(
+        code="I1",
+        what="an artifact is not the text that its id stands for",
+        rows=f"""SELECT {_at("session=session_id", "artifact=id")} FROM artifacts
+                  WHERE sha256 <> sha256(convert_to(body, 'UTF8'))""",
+    ),
+    _Check(
+        code="I4",
+        what="a result that was shortened is shown longer again",
+        rows=f"""SELECT {_at("session=session_id", "seq=seq")} FROM (
+                   SELECT session_id, seq, strength,
+                          max(strength) OVER (PARTITION BY session_id, seq ORDER BY turn_no) AS strongest
+                     FROM prune_decisions,
+                          array_position(ARRAY['trim', 'duplicate', 'clear', 'hide'], form) AS strength
+                 ) p
+                  WHERE strength < strongest""",
+    ),
+    _Check(
+        code="I4",
+        what="words of a person or of the assistant are shortened",
+        rows=f"""SELECT {_at("session=d.session_id", "seq=d.seq")} FROM prune_decisions d
+                   JOIN entries e USING (session_id, seq)
+                  WHERE e.author <> 'tool' AND NOT (e.author = 'assistant' AND d.form = 'hide')""",
+    ),
+    _Check(
         code="I4",
         what="a tool result answers no call",
         rows=f"""SELECT {_at("session=e.session_id", "turn=te.turn_no", "seq=e.seq")}
@@ -259,14 +290,36 @@ _VIEW = (
                            AND te.turn_no BETWEEN l.from_turn AND l.through_turn))""",
     ),
     _Check(
+        code="I5",
+        what="a person's message is left out as if it were chatter",
+        rows=f"""SELECT {_at("session=d.session_id", "seq=d.seq")} FROM prune_decisions d
+                   JOIN entries e USING (session_id, seq)
+                  WHERE d.form = 'hide' AND e.author NOT IN ('assistant', 'tool')""",
+    ),
+    _Check(
         code="I6",
         what="messages were summarised, and nobody asked what to remember of them",
         rows=f"""SELECT {_at("session=l.session_id", "link=l.id")} FROM links l
                    JOIN sessions s ON s.id = l.session_id
-                  WHERE l.active AND l.kind IN ('summary', 'digest') AND s.flushed_turn < l.through_turn
+                  WHERE l.active AND l.kind IN ('summary', 'digest', 'window')
+                    AND s.flushed_turn < l.through_turn
                     AND NOT EXISTS (SELECT FROM flushes f
                                      WHERE f.session_id = l.session_id AND f.through_turn >= l.through_turn
-                                       AND f.outcome <> 'running')""",
+                                       AND f.outcome <> 'running')
+                    AND NOT EXISTS (SELECT FROM jobs j WHERE j.session_id = l.session_id
+                                       AND j.kind = 'flush' AND j.state IN ('due', 'running'))""",
+    ),
+    _Check(
+        code="I6",
+        what="messages were hidden that no flush has read, and none is asked for",
+        rows=f"""SELECT {_at("session=s.id", "base_turn=s.base_turn", "flushed_turn=s.flushed_turn")}
+                   FROM sessions s
+                  WHERE s.flushed_turn < s.base_turn AND NOT EXISTS (
+                        SELECT FROM jobs j WHERE j.session_id = s.id AND j.kind = 'flush'
+                           AND j.state IN ('due', 'running'))
+                    AND EXISTS (SELECT FROM links l WHERE l.id = s.head
+                                   AND l.kind IN ('summary', 'digest', 'new')
+                                   AND l.created_at < now() - interval '2 minutes')""",
     ),
     _Check(
         code="I6",
@@ -324,6 +377,13 @@ _PARTIES = (
         rows=f"""SELECT {_at("session=l.session_id", "link=l.id")} FROM links l
                    LEFT JOIN links p ON p.id = l.parent LEFT JOIN flushes f ON f.id = l.flush_id
                   WHERE p.session_id <> l.session_id OR f.session_id <> l.session_id""",
+    ),
+    _Check(
+        code="I7",
+        what="a checkpoint goes on from a head of another session, or beyond what was answered",
+        rows=f"""SELECT {_at("session=c.session_id", "checkpoint=c.id")} FROM checkpoints c
+                   JOIN sessions s ON s.id = c.session_id LEFT JOIN links p ON p.id = c.parent
+                  WHERE p.session_id <> c.session_id OR c.through_turn > s.answered_turn""",
     ),
     _Check(
         code="I7",

@@ -1,10 +1,10 @@
 """Every table, with the constraints that carry the promise; `migrations/` is compared with this file.
 
 Hot statements are written as SQL in the stores beside this file: the tables here are their contract.
-Retention: entries, links, notes, pins and artifacts stay until erasure; events, deliveries, jobs, flushes and
-attachments 365 days; usage, turn_context_audit and audit by month, 24 months; telegram_updates 30 days;
-telegram_messages 365 days; reservations, login links, one-time codes and operator sessions until they lapse;
-bots, access and feedback until erasure.
+Retention: entries, links, notes, pins and artifacts stay until erasure; events, deliveries, jobs, flushes,
+checkpoints and attachments 365 days; usage, turn_context_audit and audit by month, 24 months;
+telegram_updates 30 days; telegram_messages 365 days; reservations, login links, one-time codes and operator
+sessions until they lapse; bots, access and feedback until erasure.
 """
 
 from __future__ import annotations
@@ -121,9 +121,11 @@ class Session(SQLModel, table=True):
         CheckConstraint("flushed_turn <= answered_turn", name="session_flushes_only_ended_turns"),
         CheckConstraint("answered_turn < next_turn", name="session_answers_only_known_turns"),
         CheckConstraint("open_turn IS NULL OR open_turn = next_turn - 1", name="session_collects_newest"),
+        CheckConstraint("jsonb_typeof(token_ratios) = 'object'", name="session_ratios_by_model"),
         Index("sessions_unanswered", "id", postgresql_where=text("answered_turn < next_turn - 1")),
         Index("sessions_by_activity", "last_active_at", "id"),
         Index("sessions_by_party", "party_id"),
+        Index("sessions_unflushed", "id", postgresql_where=text("flushed_turn < base_turn")),
         {"postgresql_with": {"fillfactor": "70"}},
     )
     id: int = field(identity())
@@ -152,6 +154,9 @@ class Session(SQLModel, table=True):
     token_ratio: float = field(Column(Double, nullable=False, server_default=text("1.0")))
     created_at: datetime = field(moment())
     last_active_at: datetime = field(moment())
+    compaction_rest: dict[str, Any] | None = field(json(null=True))
+    measured_by: str = field(words(default=""))
+    token_ratios: dict[str, Any] = field(json())
 
 
 class SessionTotals(SQLModel, table=True):
@@ -390,10 +395,14 @@ class Artifact(SQLModel, table=True):
     """The whole of something that the log shows by head and tail only."""
 
     __tablename__ = "artifacts"
+    __table_args__ = (
+        belongs("entries", "session_id", "seq", name="artifact_entry"),
+        UniqueConstraint("session_id", "seq", "sha256", name="artifact_is_stored_once"),
+    )
     id: int = field(identity())
     public_id: UUID = field(public_id())
     session_id: int = field(big(to="sessions.id"))
-    seq: int | None = field(big(null=True))
+    seq: int = field(big())
     sha256: bytes = field(digest())
     body: str = field(words())
     tokens: int = field(small())
@@ -409,18 +418,19 @@ class Pin(SQLModel, table=True):
 
 
 class PruneDecision(SQLModel, table=True):
-    """How an old tool result is shown from now on; sticky, so that the provider's cache survives."""
+    """How an old tool result, or hidden chatter, is shown from a turn on; only added to, for replays."""
 
     __tablename__ = "prune_decisions"
     __table_args__ = (
         belongs("entries", "session_id", "seq", name="prune_entry"),
-        one_of("form", "trim", "clear", "duplicate", name="prune_form"),
+        one_of("form", "trim", "clear", "duplicate", "hide", name="prune_form"),
     )
     session_id: int = field(big(key=True))
     seq: int = field(big(key=True))
     form: str = field(words())
-    turn_no: int = field(big())
+    turn_no: int = field(big(key=True))
     decided_at: datetime = field(moment())
+    shown: dict[str, Any] | None = field(json(null=True))
 
 
 class Event(SQLModel, table=True):
@@ -464,6 +474,29 @@ class Delivery(SQLModel, table=True):
     delivered_at: datetime | None = field(moment(null=True))
 
 
+class Checkpoint(SQLModel, table=True):
+    """A ledger made at an early flush, used when the summary that should follow fails."""
+
+    __tablename__ = "checkpoints"
+    __table_args__ = (
+        ForeignKeyConstraint(["session_id"], ["sessions.id"], name="checkpoint_session"),
+        CheckConstraint("from_turn <= through_turn", name="checkpoint_range"),
+        Index("checkpoints_of_session", "session_id", "id"),
+    )
+    id: int = field(identity())
+    session_id: int = field(big())
+    parent: int | None = field(big(null=True))
+    from_turn: int = field(big())
+    through_turn: int = field(big())
+    ledger: dict[str, Any] = field(json())
+    audit: dict[str, Any] = field(json())
+    tokens: int = field(small(default="0"))
+    model: str = field(words(default=""))
+    cost_micro: int | None = field(big(null=True))
+    job_id: int | None = field(big(null=True))
+    created_at: datetime = field(moment())
+
+
 class Job(SQLModel, table=True):
     """Work to be done by a worker; one per key while it is due or running, one running per session."""
 
@@ -498,6 +531,7 @@ class Job(SQLModel, table=True):
     created_at: datetime = field(moment())
     started_at: datetime | None = field(moment(null=True))
     ended_at: datetime | None = field(moment(null=True))
+    failures: list[Any] = field(json(default="[]"))
 
 
 class Worker(SQLModel, table=True):
@@ -609,6 +643,7 @@ class TurnContextAudit(SQLModel, table=True):
     head: int | None = field(big(null=True))
     prune_seqs: list[Any] = field(json(default="[]"))
     renderer_version: int = field(small(default="1"))
+    recipe: dict[str, Any] = field(json())
 
 
 class PromptPart(SQLModel, table=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -45,13 +45,17 @@ class PostgresTelegramInbox:
         return stored
 
     @store_method
-    async def waiting(self, bot_id: int, *, limit: int = 200) -> list[StoredUpdate]:
-        """What is not handled yet, in the order of arrival."""
+    async def waiting(
+        self, bot_id: int, *, limit: int = 200, known: Collection[int] = ()
+    ) -> list[StoredUpdate]:
+        """What is not handled yet, in the order of arrival, without what is known already."""
         rows = await self._pool.fetch(
             """SELECT update_id, body, received_at FROM telegram_updates
-                WHERE bot_id = $1 AND handled_at IS NULL ORDER BY received_at, update_id LIMIT $2""",
+                WHERE bot_id = $1 AND handled_at IS NULL AND update_id <> ALL ($3)
+                ORDER BY received_at, update_id LIMIT $2""",
             bot_id,
             limit,
+            list(known),
         )
         return [StoredUpdate(**dict(row)) for row in rows]
 

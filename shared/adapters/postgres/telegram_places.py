@@ -101,6 +101,9 @@ class PostgresTelegramPlaces:
         self, bot_id: int, *, chat_id: int, thread_id: int, kind: PartyKind, title: str
     ) -> PlaceRow:
         """The place, made with a session of its own when somebody speaks there for the first time."""
+        row = await self._pool.fetchrow(_PLACE, str(bot_id), str(chat_id), _thread(thread_id))
+        if row is not None and row["title"] == (title or row["title"]):
+            return _place(row)
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.telegram' || $1, 0))",

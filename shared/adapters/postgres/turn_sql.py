@@ -5,6 +5,12 @@ from __future__ import annotations
 LEASE_SECONDS = 4
 """A lease lapses this long after its process' last beat (design: beat 1 s, lapse 4 s)."""
 
+OVERFLOW_COMES_FIRST = """
+ON CONFLICT (key) WHERE state IN ('due', 'running') DO UPDATE SET trigger = excluded.trigger, due_at = now()
+ WHERE jobs.state = 'due' AND jobs.due_at > now() AND excluded.trigger = 'overflow'
+"""
+"""A compaction that rests after failures is due at once when a conversation no longer fits."""
+
 _MINE = """mine AS (
   SELECT update_id FROM telegram_updates
    WHERE bot_id = $9 AND update_id = ANY ($10::bigint[]) AND handled_at IS NULL
@@ -126,6 +132,9 @@ SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.
           FROM (SELECT * FROM notes WHERE party_id = s.party_id AND scope = a.name AND superseded_by IS NULL
                    AND forgotten_at IS NULL AND authority <> 'tool'
                  ORDER BY importance DESC, id DESC LIMIT 40) n) AS notes,
+       (SELECT array_agg(x.opened_at)
+          FROM (SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
+                 ORDER BY n.turn_no DESC LIMIT 21) x) AS turn_times,
        a.name AS agent_name, a.config AS agent_config, p.anonymous, p.display_name, p.timezone
   FROM s CROSS JOIN t CROSS JOIN cost c JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id
   LEFT JOIN r ON true
@@ -133,22 +142,23 @@ SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.
 
 LOAD = """
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at,
-       te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1) AS pinned, d.form
+       te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1) AS pinned, d.form, d.shown
   FROM turn_entries te
  CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
-  LEFT JOIN LATERAL (SELECT x.form FROM prune_decisions x
-                      WHERE x.session_id = $1 AND x.seq = te.seq
-                        AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1) OFFSET 0) d ON true
+  LEFT JOIN LATERAL (SELECT x.form, x.shown FROM prune_decisions x
+                      WHERE x.session_id = $1 AND x.seq = te.seq AND x.turn_no <= $3
+                        AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1)
+                      ORDER BY x.turn_no DESC LIMIT 1) d ON true
  WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3
 UNION ALL
-SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, true, NULL
+SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, true, NULL, NULL
   FROM pins p
  CROSS JOIN LATERAL (SELECT * FROM turn_entries x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) te
  CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) e
  WHERE p.session_id = $1 AND te.turn_no <= $2
  ORDER BY 2, 3
 """
-"""`OFFSET 0` keeps the way through the keys: a plan made before there were statistics joins in the square.
+"""Entries are shortened as they were in the turn `$3`. `OFFSET 0` keeps the way through the keys: a plan made before there were statistics joins in the square.
 
 The innermost SELECT is asked once, so that a session without prunes is not searched for one per entry.
 """
@@ -200,9 +210,33 @@ WITH s AS (
   UPDATE turn_steps t SET status = x.status, ended_at = now()
     FROM s, jsonb_to_recordset($7::jsonb) AS x(id text, status text)
    WHERE t.session_id = $1 AND t.turn_no = $4 AND t.call_id = x.id
+), a AS (
+  INSERT INTO artifacts (session_id, seq, sha256, body, tokens)
+  SELECT $1, seq, sha256(convert_to(x.body, 'UTF8')), x.body, x.tokens
+    FROM s, jsonb_to_recordset($8::jsonb) AS x(body text, tokens int)
+  ON CONFLICT (session_id, seq, sha256) DO NOTHING
 )
 SELECT seq FROM s
 """
+
+KEEP_ARTIFACTS = f"""
+WITH s AS (SELECT id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), a AS (
+  INSERT INTO artifacts (session_id, seq, sha256, body, tokens)
+  SELECT $1, x.seq, sha256(convert_to(x.body, 'UTF8')), x.body, x.tokens
+    FROM s, jsonb_to_recordset($5::jsonb) AS x(seq bigint, body text, tokens int)
+  ON CONFLICT (session_id, seq, sha256) DO NOTHING
+)
+SELECT id FROM s
+"""
+
+OPEN_ARTIFACT = """
+SELECT (SELECT body FROM artifacts
+         WHERE session_id = $1 AND substr(sha256, 1, 6) = decode($2, 'hex') LIMIT 1) AS body,
+       (SELECT count(*) FROM turn_steps
+         WHERE session_id = $1 AND turn_no = $3 AND tool = $5
+           AND (status = 'done' OR status = 'intent' AND call_id < $4)) AS opened
+"""
+"""Calls of one round run side by side: the order of their ids decides which of them are too many."""
 
 DELIVERED = """
 UPDATE deliveries SET state = 'delivered', delivered_at = now()

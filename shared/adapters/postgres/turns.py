@@ -16,8 +16,10 @@ from shared.adapters.postgres.pool import store_method
 from shared.core.errors import CapReached, Fenced, UnknownSession
 from shared.core.exchange import Accepted, Inbound, InboxReceipt
 from shared.core.messages import Block, Image, ToolUse, blocks_from_json, blocks_to_json
+from shared.core.rest import rest_from_json
 from shared.core.screen import message_payload, notice_payload
 from shared.core.session import Entry, View
+from shared.core.spill import OPEN_ARTIFACT, Artifact, digest_prefix
 from shared.core.turns import (
     AnswerStored,
     Caps,
@@ -125,13 +127,41 @@ class PostgresTurns:
 
     @store_method
     async def record_tool_results(
-        self, claim: Claim, *, blocks: Sequence[Block], tokens: int, outcomes: Mapping[str, StepOutcome]
+        self,
+        claim: Claim,
+        *,
+        blocks: Sequence[Block],
+        tokens: int,
+        outcomes: Mapping[str, StepOutcome],
+        artifacts: Sequence[Artifact] = (),
     ) -> int:
+        """What the tools said; the whole of what the blocks show in part comes with it or not at all."""
         seq = await self._pool.fetchval(
             turn_sql.TOOL_RESULTS, *_fence(claim), blocks_to_json(blocks), tokens,
             [{"id": id_, "status": status} for id_, status in outcomes.items()],
+            [{"body": one.body, "tokens": one.tokens} for one in artifacts],
         )  # fmt: skip
         return _not_fenced(seq, claim)
+
+    @store_method
+    async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None:
+        """Wholes of stored messages, by seq, that a request will show in part; again changes nothing."""
+        rows = [{"seq": seq, "body": one.body, "tokens": one.tokens} for seq, one in artifacts]
+        _not_fenced(await self._pool.fetchval(turn_sql.KEEP_ARTIFACTS, *_fence(claim), rows), claim)
+
+    @store_method
+    async def open_artifact(
+        self, session_id: int, artifact: str, *, turn: int, call_id: str
+    ) -> tuple[str | None, int]:
+        """The whole text, None when this session has none of that id; and how often this turn did so before.
+
+        Raises ArtifactNotReadable for what is no id at all.
+        """
+        row = await self._pool.fetchrow(
+            turn_sql.OPEN_ARTIFACT, session_id, digest_prefix(artifact), turn, call_id, OPEN_ARTIFACT.name
+        )
+        assert row is not None
+        return row["body"], row["opened"]
 
     @store_method
     async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored:
@@ -143,7 +173,8 @@ class PostgresTurns:
             outcome.context_tokens, outcome.context_limit, outcome.token_ratio,
             outcome.state, outcome.error_code, outcome.tokens, dict(outcome.screen),
             sums_of(outcome.spent), claim.reservation_id, outcome.settled_micro, outcome.release_hold,
-            claim.view.view_epoch, outcome.turn_tokens, *more,
+            claim.view.view_epoch if outcome.view_epoch is None else outcome.view_epoch,
+            outcome.turn_tokens, outcome.measured_by, *more,
         )  # fmt: skip
         if row is None:
             raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
@@ -249,6 +280,7 @@ def entry_from(row: Record) -> Entry:
         at=row["at"],
         pinned=row["pinned"],
         pruned=row["form"],
+        pruned_as=row["shown"],
     )
 
 
@@ -270,7 +302,9 @@ async def described(
     return tuple(replace(entry, blocks=tuple(map(with_words, entry.blocks))) for entry in entries)
 
 
-def view_from(row: Record, entries: Sequence[Entry] = (), *, open_turn: int | None) -> View:
+def view_from(
+    row: Record | Mapping[str, Any], entries: Sequence[Entry] = (), *, open_turn: int | None
+) -> View:
     """A view from a session's row with `head_link` and `notes` beside it."""
     base = row["base_turn"]
     return View(
@@ -287,6 +321,7 @@ def view_from(row: Record, entries: Sequence[Entry] = (), *, open_turn: int | No
         open_turn=open_turn,
         hold_compaction=row["hold_compaction"],
         flush_thresholds=frozenset(row["thresholds"] or ()),
+        rest=rest_from_json(row["compaction_rest"]),
     )
 
 
@@ -308,6 +343,9 @@ def _claim_from(row: Record, worker_id: int) -> Claim:
         agent_config=row["agent_config"],
         token_ratio=row["token_ratio"],
         context_tokens=row["context_tokens"],
+        measured_by=row["measured_by"],
+        token_ratios=row["token_ratios"],
+        turn_times=tuple(row["turn_times"] or ()),
         reservation_id=row["reservation_id"],
         reserved_micro=row["reserved_micro"],
         refused_scope=row["refused_scope"],
@@ -357,7 +395,7 @@ def _what_comes_along(outcome: Outcome) -> tuple[str, tuple[Any, ...]]:
     return ANSWER, (
         usage_rows(outcome.spent),
         [dict(zip(AUDIT, audit, strict=True))] if audit else [],
-        [{"seq": seq, "form": form} for seq, form in outcome.prunes],
+        [{"seq": one.seq, "form": one.form, "shown": one.shown} for one in outcome.prunes],
         [{"sha256": key, "body": body} for key, body in outcome.prompt_parts.items()],
         [asdict(outcome.job)] if outcome.job else [],
     )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres import upkeep_sql as sql
+from shared.adapters.postgres.hidden import state_from
 from shared.adapters.postgres.pool import store_method
 from shared.adapters.postgres.turn_sql import LOAD, RELEASE_RESERVATION
-from shared.adapters.postgres.turns import described, entry_from, sums_of, usage_rows, view_from
+from shared.adapters.postgres.turns import described, entry_from, sums_of, usage_rows
+from shared.adapters.postgres.upkeep_asks import LATE_SECONDS, ask_for_late_flush, ask_for_upgrade
 from shared.core.errors import Fenced, StaleView, UnknownSession
 from shared.core.ledger import ledger_to_json
-from shared.core.session import Entry
 from shared.core.turns import JobOrder, Spending
 from shared.core.upkeep import (
     FlushReport,
@@ -26,6 +27,9 @@ from shared.core.upkeep import (
     Refused,
     SessionState,
 )
+
+_LATE_AFTER = {"new": 0.0, "separator": 0.0, "done": 30.0}
+"""Seconds until turns that were hidden unread are read; those of a failed flush wait for better times."""
 
 Record = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[Record]"
@@ -46,14 +50,17 @@ class PostgresUpkeep:
                 raise UnknownSession(f"session {session_id}")
             rows = await connection.fetch(LOAD, session_id, row["base_turn"], row["answered_turn"])
             entries = await described(connection, [entry_from(entry) for entry in rows])
-        return _state_from(row, entries)
+        return state_from(row, entries)
 
     @store_method
     async def ask(self, session_id: int, order: JobOrder) -> int | None:
         """Make a job due; None when it is asked for already."""
-        job_id: int | None = await self._pool.fetchval(
-            sql.ASK_JOB, order.kind, session_id, order.key, order.trigger, dict(order.payload)
-        )
+        arguments = (order.kind, session_id, order.key, order.trigger, dict(order.payload))
+        job_id: int | None
+        if order.delay_seconds:
+            job_id = await self._pool.fetchval(sql.ASK_JOB_LATER, *arguments, order.delay_seconds)
+        else:
+            job_id = await self._pool.fetchval(sql.ASK_JOB, *arguments)
         return job_id
 
     @store_method
@@ -103,6 +110,7 @@ class PostgresUpkeep:
         error: str = "",
         retry_seconds: float = 0.0,
         successor: JobOrder | None = None,
+        failures: Sequence[Mapping[str, Any]] = (),
     ) -> int | None:
         """`done`, `dead`, or `due` again; the successor's id when one was asked for. Raises Fenced."""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -115,16 +123,18 @@ class PostgresUpkeep:
                 dict(outcome),
                 int(bool(error)),
                 retry_seconds,
+                [dict(failure) for failure in failures],
             )
             if ended is None:
                 raise Fenced(f"job {job.id}")
             if successor is None:
                 return None
             job_id: int | None = await connection.fetchval(
-                sql.ASK_JOB,
+                sql.ASK_JOB_LATER,
                 successor.kind, job.session_id, successor.key, successor.trigger, dict(successor.payload),
+                successor.delay_seconds,
             )  # fmt: skip
-            return job_id
+            return None if successor.delay_seconds else job_id
 
     @store_method
     async def begin_flush(
@@ -203,14 +213,19 @@ class PostgresUpkeep:
                 connection, session, link.through_turn, link.tokens, seen.fixed_tokens
             )
             await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
+            if link.kind == "digest":
+                await ask_for_upgrade(connection, job.session_id, row["id"])
             await _spend(connection, job, "compact", spent, seen.party_id)
-            await connection.execute(
-                "UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = $1",
-                job.session_id,
-            )
+            summarised = link.kind in ("summary", "digest")
+            if summarised:
+                await connection.execute(
+                    "UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = $1",
+                    job.session_id,
+                )
             return await _move(
                 connection, session, base=link.through_turn, head=row["id"], redo=None, cycles=1,
-                context_tokens=after, hold=False, state="done", shown=row["id"],
+                context_tokens=after, hold=session["hold_compaction"] and not summarised,
+                state="done" if summarised else link.kind, shown=row["id"],
             )  # fmt: skip
 
     @store_method
@@ -230,9 +245,7 @@ class PostgresUpkeep:
             if head is None:
                 return Refused(reason="nothing_to_undo", advice="Nothing has been summarised yet.")
             if head["kind"] not in ("summary", "digest"):
-                return Refused(
-                    reason="crosses_new", advice="The conversation was begun anew after the last summary."
-                )
+                return Refused(reason="crosses_new", advice=_NOT_CROSSED[head["kind"]])
             parent = await _link(connection, head["parent"])
             base = head["from_turn"] - 1
             tokens = parent["tokens"] if parent else 0
@@ -277,36 +290,45 @@ class PostgresUpkeep:
     @store_method
     async def begin_anew(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
         """`/new`: hide all ended turns behind a link without a summary; notes stay."""
+        return await self._hide_all(session_id, "new", fixed_tokens)
+
+    @store_method
+    async def separate(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
+        """`/separator`: nothing before this point is sent any more; undo never crosses it.
+
+        What no flush has read yet is read by a job of the same transaction: late, never lost.
+        """
+        return await self._hide_all(session_id, "separator", fixed_tokens)
+
+    async def _hide_all(
+        self, session_id: int, kind: Literal["new", "separator"], fixed_tokens: int
+    ) -> LinkStored | Refused:
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
             if session is None:
                 raise UnknownSession(f"session {session_id}")
             base, through = session["base_turn"], session["answered_turn"]
             head = await _link(connection, session["head"])
-            if through == base and (head is None or head["kind"] == "new"):
-                return Refused(reason="nothing_to_undo", advice="This conversation is new already.")
+            if through == base and (head is None or head["kind"] in ("new", "separator")):
+                return Refused(reason="nothing_to_undo", advice=_NOTHING_BEFORE[kind])
             if through == base:
                 # Only a summary is left to hide: an empty range cannot be a link, so the head is dropped.
                 return await _move(
                     connection, session, base=base, head=None, redo=None, cycles=1,
                     context_tokens=fixed_tokens, hold=False, state="new", shown=None,
                 )  # fmt: skip
-            bounds = await connection.fetchrow(
-                """SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM turn_entries
-                    WHERE session_id = $1 AND turn_no > $2 AND turn_no <= $3""",
-                session_id, base, through,
-            )  # fmt: skip
+            bounds = await connection.fetchrow(sql.BOUNDS, session_id, base, through)
             assert bounds is not None
             link = await connection.fetchval(
                 """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq,
                                       parent, trigger)
-                   VALUES ($1, 'new', $2, $3, $4, $5, $6, 'manual') RETURNING id""",
-                session_id, base + 1, through, *bounds, session["head"],
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, 'manual') RETURNING id""",
+                session_id, kind, base + 1, through, *bounds, session["head"],
             )  # fmt: skip
             after = await _context_after(connection, session, through, 0, fixed_tokens)
             return await _move(
                 connection, session, base=through, head=link, redo=None, cycles=1,
-                context_tokens=after, hold=False, state="new", shown=link,
+                context_tokens=after, hold=False, state=kind, shown=link,
             )  # fmt: skip
 
     @store_method
@@ -349,21 +371,15 @@ class PostgresUpkeep:
         return len(rows)
 
 
-def _state_from(row: Record, entries: Sequence[Entry]) -> SessionState:
-    return SessionState(
-        session_id=row["id"],
-        party_id=row["party_id"],
-        anonymous=row["anonymous"],
-        agent=row["agent_name"],
-        agent_config=row["agent_config"],
-        view=view_from(row, entries, open_turn=None),
-        answered_turn=row["answered_turn"],
-        head_id=row["head"],
-        redo_id=row["redo"],
-        context_limit=row["context_limit"],
-        token_ratio=row["token_ratio"],
-        fixed_tokens=row["fixed_tokens"],
-    )
+_NOT_CROSSED = {
+    "new": "The conversation was begun anew after the last summary.",
+    "separator": "A separator was set after the last summary.",
+    "window": "Older messages have left the window since the last summary.",
+}
+_NOTHING_BEFORE = {
+    "new": "This conversation is new already.",
+    "separator": "Nothing stands before this point.",
+}
 
 
 async def _still_mine(connection: Connection, job: JobClaim) -> None:
@@ -424,13 +440,21 @@ async def _move(
     hold: bool,
     state: str,
     shown: int | None,
+    replaces: int | None = None,
 ) -> LinkStored:
     event_seq = await connection.fetchval(
         sql.MOVE_VIEW, session["id"], base, head, redo, cycles, context_tokens, hold
     )
+    if base > session["flushed_turn"]:
+        await ask_for_late_flush(
+            connection, session["id"], delay_seconds=_LATE_AFTER.get(state, LATE_SECONDS)
+        )
     link = await _link(connection, shown)
     before = session["context_tokens"]
     payload = _payload(link, state=state, before=before, after=context_tokens)
+    if replaces is not None:
+        replaced = await _link(connection, replaces)
+        payload["replaces"] = str(replaced["public_id"]) if replaced else ""
     await connection.execute(sql.ADD_EVENT, session["id"], event_seq, "compaction", payload)
     return LinkStored(
         link_id=link["id"] if link else 0,
@@ -459,3 +483,9 @@ def _payload(link: Record | None, *, state: str, before: int, after: int) -> dic
         "summary": link["summary_text"],
         "can_undo": summary and state != "undone",
     }
+
+
+still_mine, spend_on, context_after, link_columns, move_view = (
+    _still_mine, _spend, _context_after, _link_columns, _move
+)  # fmt: skip
+"""For the stores beside this one, which change a view in the same way."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.turn_sql import LEASE_SECONDS
+from shared.adapters.postgres.turn_sql import LEASE_SECONDS, OVERFLOW_COMES_FIRST
 
 STATE = """
 SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous,
@@ -15,7 +15,9 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous,
                    AND forgotten_at IS NULL AND authority <> 'tool'
                  ORDER BY importance DESC, id DESC LIMIT 40) n) AS notes,
        coalesce((SELECT (c.parts->>'system')::bigint + (c.parts->>'tools')::bigint FROM turn_context_audit c
-                  WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens
+                  WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens,
+       coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn), '')
+         AS last_channel
   FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id WHERE s.id = $1
 """
 
@@ -46,7 +48,7 @@ RUNNING = "id = $1 AND epoch = $2 AND state = 'running'"
 END_JOB = f"""
 WITH j AS (
   UPDATE jobs SET state = $3, leased_by = NULL, last_error = $4, outcome = $5, faults = faults + $6,
-         due_at = now() + make_interval(secs => $7), ended_at = CASE WHEN $3 = 'due' THEN NULL ELSE now() END
+         failures = failures || $8::jsonb, due_at = now() + make_interval(secs => $7), ended_at = CASE WHEN $3 = 'due' THEN NULL ELSE now() END
    WHERE {RUNNING} RETURNING id
 ), f AS (
   UPDATE flushes SET outcome = 'failed', error = 'the worker ended while it ran', ended_at = now() FROM j
@@ -56,8 +58,14 @@ SELECT id FROM j
 """
 """A flush that a dead or failed attempt left running ends with its job; its turns are read by the next."""
 
-ASK_JOB = """
+ASK_JOB = f"""
 INSERT INTO jobs (kind, session_id, key, trigger, payload) VALUES ($1, $2, $3, $4, $5)
+{OVERFLOW_COMES_FIRST} RETURNING id
+"""
+
+ASK_JOB_LATER = """
+INSERT INTO jobs (kind, session_id, key, trigger, payload, due_at)
+VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))
 ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
 """
 
@@ -130,7 +138,8 @@ SELECT coalesce(sum(e.tokens), 0)::bigint FROM pins p JOIN turn_entries te USING
 
 MOVE_VIEW = """
 UPDATE sessions SET base_turn = $2, head = $3, redo = $4, view_epoch = view_epoch + 1,
-       cycle = cycle + $5, context_tokens = $6, hold_compaction = $7, next_event_seq = next_event_seq + 1
+       cycle = cycle + $5, context_tokens = $6, hold_compaction = $7,
+       compaction_rest = NULL, next_event_seq = next_event_seq + 1
  WHERE id = $1 RETURNING next_event_seq - 1 AS event_seq
 """
 
@@ -141,4 +150,9 @@ INSERT INTO events (session_id, event_seq, kind, payload) VALUES ($1, $2, $3, $4
 COMPACTION_OF = """
 SELECT id AS link, kind, tokens_before AS before, tokens_after AS after, through_turn - from_turn + 1 AS turns
   FROM links WHERE session_id = $1 AND job_id = $2 ORDER BY id DESC LIMIT 1
+"""
+
+BOUNDS = """
+SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM turn_entries
+ WHERE session_id = $1 AND turn_no > $2 AND turn_no <= $3
 """

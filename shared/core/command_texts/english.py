@@ -55,6 +55,7 @@ class CommandTexts:
             "open_turn_too_big": "the message that I am answering takes most of the room",
             "pins": "all older messages are pinned",
             "gain_too_small": "it would save too little. `/compact --force` does it all the same",
+            "unanswered": "an older message has no answer yet. `/compact --force` does it all the same",
             "busy": "the conversation kept changing; please try again in a moment",
         }
     )

@@ -19,7 +19,7 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "status": "Zeigen, wie es um das Gespräch steht",
     "context": "Zeigen, was der Assistent im Blick hat",
     "usage": "Zeigen, was das Gespräch verbraucht hat",
-    "separator": "Nur noch ansehen, was ab hier gesagt wird",
+    "separator": "Alles darüber dem Assistenten nicht mehr zeigen",
     "pin": "Eine Nachricht Wort für Wort behalten; als Antwort senden",
     "unpin": "Angeheftetes wieder lösen; als Antwort senden",
     "pins": "Zeigen, was angeheftet ist",
@@ -65,6 +65,7 @@ class GermanCommandTexts(CommandTexts):
             "open_turn_too_big": "die Nachricht, die ich gerade beantworte, nimmt den meisten Platz ein",
             "pins": "alle älteren Nachrichten sind angeheftet",
             "gain_too_small": "das würde zu wenig sparen. `/compact --force` macht es trotzdem",
+            "unanswered": "etwas Älteres ist noch ohne Antwort. `/compact --force` macht es trotzdem",
             "busy": "das Gespräch hat sich ständig verändert; bitte versuch es gleich noch einmal",
         }
     )

@@ -28,6 +28,8 @@ class ViewStore(Protocol):
     ) -> LinkStored | Refused: ...
     async def restore(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
     async def begin_anew(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
+    async def separate(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
+    async def due_job(self, session_id: int) -> int | None: ...
 
 
 class ViewCommands:
@@ -41,7 +43,13 @@ class ViewCommands:
 
     @property
     def doers(self) -> dict[str, Doer]:
-        return {"new": self._new, "compact": self._compact, "undo": self._undo, "restore": self._restore}
+        return {
+            "new": self._new,
+            "separator": self._separator,
+            "compact": self._compact,
+            "undo": self._undo,
+            "restore": self._restore,
+        }
 
     async def _new(self, call: Call) -> Said:
         state = await self._store.state(call.session_id)
@@ -49,7 +57,23 @@ class ViewCommands:
         if isinstance(done, Refused):
             return False, call.texts.new_already
         await self._told(call, done)
+        await self._ring_late_flush(call)
         return True, call.texts.fresh_start
+
+    async def _separator(self, call: Call) -> Said:
+        state = await self._store.state(call.session_id)
+        done = await self._store.separate(call.session_id, fixed_tokens=state.fixed_tokens)
+        if isinstance(done, Refused):
+            return False, call.texts.separated_already
+        await self._told(call, done)
+        await self._ring_late_flush(call)
+        return True, call.texts.separated
+
+    async def _ring_late_flush(self, call: Call) -> None:
+        """What was hidden is still read once for what should be remembered."""
+        job_id = await self._store.due_job(call.session_id)
+        if job_id is not None:
+            await self._doorbell.ring(job_id, 0)
 
     async def _undo(self, call: Call) -> Said:
         state = await self._store.state(call.session_id)

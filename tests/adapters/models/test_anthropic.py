@@ -406,6 +406,55 @@ async def test_a_window_is_asked_once_a_day(fake: RunningFake) -> None:
     assert (await model.card(CHAT)).window == 400_000
 
 
+async def test_what_the_list_said_stands_while_it_does_not_answer() -> None:
+    clock = HandClock()
+    async with running_fake() as fake:
+        provider = Provider(base_url=fake.base_url, api_key="key", clock=clock)
+        model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
+        await fake.set_window(CHAT, 300_000)
+        assert (await model.card(CHAT)).window == 300_000
+    clock.now += 25 * 3_600
+    assert (await model.card(CHAT)).window == 300_000
+    await model.close()
+
+
+async def test_a_limit_named_in_a_refusal_holds_at_once_and_for_a_day(fake: RunningFake) -> None:
+    clock = HandClock()
+    provider = Provider(base_url=fake.base_url, api_key="key", clock=clock)
+    model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
+    assert (await model.card(CHAT)).window == 1_000_000
+    message = "prompt is too long: 210000 tokens > 200000 maximum"
+    await script(fake, {"status": 400, "message": message})
+    with pytest.raises(PromptTooLong):
+        await model.reply(asking("Hi", model=CHAT))
+    assert (await model.card(CHAT)).window == 200_000
+    clock.now += 25 * 3_600
+    assert (await model.card(CHAT)).window == 1_000_000
+    await model.close()
+
+
+async def test_a_number_too_small_for_a_window_is_not_taken_for_one(fake: RunningFake) -> None:
+    model = AnthropicModel(
+        ModelEntry(name=CHAT), Provider(base_url=fake.base_url, api_key="key"), WordCounter()
+    )
+    await script(fake, {"status": 400, "message": "prompt is too long: 9 tokens > 8 maximum"})
+    with pytest.raises(PromptTooLong):
+        await model.reply(asking("Hi", model=CHAT))
+    assert (await model.card(CHAT)).window == 1_000_000
+    await model.close()
+
+
+async def test_what_is_kept_for_an_hour_is_told_apart(fake: RunningFake, opened: Opener) -> None:
+    system = (SystemPart(text="word " * 2_000, cache=True),)
+    reply = await opened().reply(asking("Hi", model=CHAT, system=system, cache_long=True))
+    assert reply.usage.cache_hour_tokens == reply.usage.cache_write_tokens > 1_000
+    short = await opened().reply(
+        asking("Hi", model=CHAT, system=(SystemPart(text="w " * 4_000, cache=True),))
+    )
+    assert short.usage.cache_write_tokens > 1_000
+    assert short.usage.cache_hour_tokens == 0
+
+
 async def test_the_providers_count_is_used_where_there_is_one(fake: RunningFake, opened: Opener) -> None:
     request = asking("How many?", tools=(SAVE,))
     counted = await opened().count_tokens(request)

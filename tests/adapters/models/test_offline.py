@@ -12,7 +12,8 @@ import pytest
 from shared.adapters.models.offline import INTRODUCTION, OFFLINE_MODEL, OfflineModel
 from shared.core.audit import audit_ledger
 from shared.core.errors import PromptTooLong
-from shared.core.ledger import Ledger, LedgerItem
+from shared.core.forms import form_of
+from shared.core.ledger import Ledger, LedgerItem, Section
 from shared.core.memory import SAVE_MEMORY
 from shared.core.messages import (
     Author,
@@ -25,10 +26,13 @@ from shared.core.messages import (
     text_of,
     tool_uses,
 )
-from shared.core.prompts import flush_instruction, repair_request, summary_request
+from shared.core.policy import SummaryForm
+from shared.core.prompts import flush_instruction
 from shared.core.session import Entry
 from shared.core.source import render_source
-from shared.core.summary import LedgerPatch, apply_patch, parse_ledger_patch
+from shared.core.summary import LedgerPatch, Unreadable, apply_patch, parse_ledger_patch
+from shared.core.summary_prompts import repair_request, summary_request
+from shared.core.text_audit import audit_text, read_text
 from shared.ports import ModelReply, ModelRequest, SystemPart, Usage
 from tests.adapters.models.making import SAVE, Listener, WordCounter, asking
 
@@ -310,3 +314,22 @@ async def test_it_costs_nothing_and_that_is_known() -> None:
 )
 async def test_odd_words_are_answered_all_the_same(odd: str) -> None:
     assert (await answer(odd, tools=(SAVE,))).blocks
+
+
+@pytest.mark.parametrize("name", ["sections", "thread", "handover", "running"])
+async def test_its_summary_in_words_passes_the_audit_in_every_form(name: SummaryForm) -> None:
+    form = form_of(name)
+    source = render_source([entry(seq, author, text) for seq, (author, text) in enumerate(TALK, start=1)])
+    former = Ledger(form=name, sections=(Section(heading="", text="They met in Graz in 2019."),))
+    for more in ({}, {"focus": "the budget"}):
+        system, request = summary_request(source, former, form=name, most_words=300, **more)
+        text = await words(request, system=(SystemPart(text=system),))
+        sections = read_text(text, form)
+        assert not isinstance(sections, Unreadable), sections
+        verdict = audit_text(sections, former, source, form=form, count=WordCounter().count)
+        assert verdict.hard_faults == ()
+        assert verdict.dropped_items == ()
+        assert "They met in Graz in 2019." in text
+        assert "1,450 euros" in text
+        assert "Never book flights before 9 am!" in text
+        assert form.headings == () or "## " in text

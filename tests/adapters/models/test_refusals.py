@@ -82,6 +82,117 @@ def meant(status: int, message: str = "", kind: str = "", headers: Any = None, *
         (400, "prompt too long; exceeded max context length by 12 tokens", None, None),
         (400, "Input is too long for requested model.", None, None),
         (413, "Request exceeds the maximum size", None, None),
+        (400, "prompt is too long: 277403 tokens > 200000 maximum", 277_403, 200_000),
+        (400, "ValidationException: prompt is too long: 210,031 tokens > 200,000", 210_031, 200_000),
+        (
+            400,
+            (
+                "Its maximum context length is 128000 tokens. However, you requested about 145000 "
+                "tokens (140000 of text input, 5000 in the output)."
+            ),
+            145_000,
+            128_000,
+        ),
+        (
+            400,
+            (
+                "The maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in "
+                "the messages, 1000 in the completion)."
+            ),
+            9_000,
+            8_192,
+        ),
+        (
+            400,
+            (
+                "This model's maximum context length is 4096 tokens and your request has 3900 input tokens "
+                "(512 > 4096 - 3900)."
+            ),
+            3_900,
+            4_096,
+        ),
+        (
+            400,
+            "tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300000 tokens",
+            300_000,
+            272_000,
+        ),
+        (
+            400,
+            "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
+            5_000,
+            4_096,
+        ),
+        (
+            400,
+            (
+                "Requested count exceeds the model's maximum context length of 4096 tokens. You requested "
+                "a total of 5000 tokens: 4000 tokens from the input messages and 1000 for the completion."
+            ),
+            5_000,
+            4_096,
+        ),
+        (
+            400,
+            "input length (5000 tokens) exceeds the model's maximum context length (4096 tokens)",
+            5_000,
+            4_096,
+        ),
+        (422, "Input validation error: `inputs` must have less than 4095 tokens. Given: 5000", 5_000, 4_095),
+        (
+            422,
+            (
+                "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens and 200 "
+                "`max_new_tokens`"
+            ),
+            4_000,
+            4_096,
+        ),
+        (
+            400,
+            (
+                "Prompt contains 40000 tokens and 0 drafts, too large for model with 32768 maximum context "
+                "length"
+            ),
+            40_000,
+            32_768,
+        ),
+        (
+            400,
+            "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000.",
+            5_000,
+            4_081,
+        ),
+        (
+            400,
+            "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
+            140_000,
+            131_072,
+        ),
+        (400, "Your request exceeded model token limit: 131072 (requested: 140000)", 140_000, 131_072),
+        (400, "prompt token count of 140000 exceeds the limit of 128000", 140_000, 128_000),
+        (400, "The prompt is too long: 5000, model maximum context length: 4096", 5_000, 4_096),
+        (
+            400,
+            "The input token count exceeds the maximum number of tokens allowed 1048576.",
+            None,
+            1_048_576,
+        ),
+        (400, "litellm.ContextWindowExceededError: OpenAIException - too much", None, None),
+        (400, "Please reduce the length of the messages or completion.", None, None),
+        (400, "Request size exceeds model context window", None, None),
+        (400, "the request exceeds the available context size. try increasing the context size", None, None),
+        (400, "Too many input tokens", None, None),
+        (400, "Prompt too large", None, None),
+        (400, "messages.0.content.0.text: too many total text bytes: 11178087 > 9000000", None, None),
+        (
+            400,
+            "The number of tokens to keep from the initial prompt is greater than the context length",
+            None,
+            None,
+        ),
+        (400, "invalid params, context window exceeds limit", None, None),
+        (400, "model_context_window_exceeded", None, None),
     ],
 )
 def test_a_full_window_is_recognised_in_many_wordings(
@@ -90,6 +201,61 @@ def test_a_full_window_is_recognised_in_many_wordings(
     error = meant(status, message, "invalid_request_error")
     assert isinstance(error, PromptTooLong)
     assert (error.tokens, error.maximum) == (tokens, maximum)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "messages.0.content.1.image.source: image exceeds 5 MB maximum: 6000000 > 5242880"),
+        (400, "image is too long for the input: 9000 pixels"),
+        (400, "tools.0.name: string is too long; 64 is the most"),
+        (400, "tools.3.input: input is too long"),
+        (400, "A PDF must not exceed 100 pages: prompt too large"),
+        (400, "max_tokens: 200000 > 128000, which is the maximum allowed number of output tokens"),
+        (400, "`max_tokens` must be greater than `thinking.budget_tokens`"),
+        (400, "context window too small: minimum is 1000 tokens"),
+        (400, "Let's investigate the context overflow bug"),
+        (400, "Reasoning is mandatory for this endpoint and cannot be disabled."),
+        (400, "A maximum of 4 blocks with cache_control may be provided. Found 5."),
+        (413, "request size exceeds upload limit"),
+    ],
+)
+def test_what_only_resembles_a_full_window_is_our_bug(status: int, message: str) -> None:
+    assert isinstance(meant(status, message, "invalid_request_error"), ModelRejectedRequest)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (429, "This request would exceed your organization's rate limit of 40,000 input tokens per minute."),
+        (429, "rate limit exceeded"),
+        (429, "Too Many Requests: 200000 tokens per day"),
+        (413, "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 7000"),
+    ],
+)
+def test_too_many_tokens_per_minute_are_waited_for(status: int, message: str) -> None:
+    assert isinstance(meant(status, message), ModelBusy)
+
+
+def test_a_plan_whose_tokens_are_used_up_is_the_accounts_matter() -> None:
+    message = "request token limit exceeded for this billing plan"
+    assert isinstance(meant(402, message), ModelRefusedAccount)
+
+
+def test_a_413_from_the_edge_need_not_be_json() -> None:
+    error = error_of(read_refusal(413, "<html><h1>413 Request Entity Too Large</h1></html>", message="413"))
+    assert isinstance(error, PromptTooLong)
+    assert (error.tokens, error.maximum) == (None, None)
+
+
+def test_a_full_window_may_be_told_in_the_middle_of_a_stream() -> None:
+    body = {
+        "type": "error",
+        "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8"},
+    }
+    error = error_of(read_refusal(200, body))
+    assert isinstance(error, PromptTooLong)
+    assert (error.tokens, error.maximum) == (9, 8)
 
 
 def test_numbers_beside_the_words_are_used_too() -> None:

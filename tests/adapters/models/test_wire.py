@@ -131,3 +131,12 @@ def test_a_mark_never_lands_on_a_thinking_block() -> None:
 @pytest.mark.parametrize("card", [ABLE, MODEST])
 def test_there_is_no_sampling_setting(card: ModelCard) -> None:
     assert not {"temperature", "top_p", "top_k"} & set(body(card, "Hello"))
+
+
+def test_all_marks_of_a_request_live_equally_long() -> None:
+    talk = ("Hi", text_message("assistant", "Hello"), "And now?")
+    system = (SystemPart(text="persona", cache=True),)
+    sent = body(ABLE, *talk, system=system, tools=(SAVE,), cache_at=(0, 1), cache_long=True)
+    found = [block["cache_control"] for block in (*sent["tools"], *sent["system"])]
+    found += [b["cache_control"] for m in sent["messages"] for b in m["content"] if "cache_control" in b]
+    assert found == [{"type": "ephemeral", "ttl": "1h"}] * 4

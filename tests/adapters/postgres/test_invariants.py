@@ -196,6 +196,38 @@ BROKEN = [
         "nobody asked what to remember",
         "DELETE FROM flushes; UPDATE sessions SET flushed_turn = 0",
     ),
+    (
+        "I6",
+        "that no flush has read",
+        "UPDATE sessions SET flushed_turn = 0; UPDATE links SET created_at = now() - interval '1 hour'",
+    ),
+    (
+        "I7",
+        "a checkpoint goes on",
+        "INSERT INTO checkpoints (session_id, from_turn, through_turn) VALUES (1, 1, 1000)",
+    ),
+    (
+        "I1",
+        "belongs to no message",
+        """INSERT INTO artifacts (session_id, seq, sha256, body, tokens)
+           VALUES (1, 999, sha256('whole'), 'whole', 1)""",
+    ),
+    (
+        "I1",
+        "the text that its id stands for",
+        "INSERT INTO artifacts (session_id, seq, sha256, body, tokens) VALUES (1, 1, sha256('a'), 'b', 1)",
+    ),
+    (
+        "I4",
+        "longer again",
+        """INSERT INTO prune_decisions (session_id, seq, form, turn_no)
+           VALUES (1, 1, 'clear', 3), (1, 1, 'trim', 4)""",
+    ),
+    (
+        "I4",
+        "words of a person",
+        "INSERT INTO prune_decisions (session_id, seq, form, turn_no) VALUES (1, 1, 'clear', 3)",
+    ),
     ("I6", "counts as running", "UPDATE flushes SET outcome = 'running', ended_at = NULL"),
     ("I6", "than any flush has read", "UPDATE sessions SET flushed_turn = answered_turn WHERE id = 1"),
     ("I7", "address leads", "UPDATE addresses SET party_id = 1 WHERE session_id = 2"),
@@ -264,6 +296,11 @@ BROKEN = [
            UPDATE deliveries SET state = 'queued' WHERE session_id = 1 AND turn_no = 4""",
     ),
     ("I3", "in the middle", "UPDATE deliveries SET part = 2 WHERE session_id = 1 AND turn_no = 4"),
+    (
+        "I5",
+        "left out as if it were chatter",
+        "INSERT INTO prune_decisions (session_id, seq, form, turn_no) VALUES (1, 1, 'hide', 1)",
+    ),
     ("I7", "leads to no session", "UPDATE addresses SET session_id = 999 WHERE session_id = 1"),
 ]
 

@@ -59,6 +59,7 @@ async def test_an_update_is_stored_once_however_often_it_comes(pool: Pool) -> No
     stored = await asyncio.gather(*(inbox.store(BOT, [update(6), update(7)]) for _ in range(5)))
     assert sum(stored) == 1
     assert [row.update_id for row in await inbox.waiting(BOT)] == [5, 6, 7]
+    assert [row.update_id for row in await inbox.waiting(BOT, limit=1, known={5, 6})] == [7]
     assert await inbox.handled(BOT, [5, 7]) == 2
     assert await inbox.handled(BOT, [5, 7]) == 0
     assert [row.update_id for row in await inbox.waiting(BOT)] == [6]
@@ -156,6 +157,13 @@ async def test_a_place_has_one_session_and_its_topics_one_each(pool: Pool) -> No
     assert group.party_id != topic.party_id
     kind = await pool.fetchval("SELECT kind FROM parties WHERE id = $1", group.party_id)
     assert kind == "group"
+
+
+async def test_a_place_takes_the_name_its_chat_has_now(pool: Pool) -> None:
+    before = await place(pool, title="Ada")
+    await place(pool, title="Ada Lovelace")
+    assert (await place(pool, title="")).title == "Ada Lovelace"
+    assert (await place(pool, title="Ada Lovelace")).session_id == before.session_id
 
 
 async def test_whom_nobody_let_in_is_capped_like_a_visitor(pool: Pool) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from bot.telegram.markup import LIVE_UNITS, render
 from bot.telegram.pacing import Clock, Limits
-from bot.telegram.streaming import Rhythm
+from bot.telegram.streaming import PRIVATE, Rhythm
 from shared.core.errors import StorageUnavailable
-from shared.core.exchange import RunEnded, RunStarted, Stored, ToolRunning
+from shared.core.exchange import Organizing, RunEnded, RunStarted, Stored, ToolRunning
 from tests.bot.outbound.desk import BOT_ID, FAST, Desk
 from tests.fakes.bot_api import Person, RunningBotApi
 
@@ -27,6 +27,10 @@ def seen(markdown: str) -> str:
 
 async def shown(ann: Person) -> list[str]:
     return (await ann.screen()).texts
+
+
+async def called(fake: RunningBotApi) -> list[str]:
+    return [call["method"] for call in await fake.calls()]
 
 
 async def test_a_private_answer_is_one_message_that_grows(
@@ -500,6 +504,17 @@ async def test_a_tool_at_work_is_one_line_in_the_bubble(fake: RunningBotApi, des
     assert (await fake.counts())["sendMessage"] == 1
 
 
+async def test_a_summary_that_must_be_waited_for_is_one_line_in_the_bubble(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await answer.emit(Organizing(turn=answer.turn, job_id=7))
+    assert await shown(ann) == ["(organizing …)"]
+    await answer.stream(ANSWER)
+    await answer.end()
+    assert await shown(ann) == [seen(ANSWER)]
+
+
 async def test_buttons_are_under_the_last_part_of_the_newest_answer_only(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
@@ -513,11 +528,45 @@ async def test_buttons_are_under_the_last_part_of_the_newest_answer_only(
     assert [line.buttons for line in lines] == [[]] * (len(lines) - 1) + [["Regenerate"]]
     second = await desk.begin(place)
     await second.end("Short.")
-    lines = (await ann.screen()).answers
-    assert [line.buttons for line in lines] == [[]] * (len(lines) - 1) + [["Regenerate"]]
+    last_only: list[list[str]] = [[]] * len(lines) + [["Regenerate"]]
+    await ann.sees(lambda screen: [line.buttons for line in screen.answers] == last_only)
+
+
+async def test_an_answer_that_is_there_at_once_is_one_call(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    """Neither typing nor a bubble with an edit; the buttons above go when nobody waits for an answer."""
+    desk.buttons = True
+    desk.set_up(rhythm=Rhythm(settle_seconds=60.0), typing_after=60.0)
+    place = await desk.place()
+    answers = [await desk.begin(place)]
+    await answers[0].say("The first: ", WORDS)
+    await answers[0].end()
+    answers.append(await desk.begin(place))
+    await answers[1].say("The second: ", WORDS)
+    await answers[1].end()
+    await ann.sees(lambda screen: [bool(line.buttons) for line in screen.answers] == [False, True])
+    assert sorted(await called(fake)) == ["editMessageReplyMarkup", "sendMessage", "sendMessage"]
+    assert [await desk.states(each) for each in answers] == [["delivered"]] * 2
+
+
+async def test_an_answer_that_takes_its_time_is_shown_meanwhile(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.set_up(rhythm=PRIVATE, typing_after=0.0)
+    answer = await desk.begin(await desk.place())
+    await answer.say(ANSWER)
+    await asyncio.sleep(PRIVATE.settle_seconds)
+    await answer.say("And more.")
+    assert await shown(ann) == [seen(f"{ANSWER}And more.")]
+    await answer.say(" Done.")
+    await answer.end()
+    assert await shown(ann) == [seen(f"{ANSWER}And more. Done.")]
+    assert "sendChatAction" in await called(fake)
 
 
 async def test_answers_stay_in_their_topics(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    desk.set_up(typing_after=0.0)
     group = await fake.group("Forum", ann, forum=True)
     one, two = await group.create_topic("One"), await group.create_topic("Two")
     for thread in (one, two, 0):

@@ -61,6 +61,21 @@ def test_edits_of_unfinished_answers_leave_room_for_the_final() -> None:
     assert queue.due(0.0) == [final]
 
 
+def test_tidying_stands_behind_all_others_and_needs_a_quiet_chat() -> None:
+    queue = Queue(Limits())
+    tidying = [ticket(priority=Priority.TIDYING) for _ in range(3)]
+    add(queue, *tidying)
+    assert queue.due(0.0) == tidying[:1]
+    edit, final, another = ticket(priority=EDIT), ticket(), ticket()
+    add(queue, edit, final)
+    assert queue.due(0.1) == [final]
+    assert queue.due(3.2) == [edit]
+    assert queue.due(6.3) == []
+    add(queue, another)
+    assert queue.due(6.3) == [another]
+    assert queue.due(9.6) == tidying[1:2]
+
+
 def test_a_group_never_gets_more_than_twenty_in_a_minute() -> None:
     queue = Queue(Limits())
     moments: list[float] = []

@@ -10,7 +10,7 @@ from typing import Literal
 from tests.fakes.messages_api.schema_values import filled
 from tests.fakes.messages_api.sentences import best_match, outside_tags, salience, sentences, shortened
 from tests.fakes.messages_api.shapes import Json, blocks_of, compact_json, newest_words, text_of
-from tests.fakes.messages_api.summaries import summary_json
+from tests.fakes.messages_api.summaries import asks_for_text, summary_json, summary_text
 
 Kind = Literal["chat", "flush", "summary", "count_tokens"]
 REMEMBER = re.compile(
@@ -35,6 +35,8 @@ def kind_of(body: Json) -> Kind:
     schema = compact_json((body.get("output_config") or {}).get("format") or {})
     if any('"narrative"' in text and '"add"' in text for text in (asked, schema)):
         return "summary"
+    if asks_for_text(words):
+        return "summary"
     if _save_tool(body) and re.search(r"\bSILENT\b", words):
         return "flush"
     return "chat"
@@ -44,6 +46,8 @@ def answer(body: Json) -> Answer:
     words, after_tools = newest_words(body["messages"])
     match kind_of(body):
         case "summary":
+            if asks_for_text(words):
+                return said(summary_text("\n".join(text_of(m["content"]) for m in body["messages"])))
             return said(summary_json(words, body["messages"]))
         case "flush":
             return said("SILENT") if after_tools else _flushed(body, words)

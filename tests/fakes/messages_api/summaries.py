@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import dataclass
 
@@ -9,6 +10,10 @@ from tests.fakes.messages_api.sentences import salience, sentences, shortened
 from tests.fakes.messages_api.shapes import Json, blocks_of, compact_json
 
 LINE = re.compile(r"^\s*(?:[-*]\s*)?\[#(\d+)[^\]]*\]\s*([^:\n]{1,80}?)\s*:\s?(.*)$")
+HISTORY = re.compile(r"<(user|assistant|tool)>(.*?)</\1>", re.DOTALL)
+EARLIER = re.compile(r"<((?:earlier_summary|part_\d+)_\w+)>\n(.*?)\n</\1>", re.DOTALL)
+HEADING = re.compile(r"^## .+$", re.MULTILINE)
+MOST_WORDS = re.compile(r"at most (\d+) words\. ")
 MAX_ITEMS = 12
 MAX_ITEM_CHARS = 300
 MAX_NARRATIVE_WORDS = 100
@@ -61,6 +66,32 @@ def summary_json(instruction: str, messages: list[Json]) -> str:
         for item in chosen
     ]
     return compact_json({"narrative": _narrative(chosen), "add": add, "replace": {}, "close": {}})
+
+
+def asks_for_text(words: str) -> bool:
+    """A summary in words ends with this sentence; one as JSON names its keys."""
+    return "Answer with the summary alone." in words
+
+
+def summary_text(asked: str) -> str:
+    """The same sentences as bullets, under the headings that are asked for."""
+    chosen = _chosen(_of_history(asked) or source_lines(asked))
+    before = [text for found in EARLIER.finditer(asked) for text in sentences(found[2]) if text[0] != "#"]
+    bullets = list(dict.fromkeys(f"- {text}" for text in (*before, *(item.text for item in chosen))))
+    most = MOST_WORDS.search(asked)
+    while most and len(bullets) > 1 and len(" ".join(bullets).split()) > 0.8 * int(most[1]):
+        bullets.pop()
+    headings = HEADING.findall(asked)
+    if not headings:
+        return "\n".join(bullets)
+    return "\n".join((headings[1], *bullets))
+
+
+def _of_history(asked: str) -> list[SourceLine]:
+    return [
+        SourceLine(seq=None, author="person" if role == "user" else role, text=html.unescape(text))
+        for role, text in HISTORY.findall(asked)
+    ]
 
 
 def source_lines(text: str) -> list[SourceLine]:

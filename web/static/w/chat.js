@@ -110,7 +110,7 @@ export class Chat {
     if (this.chat.run && this.chat.run.turn !== run) this.replying(this.chat.run.turn);
     if (this.chat.settings.audience === "public") return;
     if (this.chat.organizing && !organizing) this.say(t("organizing"));
-    if (frame?.t === "compaction" && frame.state === "done") this.say(t("organized"));
+    if (frame?.t === "compaction" && frame.state === "done" && !frame.replaces) this.say(t("organized"));
   }
 
   /** @param {any} frame */

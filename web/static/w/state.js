@@ -126,6 +126,7 @@ export class Conversation {
   /** @param {any} event */
   compaction(event) {
     const key = `c${event.id}`;
+    if (event.replaces) this.items = this.items.filter((item) => item.key !== `c${event.replaces}`);
     const at = this.items.findIndex((item) => item.key === key);
     this.closed.add(event.id);
     if (this.organizing?.id === event.id) this.organizing = null;

@@ -1,0 +1,90 @@
+"""What no sentence of a summary may be: unsaid, secret, an order to a model, a refusal, a template."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from shared.core.forms import says_nothing
+from shared.core.grounding import Ground, script_of
+from shared.core.language import language_of
+from shared.core.prompts import OUR_TAGS
+from shared.core.secrets_filter import holds_secret
+from shared.core.source import source_words
+from shared.core.summary_prompts import is_own_sentence, own_sentences
+
+SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
+_REFUSAL = re.compile(
+    r"\W*(?:I(?:'m| am) (?:sorry|unable|not able)|sorry\b|I (?:cannot|can['’]t|won['’]t|must decline)"
+    r" (?:help|assist|do|comply|summari[sz]e|provide|create|write)"
+    r"|as an AI|there is no conversation|no conversation (?:was )?(?:provided|given)"
+    r"|ich kann (?:dabei|das|diese|dieses) nicht|es tut mir leid|je suis désolé|lo siento)\b",
+    re.IGNORECASE,
+)
+_TEMPLATE = re.compile(
+    r"what (?:this|the whole) conversation is about and where it stands|^one sentence$"
+    r"|^the new text of item f3\b"
+    r"|\[(?:insert|your|add) [^\]]*\]|lorem ipsum",
+    re.IGNORECASE,
+)
+_INJECTION = re.compile(
+    rf"</?\s*(?:{'|'.join(OUR_TAGS)}|system|human|assistant|user|tool_(?:use|result)|function_calls?)\b"
+    r"|<\|[a-z_]+\|>|\[/?INST\]"
+    r"|^\s*(?:system|human|assistant)\s*:"
+    r"|\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:previous|prior|above|all|earlier)\b.{0,30}"
+    r"\b(?:instructions?|rules?|prompts?)\b"
+    r"|\b(?:reveal|print|repeat|output)\b.{0,20}\bsystem prompt\b"
+    r"|\bnew (?:system )?instructions?\s*:"
+    r"|\b(?:ignorier|vergiss|missachte)\w*\b.{0,30}\b(?:anweisung|regel)\w*",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CLEAR_LANGUAGE = 12
+"""So many small words of one language and hardly any of another show what a conversation is held in."""
+
+
+def text_fault(text: str, ground: Ground) -> str | None:
+    if holds_secret(text):
+        return "holds a secret"
+    if holds_injection(text):
+        return "holds marks or orders for a model"
+    if is_template(text):
+        return "repeats what it was asked"
+    missing = ground.missing(text)
+    return f"{missing[0]!r} was never said" if missing else None
+
+
+def holds_injection(text: str) -> bool:
+    return _INJECTION.search(text) is not None
+
+
+def is_refusal(text: str) -> bool:
+    return _REFUSAL.match(text.strip()) is not None
+
+
+def is_empty(text: str) -> bool:
+    return says_nothing(text)
+
+
+def is_template(text: str) -> bool:
+    return _TEMPLATE.search(text) is not None or is_own_sentence(text, _own())
+
+
+def may_be_quoted(text: str) -> bool:
+    return not holds_secret(text) and not holds_injection(text)
+
+
+def language_fault(summary: str, source_text: str) -> str | None:
+    """Where both are clear: first the letters, then the small words."""
+    source_script, summary_script = script_of(source_text), script_of(summary)
+    if source_script and summary_script and source_script != summary_script:
+        return f"the summary is written in {summary_script} letters, the conversation in {source_script}"
+    said = language_of(source_words(source_text), least=_CLEAR_LANGUAGE)
+    told = language_of(summary)
+    if said and told and said != told:
+        return f"the summary is written in {told}, the conversation in {said}"
+    return None
+
+
+@lru_cache(maxsize=1)
+def _own() -> frozenset[str]:
+    return own_sentences()

@@ -1,0 +1,119 @@
+"""When automatic compaction rests: after failures in a row, or because it does not help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+BREAKER_FAILURES = 3
+BREAKER_SECONDS = 900.0
+"""After three failures in a row, background compaction of a session rests this long."""
+THRASH_TIMES = 3
+THRASH_TURNS = 3
+"""Above the limit again within so many turns after a compaction, so many times in a row: it does not help."""
+THRASH_LEAST_BUDGET = 4_000
+"""A policy that allows a conversation less wants a summary every few turns; that is no thrashing."""
+REST_TURNS = 20
+"""After so many turns the conversation is another one, so that no rest is for ever."""
+NOTHING_TURNS = 5
+BY_SIZE = frozenset({"limit", "overflow"})
+MANUAL = "manual"
+
+RestReason = Literal["thrashing", "nothing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """Automatic compaction stops until one of these has changed, somebody compacts, or turns have passed."""
+
+    reason: RestReason
+    limit: int
+    model: str
+    pins: tuple[int, ...]
+    until_turn: int
+
+    def holds(self, *, limit: int, model: str, pins: tuple[int, ...], turn: int) -> bool:
+        same = (self.limit, self.model, self.pins) == (limit, model, pins)
+        return same and turn < self.until_turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnd:
+    """How an earlier compaction job of the session ended."""
+
+    trigger: str
+    state: str
+    faults: int
+    outcome: Mapping[str, Any]
+    age_seconds: float
+
+    @property
+    def committed(self) -> bool:
+        return "link" in self.outcome
+
+    @property
+    def failures(self) -> int:
+        """Attempts that broke, and a digest that stands in for a summary which no model could write."""
+        if self.state == "dead" and "nothing" not in self.outcome:
+            return max(1, self.faults)
+        return int(self.committed and self.outcome.get("kind") == "digest")
+
+    @property
+    def tells_nothing(self) -> bool:
+        """A job that never came to ask a model says nothing about how it would have gone."""
+        return "nothing" in self.outcome or bool(self.outcome.get("resting"))
+
+
+def breaker_rest(ends: Sequence[JobEnd]) -> float:
+    """Seconds that background compaction still rests; `ends` are the session's jobs, newest first."""
+    failures, newest = 0, None
+    for end in ends:
+        if end.trigger == MANUAL or end.tells_nothing:
+            continue
+        if not end.failures:
+            break
+        newest = end.age_seconds if newest is None else newest
+        failures += end.failures
+    if newest is None or failures < BREAKER_FAILURES:
+        return 0.0
+    return max(0.0, BREAKER_SECONDS - newest)
+
+
+def is_thrashing(ends: Sequence[JobEnd], *, now_turn: int) -> bool:
+    """Whether the last compactions by size were each followed by the next need within a few turns."""
+    later = now_turn
+    times = 0
+    for end in ends:
+        if not end.committed:
+            continue
+        at = end.outcome.get("at_turn")
+        if end.trigger not in BY_SIZE or not isinstance(at, int) or later - at > THRASH_TURNS:
+            return False
+        times += 1
+        later = at
+        if times == THRASH_TIMES:
+            return True
+    return False
+
+
+def rest_from_json(raw: Mapping[str, Any] | None) -> Rest | None:
+    if raw is None:
+        return None
+    return Rest(
+        reason=raw["reason"],
+        limit=raw["limit"],
+        model=raw["model"],
+        pins=tuple(raw["pins"]),
+        until_turn=raw["until_turn"],
+    )
+
+
+def rest_to_json(rest: Rest) -> dict[str, Any]:
+    return {
+        "reason": rest.reason,
+        "limit": rest.limit,
+        "model": rest.model,
+        "pins": list(rest.pins),
+        "until_turn": rest.until_turn,
+    }

@@ -1,0 +1,245 @@
+"""Hides old turns behind a summary: plan, flush, write, commit; or says why not now."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import structlog
+
+from shared.core.compaction import CompactionPlan, NothingToCompact, plan_compaction
+from shared.core.errors import StaleView
+from shared.core.rest import (
+    BY_SIZE,
+    MANUAL,
+    NOTHING_TURNS,
+    REST_TURNS,
+    THRASH_LEAST_BUDGET,
+    Rest,
+    breaker_rest,
+    is_thrashing,
+)
+from shared.core.selection import window_through
+from shared.core.turns import Spending
+from shared.core.upkeep import (
+    Checkpoint,
+    JobClaim,
+    JobDone,
+    LinkStored,
+    NewLink,
+    Pace,
+    SessionState,
+    window_link,
+)
+from shared.ports import Announcer
+from shared.services.cases import Case, failures_of, going_on, largest, link_of, over, rest_of, waits
+from shared.services.crash import CrashPoint
+from shared.services.flusher import Flushed, Flusher
+from shared.services.summariser import Summariser, Written
+from shared.services.writers import Writers
+
+log = structlog.get_logger(__name__)
+
+PLANS_AT_MOST = 4
+
+Told = Callable[[int, str], Awaitable[None]]
+
+
+class CompactionStore(Protocol):
+    async def state(self, session_id: int) -> SessionState: ...
+    async def record_spending(
+        self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
+    ) -> None: ...
+    async def record_compaction(
+        self, job: JobClaim, link: NewLink, *, seen: SessionState, spent: Sequence[Spending]
+    ) -> LinkStored: ...
+    async def compaction_of(self, job: JobClaim) -> Mapping[str, Any] | None: ...
+
+
+class PaceStore(Protocol):
+    async def pace(self, session_id: int) -> Pace: ...
+    async def let_rest(self, job: JobClaim, rest: Rest) -> None: ...
+    async def checkpoint(
+        self, session_id: int, *, parent: int | None, from_turn: int
+    ) -> Checkpoint | None: ...
+
+
+class Compactor:
+    def __init__(
+        self,
+        *,
+        store: CompactionStore,
+        pace: PaceStore,
+        flusher: Flusher,
+        writers: Writers,
+        summariser: Summariser,
+        announcer: Announcer,
+        crash_point: CrashPoint,
+    ) -> None:
+        self._store = store
+        self._pace = pace
+        self._flusher = flusher
+        self._writers = writers
+        self._summariser = summariser
+        self._announcer = announcer
+        self._crash_point = crash_point
+
+    async def compact(self, job: JobClaim) -> JobDone:
+        if job.attempt > 1 and (done := await self._store.compaction_of(job)) is not None:
+            # An earlier attempt died after its commit: what was asked for is there.
+            return JobDone(outcome=dict(done))
+        if job.trigger == "window":
+            return await self._slide(job)
+        purse = self._writers.purse(job)
+        for _ in range(PLANS_AT_MOST):
+            state = await self._writers.told(await self._store.state(job.session_id))
+            prepared = await self._writers.prepared(state)
+            pace = await self._pace.pace(job.session_id)
+            case = Case(job=job, state=state, prepared=prepared, pace=pace, purse=purse)
+            if job.trigger != MANUAL:
+                not_now = over(case) or await self._thrashing(case) or waits(case)
+                if not_now is not None:
+                    return not_now
+                case = replace(case, resting=breaker_rest(pace.ends) > 0)
+            plan = await self._plan(case)
+            if isinstance(plan, NothingToCompact):
+                return await self._nothing(case, plan)
+            try:
+                return await self._carry_out(case, plan)
+            except StaleView:
+                log.info("compaction_planned_again", job_id=job.id, session_id=job.session_id)
+                await self._pay_for_nothing(case)
+        return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
+
+    async def _slide(self, job: JobClaim) -> JobDone:
+        """Hide turns that can never be sent again, without a model; the summary before them goes on."""
+        for _ in range(PLANS_AT_MOST):
+            state = await self._store.state(job.session_id)
+            through = window_through(state.view, (await self._writers.prepared(state)).policy)
+            if through is None:
+                detail = "nothing has left the window for good"
+                return JobDone(outcome={"nothing": "nothing_old", "detail": detail})
+            flushed = await self._flusher.before_hiding(job, state, through=through)
+            ticket = flushed.ticket
+            link = window_link(state.view, through, flush_id=ticket.id if ticket else None)
+            try:
+                stored = await self._store.record_compaction(job, link, seen=state, spent=())
+            except StaleView:
+                continue
+            self._crash_point("after_compaction")
+            await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
+            turns = through - state.view.base_turn
+            return JobDone(outcome={"link": stored.link_id, "kind": "window", "turns": turns})
+        return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
+
+    async def _plan(self, case: Case) -> CompactionPlan | NothingToCompact:
+        return plan_compaction(
+            case.state.view,
+            budget=case.prepared.budget,
+            policy=case.prepared.policy,
+            force=case.force,
+            # What a window leaves out is summarised, too: the gain is measured on all of it.
+            now_tokens=case.state.view.context_tokens + case.prepared.unsent,
+            summariser_window=await self._writers.window(case.prepared),
+            ratio=case.prepared.ratio,
+        )
+
+    async def _nothing(self, case: Case, plan: NothingToCompact) -> JobDone:
+        """The turn that asked saw something to do: it is not asked again after every turn."""
+        if case.job.trigger in BY_SIZE:
+            await self._pace.let_rest(case.job, rest_of(case, "nothing", NOTHING_TURNS))
+        return JobDone(outcome={"nothing": plan.reason, "detail": plan.detail})
+
+    async def _thrashing(self, case: Case) -> JobDone | None:
+        """Compacting again would not help: it stops, and the operator is told what fills the context."""
+        now_turn = case.state.answered_turn
+        soft = case.prepared.policy.soft_budget
+        if soft is not None and soft < THRASH_LEAST_BUDGET:
+            return None
+        if case.job.trigger not in BY_SIZE or not is_thrashing(case.pace.ends, now_turn=now_turn):
+            return None
+        await self._pace.let_rest(case.job, rest_of(case, "thrashing", REST_TURNS))
+        parts, messages = largest(case.prepared, case.state)
+        named = ", ".join(f"{name} {tokens:,}" for name, tokens in parts)
+        log.warning("compaction_thrashes", session_id=case.job.session_id, largest=parts, messages=messages)
+        detail = f"above {case.prepared.budget.limit:,} tokens again and again; largest parts: {named}"
+        return JobDone(
+            state="dead",
+            error=f"compaction does not help: {detail}",
+            outcome={
+                "nothing": "thrashing",
+                "detail": detail,
+                "largest": [list(part) for part in parts],
+                "messages": [list(message) for message in messages],
+            },
+        )
+
+    async def _carry_out(self, case: Case, plan: CompactionPlan) -> JobDone:
+        job, state = case.job, case.state
+        await self.progress(job, 0, "saving what should be kept")
+        flushed = await self._flusher.before_hiding(job, state, through=plan.through_turn)
+        written = await self._written(case, plan, flushed)
+        link = link_of(case, plan, written, flushed, self._writers.count)
+        stored = await self._store.record_compaction(job, link, seen=state, spent=case.purse.spent)
+        self._crash_point("after_compaction")
+        await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
+        await self.progress(job, 100, "done", state="done")
+        outcome: dict[str, Any] = {
+            "link": stored.link_id,
+            "kind": written.kind,
+            "before": stored.tokens_before,
+            "after": stored.tokens_after,
+            "turns": plan.through_turn - plan.from_turn + 1,
+            "at_turn": state.answered_turn,
+        }
+        if case.resting:
+            outcome["resting"] = True
+        return JobDone(outcome=outcome, failures=failures_of(job, written))
+
+    async def _written(self, case: Case, plan: CompactionPlan, flushed: Flushed) -> Written:
+        models, warm = await self._writers.who(case, plan, flushed)
+        written = await self._summariser.write(
+            plan,
+            purse=case.purse,
+            focus=case.focus,
+            on_progress=self._told(case.job),
+            models=models,
+            warm=warm,
+        )
+        if written.kind != "digest" or not case.prepared.policy.checkpoints:
+            return written
+        made = await self._pace.checkpoint(
+            case.job.session_id, parent=case.state.head_id, from_turn=plan.from_turn
+        )
+        if made is None or not made.helps(plan.from_turn, plan.through_turn):
+            return written
+        return await self._from_checkpoint(case, plan, made, written)
+
+    async def _from_checkpoint(
+        self, case: Case, plan: CompactionPlan, made: Checkpoint, failed: Written
+    ) -> Written:
+        """The early ledger, and a digest only of what came after it."""
+        smaller = going_on(plan, made)
+        if not smaller.entries:
+            return replace(failed, kind="summary", ledger=made.ledger, model=made.model)
+        written = await self._summariser.write(
+            smaller, purse=case.purse, focus=None, on_progress=self._told(case.job), models=()
+        )
+        return replace(written, attempts=failed.attempts)
+
+    async def progress(self, job: JobClaim, percent: int, stage: str, *, state: str = "running") -> None:
+        frame = {"t": "compaction.progress", "id": str(job.id), "percent": percent, "stage": stage}
+        await self._announcer.announce(job.session_id, {**frame, "state": state})
+
+    def _told(self, job: JobClaim) -> Told:
+        async def told(percent: int, stage: str) -> None:
+            await self.progress(job, 10 + percent * 8 // 10, stage)
+
+        return told
+
+    async def _pay_for_nothing(self, case: Case) -> None:
+        await self._store.record_spending(
+            case.job, purpose="compact", spent=case.purse.spent, party_id=case.state.party_id
+        )
+        case.purse.spent.clear()

@@ -1,0 +1,95 @@
+"""A summary while it is written, and what is returned of it: ledger, scores, faults, rejected attempts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.core.audit import AuditVerdict
+from shared.core.compaction import CompactionPlan
+from shared.core.ledger import Ledger
+from shared.core.session import LinkKind
+from shared.services.spending import Purse
+from shared.services.summary_tasks import Tasks
+
+_FAULTS_STORED = 40
+_CODE = re.compile(r"([a-z]+(?:_[a-z]+)+)(?::|$)")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|“[^”]*”|(?<=missing: )[^;]*")
+"""Faults quote what they complain of."""
+
+OnProgress = Callable[[int, str], Awaitable[None]]
+"""`(percent, stage)`"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """An answer that could not be used, or a call that brought none."""
+
+    step: str
+    model: str
+    fault: str
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def code(self) -> str:
+        """The fault for operators: an error's code, or what was wrong without anybody's words."""
+        code = _CODE.match(self.fault)
+        return code[1] if code else _QUOTED.sub("…", self.fault)[:200] or "not_usable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A ledger that may be committed, and how it came to be."""
+
+    kind: LinkKind
+    ledger: Ledger
+    verdict: AuditVerdict | None
+    """Of the last step; None for a digest alone."""
+    model: str
+    duration_ms: int
+    audit: Mapping[str, Any] = field(default_factory=dict)
+    """Scores, faults and rejected attempts of all steps, as they are stored and shown."""
+    attempts: tuple[Attempt, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Writing:
+    plan: CompactionPlan
+    purse: Purse
+    tasks: Tasks
+    on_progress: OnProgress
+    models: list[str]
+    """Who is asked, in this order; the first that works stays."""
+    named: set[int]
+    message_tokens: int
+    model: str = ""
+    way: str = "fold"
+    digested: bool = False
+    portions: int = 0
+    splits: int = 0
+    attempts: list[Attempt] = field(default_factory=list)
+    verdicts: list[AuditVerdict] = field(default_factory=list)
+
+
+def audit_of(writing: Writing, ledger: Ledger) -> dict[str, Any]:
+    """The worst score of all steps, and everything that was wrong on the way."""
+    scores: dict[str, float] = {}
+    for verdict in writing.verdicts:
+        for name, score in verdict.scores.items():
+            scores[name] = min(scores.get(name, score), score)
+    soft = [fault for verdict in writing.verdicts for fault in verdict.soft_faults]
+    return {
+        "form": ledger.form,
+        "way": "digest" if writing.digested and not writing.verdicts else writing.way,
+        "portions": writing.portions,
+        "scores": scores,
+        "soft_faults": soft[:_FAULTS_STORED],
+        "dropped": sum(len(verdict.dropped_items) for verdict in writing.verdicts),
+        "attempts": [
+            {"step": attempt.step, "model": attempt.model, "fault": attempt.fault[:300]}
+            for attempt in writing.attempts
+        ],
+        "named": sorted(writing.named),
+    }

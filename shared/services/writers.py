@@ -1,0 +1,108 @@
+"""Who writes a summary: the summary model, the session's own, or the chat on its own warm prefix."""
+
+from __future__ import annotations
+
+from shared.core.compaction import CompactionPlan
+from shared.core.summarising import Costs, cheaper_way, models_for
+from shared.core.turns import Caps
+from shared.core.upkeep import JobClaim, SessionState
+from shared.ports import ChatModel, ModelRequest
+from shared.services.cases import Case
+from shared.services.flusher import Flushed, Flusher
+from shared.services.prompting import Prepared, Prompting
+from shared.services.spending import Purse, SpendStore
+from shared.services.tools import Toolbox
+
+INSTRUCTION_TOKENS = 1_000
+ANSWER_TOKENS = 1_500
+"""What a summary's JSON usually takes, for comparing prices."""
+
+
+class Writers:
+    def __init__(
+        self,
+        *,
+        flusher: Flusher,
+        spend: SpendStore,
+        model: ChatModel,
+        prompting: Prompting,
+        toolbox: Toolbox,
+        caps: Caps,
+    ) -> None:
+        self._flusher = flusher
+        self._spend = spend
+        self._model = model
+        self._prompting = prompting
+        self._toolbox = toolbox
+        self._caps = caps
+
+    def count(self, text: str) -> int:
+        return self._prompting.counter.count(text)
+
+    async def prepared(self, state: SessionState) -> Prepared:
+        card = await self._model.card(self._prompting.model_of(state.agent_config))
+        return self._prompting.prepare(
+            state.view,
+            card=card,
+            agent_config=state.agent_config,
+            tools=self._toolbox.specs,
+            token_ratio=state.ratio_for(card.name),
+            channel=state.channel,
+        )
+
+    async def told(self, state: SessionState) -> SessionState:
+        return await self._flusher.told(state)
+
+    def purse(self, job: JobClaim) -> Purse:
+        return Purse(self._spend, session_id=job.session_id, job_id=job.id, caps=self._caps)
+
+    async def window(self, prepared: Prepared) -> int:
+        return (await self._model.card(self.models(prepared)[0])).window
+
+    def models(self, prepared: Prepared) -> tuple[str, ...]:
+        return models_for(
+            prepared.policy.summariser,
+            summary_model=self._prompting.summary_model,
+            own_model=prepared.card.name,
+            falls_back=prepared.policy.summary_falls_back,
+        )
+
+    async def who(
+        self, case: Case, plan: CompactionPlan, flushed: Flushed
+    ) -> tuple[tuple[str, ...], ModelRequest | None]:
+        if case.resting:
+            return (), None
+        models, wanted = self.models(case.prepared), case.prepared.policy.summariser
+        if wanted not in ("warm", "auto"):
+            return models, None
+        warm = await self._warm(case)
+        if warm.estimate + INSTRUCTION_TOKENS > warm.budget.hard:
+            return models, None
+        if wanted == "auto" and await self._cheaper(case, plan, warm, flushed) == "cheap":
+            return models, None
+        return models, warm.request
+
+    async def _warm(self, case: Case) -> Prepared:
+        """The chat's own request, unchanged; the summariser puts its task behind it."""
+        return self._prompting.prepare(
+            case.state.view,
+            card=case.prepared.card,
+            agent_config=case.state.agent_config,
+            tools=await self._flusher.tools_of(case.job.session_id),
+            token_ratio=case.state.ratio_for(case.prepared.card.name),
+            channel=case.state.channel,
+        )
+
+    async def _cheaper(self, case: Case, plan: CompactionPlan, warm: Prepared, flushed: Flushed) -> str:
+        cheap = await self._model.card(self._prompting.summary_model)
+        source = sum(entry.tokens for entry in plan.entries)
+        just_read = flushed.ticket is not None and flushed.outcome != "failed"
+        costs = Costs(
+            prefix_tokens=warm.estimate,
+            instruction_tokens=INSTRUCTION_TOKENS,
+            source_tokens=round(cheap.token_factor * source),
+            answer_tokens=ANSWER_TOKENS,
+            cache_age_seconds=0.0 if just_read else case.pace.idle_seconds,
+            cache_seconds=case.cache_seconds,
+        )
+        return cheaper_way(costs, cheap=cheap.prices, chat=case.prepared.card.prices)

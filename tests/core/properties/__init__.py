@@ -1,0 +1,1 @@
+"""Whole histories of conversations, made up at random, through the real core: twelve promises must hold."""

@@ -1,0 +1,63 @@
+"""The doctor names agents whose context settings cannot be used, and settings reach the policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared.app import given_numbers, policy_of
+from shared.core.presets import PRESETS
+from shared.doctor import agents_finding
+from shared.replay.system import window_settings
+from shared.settings import BadSettings, load_settings
+
+
+def test_agents_that_can_be_used_are_fine() -> None:
+    found = agents_finding(load_settings(), {"default": {}, "shop": {"preset": "pantheon"}})
+    assert (found.level, found.what) == ("ok", "2 agents' context settings can be used")
+
+
+def test_each_problem_of_each_agent_is_named_and_what_holds_meanwhile() -> None:
+    found = agents_finding(
+        load_settings(preset="arawn"),
+        {"shop": {"context": {"max_round": 3}}, "home": {"preset": "stedy"}, "good": {}},
+    )
+    assert found.level == "warn"
+    assert "agent shop: context.max_round: there is no such setting; did you mean max_rounds?" in found.what
+    assert "agent home: preset: there is no 'stedy'" in found.what
+    assert "keep contexts as arawn" in found.advice
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_preset_chosen_by_name_alone_is_that_preset(name: str) -> None:
+    assert policy_of(load_settings(preset=name)) == PRESETS[name]
+
+
+def test_an_operators_numbers_change_the_preset() -> None:
+    settings = load_settings(
+        preset="spec008", max_rounds=4, history_turns="telegram=50,web=200", trim_tokens=9_000, max_output=512
+    )
+    made = policy_of(settings)
+    assert (made.max_rounds, made.trim_tokens, made.max_output) == (4, 9_000, 512)
+    assert made.history_turns == (("telegram", 50), ("web", 200))
+    assert set(given_numbers(settings)) == {"max_rounds", "history_turns", "trim_tokens", "max_output"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"history_turns": "fax=3"}, "'fax' is not a channel"),
+        ({"max_rounds": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_what_an_operator_cannot_set_is_refused_with_a_reason(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(BadSettings, match=reason):
+        load_settings(**wrong)
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_small_window_can_be_asked_for_with_every_preset(name: str) -> None:
+    settings = load_settings(preset=name)
+    smaller = settings.model_copy(update=window_settings(settings, 16_000))
+    assert policy_of(smaller).context_window == 16_000
