@@ -10,6 +10,10 @@ from typing import Any
 WIDTH = 900
 ROW, TOP, LEFT, RIGHT = 30, 74, 120, 250
 BAR = WIDTH - LEFT - RIGHT
+_OPENING = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+    'viewBox="0 0 {width} {height}" font-family="system-ui, sans-serif" font-size="13">'
+)
 OURS, OTHERS, INK, MUTED, GRID = "#0f766e", "#94a3b8", "#0f172a", "#64748b", "#e2e8f0"
 
 
@@ -19,8 +23,7 @@ def svg(found: Mapping[str, Mapping[str, Any]], *, title: str, ours: str = "stea
     most = max(row["usd_per_1000_turns"] for _, row in ranked) or 1.0
     height = TOP + ROW * len(ranked) + 26
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-        f'viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="13">',
+        _OPENING.format(width=WIDTH, height=height),
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="20" y="30" font-size="17" font-weight="600" fill="{INK}">{html.escape(title)}</text>',
         _text(LEFT, 56, "dollars per 1,000 turns", MUTED),
