@@ -64,6 +64,10 @@ class WholeTurns:
         self._visitors = PostgresVisitors(app.pool)
         self._session = self._address = 0
 
+    @property
+    def session_id(self) -> int:
+        return self._session
+
     async def begin(self) -> None:
         row = await self._visitors.create(new_token(), site="default")
         assert row is not None

@@ -1,0 +1,210 @@
+"""What the context engine costs: `python -m tests.bench.engine [--json] [--entries N] [--turns N]`.
+
+A digest of 25,000 tokens, the build of a request of 200,000 beside its serialisation, and a turn in a
+conversation of a million messages beside the same turn in one of a hundred, on real servers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from shared.adapters.embedded import EmbeddedServers
+from shared.adapters.models.wire import counted_body
+from shared.adapters.postgres.migrate import migrate
+from shared.adapters.token_counter import VocabularyCounter
+from shared.app import App
+from shared.core.context import build_context
+from shared.core.digest import digest
+from shared.core.ledger import Ledger
+from shared.core.presets import preset
+from shared.core.prompts import default_layers
+from shared.core.session import Entry, View
+from shared.ports import ModelCard, ModelRequest
+from shared.settings import Settings, load_settings
+from tests.bench.policies.log import entries_of
+from tests.bench.policies.workload import telegram
+from tests.bench.turn import ANSWER, QUESTION
+from tests.bench.whole import WholeTurns, app_with_instant_model
+from web.app import make_parts
+from web.parts import ModelShown
+
+AIMS = {"digest_25k_ms": 50, "build_200k_cpu_ms": 20, "million_ratio": 1.1}
+REPEATS = 9
+SHORT_ENTRIES = 100
+"""The conversation that the long one is held against."""
+KEPT_TURNS = 40
+"""Live turns of both: the same view, behind a summary."""
+_CARD = ModelCard(
+    name="bench", window=1_000_000, max_output=8_192, window_known=True, prices=None,
+    capabilities=frozenset({"tools", "cache"}),
+)  # fmt: skip
+
+
+def measure_core(*, repeats: int = REPEATS) -> dict[str, Any]:
+    """CPU alone: nothing here waits for anything."""
+    counter = VocabularyCounter()
+    talk = entries_of(telegram(900, seed=1, tool_turns=0.3), counter.count)
+    portion = _first(talk, 25_000)
+    digested = _median_ms(lambda: digest(portion, Ledger(), counter.count, budget_tokens=1_000), repeats)
+    view = _view(_first(talk, 200_000))
+    policy = preset("steady")
+    built = build_context(view, policy=policy, system=default_layers(), count=counter.count)
+    build = _median_ms(
+        lambda: build_context(view, policy=policy, system=default_layers(), count=counter.count), repeats
+    )
+    request = ModelRequest(
+        model="bench", system=built.system, messages=built.messages, cache_at=built.cache_at,
+        max_output_tokens=8_192,
+    )  # fmt: skip
+    serialise = _median_ms(lambda: json.dumps(counted_body(request, _CARD, "bench")), repeats)
+    return {
+        "digest_25k_tokens": sum(entry.tokens for entry in portion),
+        "digest_25k_ms": round(digested, 1),
+        "build_200k_tokens": built.estimate,
+        "build_200k_entries": len(view.entries),
+        "build_200k_cpu_ms": round(build, 2),
+        "serialise_200k_cpu_ms": round(serialise, 2),
+        "build_to_serialise_ratio": round(build / serialise, 2),
+    }
+
+
+async def measure_long(*, entries: int, turns: int, blocks: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="evertalk-bench-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o711)
+        async with EmbeddedServers(Path(name) / "servers", durable=True) as servers:
+            settings = load_settings(
+                database_url=servers.database_url, redis_url=servers.redis_url, data_dir=Path(name)
+            )
+            await migrate(servers.database_url)
+            return await _long(settings, entries, turns, blocks)
+
+
+async def _long(settings: Settings, entries: int, turns: int, blocks: int) -> dict[str, Any]:
+    app = await app_with_instant_model(settings, answer=ANSWER)
+    parts = make_parts(app, model=ModelShown(name="bench", offline=False))
+    parts.hub.start()
+    try:
+        short, long = WholeTurns(app, parts.hub), WholeTurns(app, parts.hub)
+        began = time.perf_counter()
+        for whole, size in ((short, SHORT_ENTRIES), (long, entries)):
+            await whole.begin()
+            await _grow(app, whole.session_id, size)
+        grown = time.perf_counter() - began
+        for whole in (short, long):
+            await _block(whole, max(5, turns // 2))
+        pairs = [(await _block(short, turns), await _block(long, turns)) for _ in range(blocks)]
+        ratios = [after / before for before, after in pairs]
+        return {
+            "million_entries": entries,
+            "million_ratio": round(statistics.median(ratios), 3),
+            "million_ratios": [round(ratio, 3) for ratio in ratios],
+            "million_turn_ms": round(statistics.median(after for _, after in pairs), 2),
+            "hundred_turn_ms": round(statistics.median(before for before, _ in pairs), 2),
+            "seeding_seconds": round(grown, 1),
+        }
+    finally:
+        await parts.tasks.drain(2.0)
+        await app.close()
+
+
+async def _block(whole: WholeTurns, turns: int) -> float:
+    await whole.conversation.heartbeat()
+    began = time.perf_counter()
+    for _ in range(turns):
+        await whole.turn(QUESTION)
+    return (time.perf_counter() - began) * 1_000 / turns
+
+
+async def _grow(app: App, session_id: int, entries: int) -> None:
+    """A log of so many messages, all but the newest turns behind one summary, as years of talk leave it."""
+    async with app.pool.acquire() as connection, connection.transaction():
+        await connection.execute("SET LOCAL synchronous_commit = off")
+        for statement in _GROW:
+            await connection.execute(statement, session_id, entries // 2, KEPT_TURNS)
+    await app.pool.execute("ANALYZE entries, turn_entries, turns, links, events")
+
+
+_GROW = (
+    """INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
+       SELECT $1, n, CASE WHEN n % 2 = 1 THEN 'user' ELSE 'assistant' END,
+              CASE WHEN n % 2 = 1 THEN 'person' ELSE 'assistant' END,
+              jsonb_build_array(jsonb_build_object('type', 'text', 'text', 'Message ' || n)), 8
+         FROM generate_series(1, 2 * $2::bigint) n WHERE $3::bigint > 0""",
+    """INSERT INTO turns (session_id, turn_no, state, channel, address_id, ended_at)
+       SELECT $1, n, 'answered', 'web', (SELECT min(id) FROM addresses WHERE session_id = $1), now()
+         FROM generate_series(1, $2::bigint) n WHERE $3::bigint > 0""",
+    """INSERT INTO turn_entries (session_id, seq, turn_no, step)
+       SELECT $1, n, (n + 1) / 2, 2 - n % 2 FROM generate_series(1, 2 * $2::bigint) n
+        WHERE $3::bigint > 0""",
+    """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
+                          summary_text, tokens)
+       SELECT $1, 'summary', 1, $2::bigint - $3::bigint, 1, 2 * ($2::bigint - $3::bigint), 'limit',
+              'They talked of many things.', 6""",
+    """UPDATE sessions SET next_seq = 2 * $2::bigint + 1, next_turn = $2::bigint + 1,
+              answered_turn = $2::bigint, base_turn = $2::bigint - $3::bigint, cycle = 1,
+              flushed_turn = $2::bigint - $3::bigint,
+              head = (SELECT max(id) FROM links WHERE session_id = $1)
+        WHERE id = $1""",
+)
+
+
+def _view(entries: Sequence[Entry]) -> View:
+    return View(
+        session_id=1, base_turn=0, flushed_turn=0, view_epoch=0, cycle=0, head=None,
+        entries=tuple(entries), open_turn=entries[-1].turn,
+    )  # fmt: skip
+
+
+def _first(entries: Sequence[Entry], tokens: int) -> tuple[Entry, ...]:
+    """Whole turns from the beginning until so many tokens are together."""
+    total, end = 0, 0
+    for index, entry in enumerate(entries):
+        total += entry.tokens
+        if total > tokens:
+            break
+        end = index + 1
+    while end and entries[end - 1].author != "assistant":
+        end -= 1
+    return tuple(entries[:end])
+
+
+def _median_ms(work: Callable[[], object], repeats: int) -> float:
+    times = []
+    for _ in range(repeats):
+        began = time.process_time()
+        work()
+        times.append((time.process_time() - began) * 1_000)
+    return statistics.median(times)
+
+
+def as_table(found: dict[str, Any]) -> str:
+    lines = []
+    for name, value in found.items():
+        aim = AIMS.get(name)
+        lines.append(f"{name:<28} {value!s:<28} {'' if aim is None else f'aim ≤ {aim}'}".rstrip())
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.engine", description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--entries", type=int, default=1_000_000, help="of the long conversation")
+    parser.add_argument("--turns", type=int, default=20, help="per block")
+    parser.add_argument("--blocks", type=int, default=15, help="of each conversation")
+    given = parser.parse_args(arguments)
+    found = measure_core()
+    found |= asyncio.run(measure_long(entries=given.entries, turns=given.turns, blocks=given.blocks))
+    print(json.dumps(found) if given.json else as_table(found))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,404 @@
+"""Plays one conversation under one preset: real decisions, stand-ins for models, a clock of its own.
+
+What is sent, pruned, flushed and summarised is decided by the functions that the product runs. Models are
+played by what was recorded: answers and calls come from the conversation, a summary is the digest of its
+range in the length that the preset allows. Tokens are the counter's own, so that no model's factor blurs the
+comparison.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from shared.adapters.models.catalog import known_card
+from shared.core.chatter import plan_hiding
+from shared.core.compaction import CompactionPlan, plan_compaction
+from shared.core.digest import digest
+from shared.core.errors import ContextBudgetExceeded
+from shared.core.flushing import NEAR_LIMIT, mark_of, newest_ended
+from shared.core.jobs import JobWish, next_job
+from shared.core.memory import SAVE_MEMORY
+from shared.core.merging import joined
+from shared.core.messages import text_of, tool_results
+from shared.core.money import cost_micro
+from shared.core.policy import ContextPolicy
+from shared.core.prompts import flush_instruction
+from shared.core.pruning import clear_first, plan_pruning, with_decisions
+from shared.core.rendering import render_summary
+from shared.core.rhythm import cache_life
+from shared.core.selection import window_through
+from shared.core.session import Entry, Link, View
+from shared.core.source import render_source
+from shared.core.summarising import models_for
+from shared.core.summary_prompts import summary_request
+from shared.core.tokens import Count
+from shared.ports import ModelCard, Prices, ToolSpec, Usage
+from shared.services.assistant import cache_is_cold, is_summary_now
+from shared.services.calling import runtime_facts
+from shared.services.prompting import Prepared, Prompting
+from tests.bench.policies.caching import Billed, ProviderCache
+from tests.bench.policies.log import turn_entries
+from tests.bench.policies.reach import Recall, holds
+from tests.bench.policies.workload import Conversation, Said
+from tests.core.properties.validity import fault_of
+
+CHAT, CHEAP = "claude-sonnet-5-5", "claude-haiku-5-5"
+CALL_SECONDS = 4.0
+"""What one call of a model takes: it moves the clock, and so what the provider still remembers."""
+JOB_SECONDS = 8.0
+"""When a background job's result is there, after the turn that asked for it."""
+NOTE_TOKENS = 120
+"""A flush saves a note or two, and then says nothing more."""
+LOOKED_AT = 8
+"""Of long requests one in so many is held against the rules of the Messages API."""
+
+_QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+TOOLS: tuple[ToolSpec, ...] = (
+    SAVE_MEMORY,
+    ToolSpec(name="fetch_url", description="Read a page of the web.", input_schema=_QUERY),
+    ToolSpec(name="run_query", description="Ask the shop's database.", input_schema=_QUERY),
+    ToolSpec(name="search_files", description="Search the files of the project.", input_schema=_QUERY),
+)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one conversation has cost and kept; tokens by how they are billed, money in micro-dollars."""
+
+    turns: int = 0
+    uncached: int = 0
+    cached: int = 0
+    written: int = 0
+    out: int = 0
+    micro: int = 0
+    compactions: int = 0
+    compaction_micro: int = 0
+    saved_shares: list[float] = field(default_factory=list)
+    """Of the context, what each compaction took away."""
+    flushes: int = 0
+    flush_micro: int = 0
+    waited: int = 0
+    """Turns in which somebody waited for a summary."""
+    refused: int = 0
+    invalid: int = 0
+    largest: int = 0
+    facts: int = 0
+    reached: int = 0
+    in_prompt: int = 0
+
+
+class Played:
+    """One conversation under one policy; `run` goes through it once."""
+
+    def __init__(self, policy: ContextPolicy, count: Count, *, window: int = 1_000_000) -> None:
+        self._policy = policy
+        self._count = count
+        self._chat, self._cheap = _card(CHAT, window), _card(CHEAP, window)
+        self._prompting = Prompting(
+            policy=policy, chat_model=CHAT, summary_model=CHEAP, max_output=policy.max_output,
+            counter=_Counter(count),
+        )  # fmt: skip
+        self._cache = ProviderCache(count)
+        self._view = View(
+            session_id=1, base_turn=0, flushed_turn=0, view_epoch=0, cycle=0, head=None, entries=()
+        )
+        self._log: list[Entry] = []
+        self._times: list[datetime] = []
+        self._pending: tuple[datetime, JobWish] | None = None
+        self.tally = Tally()
+
+    def run(self, conversation: Conversation) -> Tally:
+        for number, said in enumerate(conversation.turns, 1):
+            self._turn(number, said)
+        self._ask_for_facts(conversation)
+        return self.tally
+
+    # ---- a turn
+
+    def _turn(self, number: int, said: Said) -> None:
+        self._background(said.at)
+        now = said.at
+        steps = list(turn_entries(number, said, self._count))
+        self._times.append(now)
+        self._log += steps
+        self._see(steps[0], open_turn=number)
+        self._prune(now)
+        now = self._organise(now)
+        self.tally.turns += 1
+        prepared: Prepared | None = None
+        for answer in (entry for entry in steps if entry.author == "assistant"):
+            try:
+                prepared = self._call(now, out=answer.tokens)
+            except ContextBudgetExceeded:
+                self.tally.refused += 1
+                break
+            now += timedelta(seconds=CALL_SECONDS)
+            for entry in steps[answer.step : answer.step + 2]:
+                if entry is answer or entry.author == "tool":
+                    self._see(entry, open_turn=number)
+        self._view = replace(self._view, open_turn=None)
+        if prepared is not None:
+            self._look_ahead(now)
+
+    def _see(self, entry: Entry, *, open_turn: int) -> None:
+        self._view = replace(self._view, entries=(*self._view.entries, entry), open_turn=open_turn)
+
+    def _call(self, now: datetime, *, out: int) -> Prepared:
+        prepared = self._prepared()
+        if prepared.estimate > prepared.budget.hard:
+            prepared = self._prompting.shrink(prepared, self._view, {}, hard=prepared.budget.hard)
+        self._check(prepared)
+        billed = self._cache.bill(
+            prepared.built, TOOLS, now=now.timestamp(), lives_seconds=self._life.total_seconds()
+        )
+        self._pay(billed, out)
+        self.tally.largest = max(self.tally.largest, billed.total)
+        return prepared
+
+    def _check(self, prepared: Prepared) -> None:
+        if len(prepared.request.messages) > 100 and self.tally.turns % LOOKED_AT:
+            return
+        if fault_of(prepared.request.messages) is not None:
+            self.tally.invalid += 1
+
+    def _prune(self, now: datetime) -> None:
+        entries = self._view.entries
+        if self._policy.prune_first:
+            plain = self._prepared()
+            decisions = clear_first(self._view, plain.budget, self._policy, plain.estimate)
+        else:
+            cold = cache_is_cold(self._view, self._life)
+            decisions = plan_pruning(entries, self._policy, cache_cold=cold, open_turn=self._view.open_turn)
+        self._view = replace(self._view, entries=with_decisions(entries, decisions))
+        if self._policy.hide_chatter_at is not None:
+            plain = self._prepared()
+            hides = plan_hiding(self._view, self._policy, budget=plain.budget, context_tokens=plain.estimate)
+            self._view = replace(self._view, entries=with_decisions(self._view.entries, hides))
+
+    def _organise(self, now: datetime) -> datetime:
+        """Presets that look before the call have their summary made while the person waits."""
+        if not self._policy.compact_before_call:
+            return now
+        wish = self._wish(self._prepared())
+        if wish is None or not is_summary_now(wish.order):
+            return now
+        self.tally.waited += 1
+        self._do(wish, now)
+        return now + timedelta(seconds=JOB_SECONDS)
+
+    # ---- silent jobs
+
+    def _look_ahead(self, now: datetime) -> None:
+        wish = self._wish(self._prepared())
+        if wish is None:
+            self._pending = None
+            return
+        self._pending = (now + timedelta(seconds=wish.delay_seconds or JOB_SECONDS), wish)
+
+    def _background(self, until: datetime) -> None:
+        """What came due before the next message, and what that asked for in its turn."""
+        while self._pending is not None and self._pending[0] <= until:
+            at, wish = self._pending
+            self._pending = None
+            if self._do(wish, at):
+                self._look_ahead(at)
+
+    def _wish(self, prepared: Prepared) -> JobWish | None:
+        view = replace(self._view, open_turn=None, context_tokens=prepared.estimate)
+        return next_job(
+            view,
+            budget=prepared.budget,
+            policy=self._policy,
+            context_tokens=prepared.estimate,
+            model=CHAT,
+            cache_seconds=self._life.total_seconds(),
+        )
+
+    def _do(self, wish: JobWish, at: datetime) -> bool:
+        """Whether anything changed."""
+        if wish.kind == "flush":
+            threshold = str(wish.payload["threshold"])
+            self._flush(at, through=newest_ended(self._view), threshold=threshold)
+            if self._policy.checkpoints and threshold in map(mark_of, self._policy.flush_shares):
+                self._checkpoint()
+            return True
+        if wish.trigger == "window":
+            through = window_through(self._view, self._policy)
+            if through is None:
+                return False
+            self._flush(at, through=through, threshold="window")
+            self._hide(through)
+            return True
+        return self._compact(wish, at)
+
+    def _flush(self, at: datetime, *, through: int, threshold: str) -> None:
+        """A ghost turn on the chat's own prefix, and the call after its notes."""
+        if self._view.flushed_turn >= through:
+            return
+        prepared = self._prepared(instruction=flush_instruction())
+        seconds = self._life.total_seconds()
+        before = self.tally.micro
+        first = self._cache.bill(prepared.built, TOOLS, now=at.timestamp(), lives_seconds=seconds)
+        self._pay(first, NOTE_TOKENS)
+        self._pay(Billed(uncached=2 * NOTE_TOKENS, read=first.read + first.written), 4)
+        self.tally.flushes += 1
+        self.tally.flush_micro += self.tally.micro - before
+        self._view = replace(
+            self._view,
+            flushed_turn=through,
+            flush_thresholds=self._view.flush_thresholds | {threshold},
+        )
+
+    def _compact(self, wish: JobWish, at: datetime) -> bool:
+        before = self._prepared()
+        plan = self._plan(before, force=bool(wish.payload.get("force")))
+        if not isinstance(plan, CompactionPlan):
+            return False
+        self._flush(at, through=plan.through_turn, threshold=NEAR_LIMIT)
+        spent = self.tally.micro
+        head = self._summary(plan)
+        self._hide(plan.through_turn, head=head)
+        after = self._prepared()
+        self.tally.compactions += 1
+        self.tally.compaction_micro += self.tally.micro - spent
+        self.tally.saved_shares.append(1 - after.estimate / max(1, before.estimate))
+        return True
+
+    def _plan(self, prepared: Prepared, *, force: bool) -> object:
+        return plan_compaction(
+            replace(self._view, context_tokens=prepared.estimate),
+            budget=prepared.budget,
+            policy=self._policy,
+            now_tokens=prepared.estimate + prepared.unsent,
+            force=force,
+            summariser_window=self._writer.window,
+        )
+
+    def _summary(self, plan: CompactionPlan) -> Link:
+        """Each portion is read and answered, and paid for; what stands in for it is a digest."""
+        parts = []
+        ledger = plan.former
+        for portion in plan.chunks:
+            made = digest(portion, ledger, self._count, budget_tokens=plan.summary_limit)
+            self._pay_writer(portion, plan, made)
+            parts.append(made)
+            ledger = made if not plan.merged else plan.former
+        if len(parts) > 1 and plan.merged:
+            text = "\n".join(map(render_summary, parts))
+            ledger = digest(plan.entries, plan.former, self._count, budget_tokens=plan.summary_limit)
+            self._bill_writer(self._count(text) + 700, self._count(render_summary(joined(parts, plan.form))))
+        else:
+            ledger = parts[-1]
+        summary = render_summary(ledger)
+        return Link(
+            id=self._view.cycle + 1,
+            kind="summary",
+            from_turn=plan.from_turn,
+            through_turn=plan.through_turn,
+            through_seq=plan.through_seq,
+            summary_text=summary,
+            ledger=ledger,
+            tokens=self._count(summary),
+        )
+
+    def _checkpoint(self) -> None:
+        plan = self._plan(self._prepared(), force=True)
+        if isinstance(plan, CompactionPlan):
+            before = self.tally.micro
+            self._summary(plan)
+            self.tally.flush_micro += self.tally.micro - before
+
+    def _hide(self, through: int, *, head: Link | None = None) -> None:
+        kept = tuple(entry for entry in self._view.entries if entry.turn > through)
+        self._view = replace(
+            self._view,
+            base_turn=through,
+            entries=kept,
+            head=head or self._view.head,
+            cycle=self._view.cycle + 1,
+            flush_thresholds=frozenset(),
+        )
+
+    # ---- money
+
+    @property
+    def _life(self) -> timedelta:
+        return cache_life(self._times[-21:])
+
+    @property
+    def _writer(self) -> ModelCard:
+        first = models_for(self._policy.summariser, summary_model=CHEAP, own_model=CHAT, falls_back=False)[0]
+        return self._cheap if first == CHEAP else self._chat
+
+    def _pay_writer(self, portion: tuple[Entry, ...], plan: CompactionPlan, made: object) -> None:
+        rules, task = summary_request(render_source(portion, count=self._count), plan.former, form=plan.form)
+        answer = self._count(render_summary(made))  # type: ignore[arg-type]
+        self._bill_writer(self._count(rules) + self._count(task), answer)
+
+    def _bill_writer(self, tokens: int, out: int) -> None:
+        card = self._writer
+        self._add(Billed(uncached=tokens), out, card.prices)
+
+    def _pay(self, billed: Billed, out: int) -> None:
+        prices = self._chat.prices
+        assert prices is not None
+        hour = self._life > timedelta(minutes=5)
+        self._add(billed, out, replace(prices, cache_write=2 * prices.input) if hour else prices)
+
+    def _add(self, billed: Billed, out: int, prices: Prices | None) -> None:
+        usage = Usage(
+            input_tokens=billed.uncached,
+            output_tokens=out,
+            cache_read_tokens=billed.read,
+            cache_write_tokens=billed.written,
+        )
+        self.tally.uncached += billed.uncached
+        self.tally.cached += billed.read
+        self.tally.written += billed.written
+        self.tally.out += out
+        self.tally.micro += cost_micro(usage, prices) or 0
+
+    # ---- what is sent, what can be reached
+
+    def _prepared(self, *, instruction: str = "") -> Prepared:
+        return self._prompting.prepare(
+            self._view,
+            card=self._chat,
+            agent_config={},
+            tools=TOOLS,
+            token_ratio=1.0,
+            runtime_facts=runtime_facts(self._view),
+            instruction=instruction,
+            channel="telegram",
+            cache_long=self._life > timedelta(minutes=5),
+        )
+
+    def _ask_for_facts(self, conversation: Conversation) -> None:
+        said = [text_of(entry.blocks) for entry in self._log if entry.author in ("person", "assistant")]
+        recall = Recall([text for text in said if text], self._count)
+        prompt = _words_of(self._prepared())
+        for fact in conversation.facts:
+            shown = holds(prompt, fact.literal)
+            self.tally.facts += 1
+            self.tally.in_prompt += shown
+            self.tally.reached += shown or holds(recall.found(fact.question), fact.literal)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    count: Count
+
+
+def _words_of(prepared: Prepared) -> str:
+    texts = [part.text for part in prepared.request.system]
+    for message in prepared.request.messages:
+        texts.append(text_of(message.blocks))
+        texts += [result.text for result in tool_results(message.blocks)]
+    return "\n".join(texts)
+
+
+def _card(name: str, window: int) -> ModelCard:
+    card = known_card(name)
+    assert card is not None
+    return replace(card, window=min(card.window, window), token_factor=1.0)
