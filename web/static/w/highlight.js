@@ -24,12 +24,12 @@ function pattern(language) {
 }
 
 /**
- * The code as text nodes and coloured spans; unknown and very long code stays plain.
+ * The code as text nodes and coloured spans; code of no named language and very long code stays plain.
  * @param {string} code @param {string} language @returns {Node}
  */
 export function highlight(code, language) {
   const out = document.createDocumentFragment();
-  if (code.length > LIMIT || PLAIN.test(language)) return out.append(code), out;
+  if (!language || code.length > LIMIT || PLAIN.test(language)) return out.append(code), out;
   let from = 0;
   for (const found of code.matchAll(pattern(language))) {
     const kind = found[1] ? "c" : found[2] ? "s" : found[3] ? "n" : WORDS.has(found[4]) ? "k" : "";
