@@ -138,7 +138,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     talks = conversations(turns=given.turns, tool_turns=given.tool_turns, data=given.data, seed=given.seed)
     found = replay_all(talks, presets=given.preset or tuple(PRESETS), jobs=given.jobs)
     if given.png:
-        shown = {name: row["workloads"]["telegram"] for name, row in found.items()}
+        # What the Telegram talk costs, and what can be reached in all conversations.
+        shown = {
+            name: {**row["workloads"]["telegram"], "reachable": row["reachable"]}
+            for name, row in found.items()
+        }
         write_png(svg(shown, title=f"The same {given.turns:,} Telegram turns under every preset"), given.png)
     if given.json:
         print(json.dumps(found))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 WIDTH = 900
-ROW, TOP, LEFT, RIGHT = 30, 74, 120, 250
+ROW, TOP, LEFT, RIGHT = 30, 74, 120, 330
 BAR = WIDTH - LEFT - RIGHT
 _OPENING = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -27,8 +27,8 @@ def svg(found: Mapping[str, Mapping[str, Any]], *, title: str, ours: str = "stea
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="20" y="30" font-size="17" font-weight="600" fill="{INK}">{html.escape(title)}</text>',
         _text(LEFT, 56, "dollars per 1,000 turns", MUTED),
-        _text(WIDTH - 168, 56, "reachable", MUTED, anchor="end"),
-        _text(WIDTH - 88, 56, "refused", MUTED, anchor="end"),
+        _text(WIDTH - 185, 56, "reachable", MUTED, anchor="end"),
+        _text(WIDTH - 110, 56, "refused", MUTED, anchor="end"),
         _text(WIDTH - 20, 56, "summaries", MUTED, anchor="end"),
     ]
     for place, (name, row) in enumerate(ranked):
@@ -46,8 +46,8 @@ def _row(name: str, row: Mapping[str, Any], *, y: int, most: float, colour: str)
         f'<text x="20" y="{middle}" fill="{INK}" font-weight="{weight}">{html.escape(name)}</text>',
         f'<rect x="{LEFT}" y="{y + 6}" width="{length:.1f}" height="16" rx="3" fill="{colour}"/>',
         _text(LEFT + length + 8, middle, f"${row['usd_per_1000_turns']:.2f}", INK),
-        _text(WIDTH - 168, middle, f"{100 * row['reachable']:.0f} %", INK, anchor="end"),
-        _text(WIDTH - 88, middle, str(refused), "#b91c1c" if refused else INK, anchor="end"),
+        _text(WIDTH - 185, middle, f"{100 * row['reachable']:.1f} %", INK, anchor="end"),
+        _text(WIDTH - 110, middle, str(refused), "#b91c1c" if refused else INK, anchor="end"),
         _text(WIDTH - 20, middle, str(row["compactions"]), INK, anchor="end"),
     )
 
