@@ -24,7 +24,7 @@ from shared.core.portions import (
     summary_room,
 )
 from shared.core.session import Entry, View
-from shared.core.source import render_source, resolved, turns_of
+from shared.core.source import render_source, turns_of, unresolved_turns
 from shared.core.summary import (
     LedgerPatch,
     Unreadable,
@@ -97,7 +97,8 @@ def plan_compaction(
     open_tokens = _tokens((e for e in view.entries if e.turn == view.open_turn), ratio)
     most = _most_of_tail(view, budget, policy, ratio)
     wanted = _tail_length(ended, open_tokens, most, budget, policy, keep_turns, ratio, relaxed=force)
-    kept = _with_unresolved(ended, wanted, most, ratio, relaxed=force)
+    unresolved = unresolved_turns(view.entries, view.open_turn)
+    kept = _with_unresolved(ended, unresolved, wanted, most, ratio, relaxed=force)
     hidden = ended[: len(ended) - kept]
     source = tuple(entry for turn in hidden for entry in turn if not entry.pinned)
     if not source:
@@ -179,14 +180,22 @@ def _least_tail(budget: ContextBudget, policy: ContextPolicy) -> int:
     return min(max(share, policy.tail_least), policy.tail_most)
 
 
-def _with_unresolved(ended: Sequence[Turn], kept: int, most: int, ratio: float, *, relaxed: bool) -> int:
+def _with_unresolved(
+    ended: Sequence[Turn],
+    unresolved: frozenset[int],
+    kept: int,
+    most: int,
+    ratio: float,
+    *,
+    relaxed: bool,
+) -> int:
     """Unresolved turns stay live as long as the tail does not outgrow its share of the budget for them.
 
     Beyond that they are summarised, marked as unanswered: one lost answer must not end all compaction. Nor
     must it end one that a person insists on.
     """
     for place, turn in enumerate(ended[: len(ended) - kept]):
-        if not resolved(turn) and (place > 0 or not relaxed):
+        if turn[0].turn in unresolved and (place > 0 or not relaxed):
             longer = ended[place:]
             if _tokens((entry for t in longer for entry in t), ratio) <= most:
                 return len(longer)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from shared.core.messages import Block, ToolUse, tool_results
+from shared.core.messages import Block, ToolUse
 from shared.core.policy import Channel, ContextPolicy
 from shared.core.session import Entry, View
-from shared.core.source import answered, turns_of
+from shared.core.source import turns_of, unresolved_turns
 from shared.core.tokens import RATIO_LEAST
 
 WINDOW_SLACK = 50
@@ -63,15 +63,6 @@ def select(
     pins = view.pins + tuple(entry for entry in gone if entry.pinned)
     left_out = tuple(entry for entry in gone if not entry.pinned)
     return Selection(view=replace(view, entries=kept, pins=pins), left_out=left_out)
-
-
-def unresolved_turns(entries: Sequence[Entry], open_turn: int | None = None) -> frozenset[int]:
-    """Ended turns without an answer, and the newest one if a step of it did not succeed."""
-    ended = [turn for turn in turns_of(entries) if turn[0].turn != open_turn]
-    found = {turn[0].turn for turn in ended if not answered(turn)}
-    if ended and any(result.is_error for entry in ended[-1] for result in tool_results(entry.blocks)):
-        found.add(ended[-1][0].turn)
-    return frozenset(found)
 
 
 # ---- windows, rounds, turns, tokens
