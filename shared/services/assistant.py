@@ -15,6 +15,7 @@ from shared.core.errors import CapReached, ContextBudgetExceeded
 from shared.core.exchange import ContextMeasured, Emit, Organizing, ToolRunning
 from shared.core.jobs import next_job
 from shared.core.messages import Author, Block, Text, ToolResult, ToolUse, text_of, tool_uses
+from shared.core.money import worst_case_micro
 from shared.core.policy import ContradictoryPolicy
 from shared.core.pruning import clear_first, plan_pruning, saved_by, with_decisions
 from shared.core.rhythm import SHORT_LIFE, cache_life
@@ -52,6 +53,8 @@ REMEMBERED_PARTS = 10_000
 ORGANIZE_SECONDS = 30.0
 """How long a person waits for a summary before the answer is made without one."""
 _LOOK_SECONDS = 0.1
+_MANY = 1_000_000
+"""So many tokens have a price that rounding up does not change."""
 _LOST = "[outcome unknown: the program was restarted while this ran]"
 
 
@@ -84,6 +87,7 @@ class ContextStore(Protocol):
     ) -> int: ...
 
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None: ...
+    async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None: ...
 
 
 class StateStore(Protocol):
@@ -117,7 +121,7 @@ class Assistant:
             toolbox=toolbox,
             spend=spend,
             caps=caps,
-            waste=store,
+            store=store,
             due=self._ask_for_compaction,
             crash_point=crash_point,
         )
@@ -139,7 +143,10 @@ class Assistant:
         if card.prices is None:
             return ClaimPrices(micro_per_input_token=0.0, micro_output=0.0)
         longest = min(self._prompting.max_output, card.max_output)
-        return ClaimPrices(micro_per_input_token=card.prices.input, micro_output=longest * card.prices.output)
+        return ClaimPrices(
+            micro_per_input_token=worst_case_micro(_MANY, 0, card.prices) / _MANY,
+            micro_output=worst_case_micro(0, longest, card.prices),
+        )
 
     async def answer(self, claim: Claim, *, emit: Emit, stop: asyncio.Future[None]) -> Answered:
         """Raises ModelError, ContextBudgetExceeded, Fenced, StorageUnavailable."""

@@ -15,7 +15,7 @@ from shared.core.summary import five_fields, render_summary
 from shared.core.upkeep import Checkpoint, JobClaim, JobDone, NewLink, Pace, SessionState
 from shared.services.flusher import Flushed
 from shared.services.prompting import Prepared
-from shared.services.spending import Purse
+from shared.services.spending import Purse, cost_of_calls
 from shared.services.summariser import Written
 
 IDLE_TOLERANCE_SECONDS = 1.0
@@ -142,11 +142,11 @@ def failures_of(job: JobClaim, written: Written) -> tuple[Mapping[str, Any], ...
             "step": attempt.step,
             "code": attempt.code,
             "scores": dict(attempt.scores),
+            **attempt.costs,
         }
         for attempt in written.attempts
     )
 
 
 def cost_of(purse: Purse) -> int | None:
-    costs = [call.cost_micro for call in purse.spent]
-    return None if None in costs else sum(cost or 0 for cost in costs)
+    return cost_of_calls(purse.spent)
