@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -20,6 +20,8 @@ WINDOW_WAITS = 200
 
 Turn = tuple[Entry, ...]
 Chosen = frozenset[int]
+LeftOut = Callable[[View], int]
+"""Stored tokens of a view that the next request would not hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +67,25 @@ def select(
     return Selection(view=replace(view, entries=kept, pins=pins), left_out=left_out)
 
 
+def leaves_out(policy: ContextPolicy, *, channel: Channel | None, ratio: float) -> LeftOut | None:
+    """Measures what of a view the policy would not send; None when it may send all of any."""
+    if not _limits(policy, channel):
+        return None
+    return lambda view: select(view, policy, channel=channel, ratio=ratio).tokens_left_out
+
+
 # ---- windows, rounds, turns, tokens
 
 
 def _selects(view: View, policy: ContextPolicy, channel: Channel | None) -> bool:
-    limits = (policy.window_messages, policy.max_rounds, policy.trim_tokens, turns_for(policy, channel))
-    if any(limit is not None for limit in limits):
+    if _limits(policy, channel):
         return True
     return policy.hide_chatter_at is not None and any(entry.pruned == "hide" for entry in view.entries)
+
+
+def _limits(policy: ContextPolicy, channel: Channel | None) -> bool:
+    limits = (policy.window_messages, policy.max_rounds, policy.trim_tokens, turns_for(policy, channel))
+    return any(limit is not None for limit in limits)
 
 
 def turns_for(policy: ContextPolicy, channel: Channel | None) -> int | None:

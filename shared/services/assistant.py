@@ -19,6 +19,7 @@ from shared.core.money import worst_case_micro
 from shared.core.policy import ContradictoryPolicy
 from shared.core.pruning import clear_first, plan_pruning, saved_by, with_decisions
 from shared.core.rhythm import SHORT_LIFE, cache_life
+from shared.core.selection import LeftOut, leaves_out
 from shared.core.session import Entry, View
 from shared.core.spill import OPEN_ARTIFACT, Artifact, spill_results
 from shared.core.tokens import estimate_blocks, reply_tokens
@@ -63,6 +64,16 @@ class ClaimPrices:
     micro_per_input_token: float
     micro_output: float
     """The longest answer's price, micro-dollars."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What a session's next request may hold."""
+
+    hard: int
+    """The most tokens that it may have."""
+    left_out: LeftOut | None
+    """What of a view it would leave out; None when nothing of any."""
 
 
 class ContextStore(Protocol):
@@ -297,8 +308,10 @@ class Assistant:
         prepared = await self._next_request(state)
         return self._measured(prepared, state.view.context_tokens or prepared.estimate, estimated=True)
 
-    async def hard_limit(self, state: SessionState) -> int:
-        return (await self._next_request(state)).budget.hard
+    async def room(self, state: SessionState) -> Room:
+        prepared = await self._next_request(state)
+        left_out = leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio)
+        return Room(hard=prepared.budget.hard, left_out=left_out)
 
     async def _next_request(self, state: SessionState) -> Prepared:
         card = await self._model.card(self._prompting.model_of(state.agent_config))

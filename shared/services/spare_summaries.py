@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from shared.core.compaction import CompactionPlan, NothingToCompact, plan_compaction
+from shared.core.compaction import CompactionPlan, NothingToCompact, plan_compaction, why_not_committed
 from shared.core.errors import StaleView
 from shared.core.rest import BREAKER_SECONDS, breaker_rest
+from shared.core.selection import LeftOut, leaves_out
 from shared.core.summary import render_summary
 from shared.core.turns import Spending
 from shared.core.upkeep import (
@@ -50,7 +51,13 @@ class SpareStore(Protocol):
     ) -> Checkpoint | None: ...
     async def digest(self, session_id: int, link_id: int) -> Hidden | None: ...
     async def replace_digest(
-        self, job: JobClaim, link: NewLink, *, seen: Hidden, spent: Sequence[Spending]
+        self,
+        job: JobClaim,
+        link: NewLink,
+        *,
+        seen: Hidden,
+        spent: Sequence[Spending],
+        left_out: LeftOut | None = None,
     ) -> LinkStored: ...
 
 
@@ -130,9 +137,19 @@ class SpareSummaries:
         if written.kind == "digest":
             await self._pay_for_nothing(case)
             return _upgrade_later(job, written)
+        tokens = self._writers.count(render_summary(written.ledger))
+        if why_not_committed(plan, tokens, budget=prepared.budget, policy=prepared.policy, force=True):
+            await self._pay_for_nothing(case)
+            return _upgrade_later(job, written)
         link = link_of(case, plan, written, Flushed(through=plan.through_turn), self._writers.count)
         try:
-            stored = await self._store.replace_digest(job, link, seen=seen, spent=case.purse.spent)
+            stored = await self._store.replace_digest(
+                job,
+                link,
+                seen=seen,
+                spent=case.purse.spent,
+                left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
+            )
         except StaleView:
             await self._pay_for_nothing(case)
             return JobDone(outcome={"resting": "moved"}, state="due", retry_seconds=UPGRADE_SECONDS)
@@ -159,7 +176,7 @@ class SpareSummaries:
         if isinstance(plan, NothingToCompact) or plan.through_turn != seen.through_turn:
             return None
         stays = case.state.view.context_tokens - budget.fixed - round(case.prepared.ratio * seen.tokens)
-        left = int(policy.land_at * budget.conversation) - stays
+        left = int((policy.land_at * budget.conversation - stays) / case.prepared.ratio)
         most = max(policy.summary_least, seen.tokens, min(plan.summary_limit, left))
         return replace(plan, summary_limit=most)
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from shared.core.command_texts import CommandTexts
 from shared.core.commands import compact_arguments
+from shared.core.selection import LeftOut
 from shared.core.turns import JobOrder
 from shared.core.upkeep import LinkStored, Refused, SessionState
 from shared.ports import Announcer, Doorbell
@@ -24,9 +25,11 @@ class ViewStore(Protocol):
     async def job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]: ...
     async def waiting_job(self, session_id: int, key: str) -> int | None: ...
     async def undo(
-        self, session_id: int, *, limit_tokens: int, fixed_tokens: int
+        self, session_id: int, *, limit_tokens: int, fixed_tokens: int, left_out: LeftOut | None = None
     ) -> LinkStored | Refused: ...
-    async def restore(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
+    async def restore(
+        self, session_id: int, *, fixed_tokens: int, left_out: LeftOut | None = None
+    ) -> LinkStored | Refused: ...
     async def begin_anew(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
     async def separate(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
     async def due_job(self, session_id: int) -> int | None: ...
@@ -77,8 +80,13 @@ class ViewCommands:
 
     async def _undo(self, call: Call) -> Said:
         state = await self._store.state(call.session_id)
-        hard = await self._conversation.hard_limit(state)
-        done = await self._store.undo(call.session_id, limit_tokens=hard, fixed_tokens=state.fixed_tokens)
+        room = await self._conversation.room(state)
+        done = await self._store.undo(
+            call.session_id,
+            limit_tokens=room.hard,
+            fixed_tokens=state.fixed_tokens,
+            left_out=room.left_out,
+        )
         if isinstance(done, Refused):
             return refused(call, done)
         await self._told(call, done)
@@ -86,7 +94,10 @@ class ViewCommands:
 
     async def _restore(self, call: Call) -> Said:
         state = await self._store.state(call.session_id)
-        done = await self._store.restore(call.session_id, fixed_tokens=state.fixed_tokens)
+        room = await self._conversation.room(state)
+        done = await self._store.restore(
+            call.session_id, fixed_tokens=state.fixed_tokens, left_out=room.left_out
+        )
         if isinstance(done, Refused):
             return refused(call, done)
         await self._told(call, done)

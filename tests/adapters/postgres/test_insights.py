@@ -343,7 +343,8 @@ def test_undo_and_restore_are_offered_only_where_they_are_possible(
     [("new", "begun anew"), ("separator", "separator was set"), ("window", "left the window")],
 )
 def test_what_stands_behind_a_summary_is_named_as_the_reason_against_its_undo(kind: str, words: str) -> None:
-    verdict = judge(LINK, **(STANDING | {"head": "b", "head_kind": kind}))
+    standing: dict[str, Any] = STANDING | {"head": "b", "head_kind": kind}
+    verdict = judge(LINK, **standing)
     assert words in verdict["undo_reason"]
 
 
