@@ -270,7 +270,7 @@ def durable(event_seq: int, kind: str, payload: Mapping[str, Any]) -> Frame:
     return {"t": kind, "event_seq": event_seq, **payload}
 
 
-def for_public(frame: Frame) -> Frame:
+def for_public(frame: Mapping[str, Any]) -> Mapping[str, Any]:
     """A durable frame for a public site's visitors: of the machinery a bare number, of errors kind words."""
     if frame["t"] in HIDDEN_FROM_PUBLIC:
         return hidden(frame["event_seq"])

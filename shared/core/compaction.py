@@ -36,7 +36,8 @@ from shared.core.summary import (
 )
 
 __all__ = [
-    "plan_compaction", "why_not_committed", "smaller_summary", "CompactionPlan", "NothingToCompact", "chunked", "chunk_limit", "summary_room",
+    "plan_compaction", "why_not_committed", "smaller_summary",
+    "CompactionPlan", "NothingToCompact", "chunked", "chunk_limit", "summary_room",
     "render_source", "parse_ledger_patch", "LedgerPatch", "Unreadable", "apply_patch", "fit_ledger",
     "identifiers_of", "render_summary", "five_fields", "CHUNK_TOKENS", "RULES_AND_FORMER",
 ]  # fmt: skip
