@@ -315,14 +315,7 @@ class Assistant:
 
     async def _next_request(self, state: SessionState) -> Prepared:
         card = await self._model.card(self._prompting.model_of(state.agent_config))
-        return self._prompting.prepare(
-            state.view,
-            card=card,
-            agent_config=state.agent_config,
-            tools=self._toolbox.specs,
-            token_ratio=state.ratio_for(card.name),
-            channel=state.channel,
-        )
+        return self._prompting.next_request(state, card=card, tools=self._toolbox.specs)
 
     async def _rounds(self, state: Attempt, card: ModelCard) -> tuple[Prepared, ModelReply]:
         for _ in range(TOOL_ROUNDS):

@@ -40,7 +40,18 @@ from shared.core.upkeep import (
     window_link,
 )
 from shared.ports import Announcer
-from shared.services.cases import Case, failures_of, going_on, largest, link_of, over, rest_of, waits
+from shared.services.cases import (
+    Case,
+    SpendingStore,
+    failures_of,
+    going_on,
+    largest,
+    link_of,
+    over,
+    pay_for_nothing,
+    rest_of,
+    waits,
+)
 from shared.services.crash import CrashPoint
 from shared.services.flusher import Flushed, Flusher
 from shared.services.summariser import Attempt, Summariser, Written
@@ -53,11 +64,8 @@ PLANS_AT_MOST = 4
 Told = Callable[[int, str], Awaitable[None]]
 
 
-class CompactionStore(Protocol):
+class CompactionStore(SpendingStore, Protocol):
     async def state(self, session_id: int) -> SessionState: ...
-    async def record_spending(
-        self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
-    ) -> None: ...
     async def record_compaction(
         self,
         job: JobClaim,
@@ -122,7 +130,7 @@ class Compactor:
                 return await self._carry_out(case, plan)
             except StaleView:
                 log.info("compaction_planned_again", job_id=job.id, session_id=job.session_id)
-                await self._pay_for_nothing(case)
+                await pay_for_nothing(self._store, case)
         return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
 
     async def _slide(self, job: JobClaim) -> JobDone:
@@ -203,7 +211,7 @@ class Compactor:
         if self._why_not(case, plan, written) is not None:
             written = await self._smaller(case, plan, written)
         if (why_not := self._why_not(case, plan, written)) is not None:
-            await self._pay_for_nothing(case)
+            await pay_for_nothing(self._store, case)
             await self.progress(job, 100, "nothing to gain", state="done")
             return replace(await self._nothing(case, why_not), failures=failures_of(job, written))
         link = link_of(case, plan, written, flushed, self._writers.count)
@@ -291,9 +299,3 @@ class Compactor:
             await self.progress(job, 10 + percent * 8 // 10, stage)
 
         return told
-
-    async def _pay_for_nothing(self, case: Case) -> None:
-        await self._store.record_spending(
-            case.job, purpose="compact", spent=case.purse.spent, party_id=case.state.party_id
-        )
-        case.purse.spent.clear()

@@ -22,6 +22,7 @@ from shared.core.selection import Selection, select
 from shared.core.session import View
 from shared.core.spill import Artifact, can_open
 from shared.core.turns import ContextAudit
+from shared.core.upkeep import SessionState
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
 
 log = structlog.get_logger(__name__)
@@ -155,6 +156,17 @@ class Prompting:
             channel=known,
             before=round(ratio * built.estimate),
             entry_seqs=built.entry_seqs,
+        )
+
+    def next_request(self, state: SessionState, *, card: ModelCard, tools: tuple[ToolSpec, ...]) -> Prepared:
+        """What a session would be sent now, before anything new is said in it."""
+        return self.prepare(
+            state.view,
+            card=card,
+            agent_config=state.agent_config,
+            tools=tools,
+            token_ratio=state.ratio_for(card.name),
+            channel=state.channel,
         )
 
     def shrink(

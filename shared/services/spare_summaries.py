@@ -23,7 +23,15 @@ from shared.core.upkeep import (
     SessionState,
 )
 from shared.ports import Announcer
-from shared.services.cases import Case, cost_of, failures_of, going_on, link_of
+from shared.services.cases import (
+    Case,
+    SpendingStore,
+    cost_of,
+    failures_of,
+    going_on,
+    link_of,
+    pay_for_nothing,
+)
 from shared.services.crash import CrashPoint
 from shared.services.flusher import Flushed
 from shared.services.summariser import Summariser, Written
@@ -33,12 +41,6 @@ UPGRADES_AT_MOST = 8
 UPGRADE_SECONDS = 60.0
 UPGRADE_SECONDS_MOST = 3_600.0
 _NOBODY_ASKED = frozenset({"model_unavailable", "model_busy", "model_refused_account", "cap_reached"})
-
-
-class SpendingStore(Protocol):
-    async def record_spending(
-        self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
-    ) -> None: ...
 
 
 class SpareStore(Protocol):
@@ -102,7 +104,7 @@ class SpareSummaries:
             plan, purse=purse, focus=None, on_progress=untold, models=self._writers.models(prepared)
         )
         if written.kind == "digest":
-            await self._pay_for_nothing(case)
+            await pay_for_nothing(self._spending, case)
             return False
         checkpoint = Checkpoint(
             parent=state.head_id,
@@ -135,11 +137,11 @@ class SpareSummaries:
             plan, purse=case.purse, focus=None, on_progress=untold, models=self._writers.models(prepared)
         )
         if written.kind == "digest":
-            await self._pay_for_nothing(case)
+            await pay_for_nothing(self._spending, case)
             return _upgrade_later(job, written)
         tokens = self._writers.count(render_summary(written.ledger))
         if why_not_committed(plan, tokens, budget=prepared.budget, policy=prepared.policy, force=True):
-            await self._pay_for_nothing(case)
+            await pay_for_nothing(self._spending, case)
             return _upgrade_later(job, written)
         link = link_of(case, plan, written, Flushed(through=plan.through_turn), self._writers.count)
         try:
@@ -151,7 +153,7 @@ class SpareSummaries:
                 left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
             )
         except StaleView:
-            await self._pay_for_nothing(case)
+            await pay_for_nothing(self._spending, case)
             return JobDone(outcome={"resting": "moved"}, state="due", retry_seconds=UPGRADE_SECONDS)
         self._crash_point("after_compaction")
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
@@ -179,12 +181,6 @@ class SpareSummaries:
         left = int((policy.land_at * budget.conversation - stays) / case.prepared.ratio)
         most = max(policy.summary_least, seen.tokens, min(plan.summary_limit, left))
         return replace(plan, summary_limit=most)
-
-    async def _pay_for_nothing(self, case: Case) -> None:
-        await self._spending.record_spending(
-            case.job, purpose="compact", spent=case.purse.spent, party_id=case.state.party_id
-        )
-        case.purse.spent.clear()
 
 
 def _upgrade_later(job: JobClaim, written: Written) -> JobDone:

@@ -102,12 +102,6 @@ class Holding:
         self._purse.spent.extend(calls)
 
 
-def cost_of_calls(calls: Sequence[Spending]) -> int | None:
-    """Unknown as soon as one of them is."""
-    costs = [call.cost_micro for call in calls]
-    return None if None in costs else sum(cost or 0 for cost in costs)
-
-
 def spending_of(reply: ModelReply, card: ModelCard) -> list[Spending]:
     """The call and the attempts that were thrown away before it."""
     aborted = [spending(usage, reply.model, card, aborted=True) for usage in reply.aborted]

@@ -11,7 +11,8 @@ from shared.core.audit import AuditVerdict
 from shared.core.compaction import CompactionPlan
 from shared.core.ledger import Ledger
 from shared.core.session import LinkKind
-from shared.services.spending import Purse, cost_of_calls
+from shared.core.turns import total_cost
+from shared.services.spending import Purse
 from shared.services.summary_tasks import Tasks
 
 _FAULTS_STORED = 40
@@ -84,7 +85,7 @@ class Writing:
     def failed(self, step: str, model: str, fault: str, *, scores: Mapping[str, float] | None = None) -> None:
         """The call that was made last brought nothing that can be used."""
         calls = self.purse.spent[self.paid_before :]
-        cost = cost_of_calls(calls) if calls else None
+        cost = total_cost(calls) if calls else None
         self.attempts.append(
             Attempt(step=step, model=model, fault=fault, scores=dict(scores or {}), cost_micro=cost)
         )

@@ -18,7 +18,7 @@ from shared.core.errors import Fenced, StaleView, UnknownSession
 from shared.core.ledger import ledger_to_json
 from shared.core.selection import LeftOut
 from shared.core.session import Link, View
-from shared.core.turns import JobOrder, Spending
+from shared.core.turns import JobOrder, Spending, total_cost
 from shared.core.upkeep import (
     FlushReport,
     FlushTicket,
@@ -180,7 +180,7 @@ class PostgresUpkeep:
                 report.model,
                 sum(call.input_tokens + call.cache_read_tokens + call.cache_write_tokens + call.output_tokens
                     for call in spent),
-                _total_cost(spent),
+                total_cost(spent),
             )  # fmt: skip
             await _spend(connection, job, "flush", spent, party_id)
             if report.outcome != "failed":
@@ -398,12 +398,6 @@ async def _still_mine(connection: Connection, job: JobClaim) -> None:
     mine = await connection.fetchval(f"SELECT id FROM jobs WHERE {sql.RUNNING} FOR UPDATE", job.id, job.epoch)
     if mine is None:
         raise Fenced(f"job {job.id}")
-
-
-def _total_cost(spent: Sequence[Spending]) -> int | None:
-    if any(call.cost_micro is None for call in spent):
-        return None
-    return sum(call.cost_micro or 0 for call in spent)
 
 
 async def _spend(

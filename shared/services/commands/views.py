@@ -19,6 +19,10 @@ COMPACT_SECONDS = 180.0
 _LOOK_SECONDS = 0.1
 
 
+class HideAll(Protocol):
+    async def __call__(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
+
+
 class ViewStore(Protocol):
     async def state(self, session_id: int) -> SessionState: ...
     async def ask(self, session_id: int, order: JobOrder) -> int | None: ...
@@ -30,8 +34,10 @@ class ViewStore(Protocol):
     async def restore(
         self, session_id: int, *, fixed_tokens: int, left_out: LeftOut | None = None
     ) -> LinkStored | Refused: ...
-    async def begin_anew(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
-    async def separate(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
+    @property
+    def begin_anew(self) -> HideAll: ...
+    @property
+    def separate(self) -> HideAll: ...
     async def due_job(self, session_id: int) -> int | None: ...
 
 
@@ -55,22 +61,23 @@ class ViewCommands:
         }
 
     async def _new(self, call: Call) -> Said:
-        state = await self._store.state(call.session_id)
-        done = await self._store.begin_anew(call.session_id, fixed_tokens=state.fixed_tokens)
-        if isinstance(done, Refused):
-            return False, call.texts.new_already
-        await self._told(call, done)
-        await self._ring_late_flush(call)
-        return True, call.texts.fresh_start
+        return await self._hidden(
+            call, self._store.begin_anew, said=call.texts.fresh_start, already=call.texts.new_already
+        )
 
     async def _separator(self, call: Call) -> Said:
+        return await self._hidden(
+            call, self._store.separate, said=call.texts.separated, already=call.texts.separated_already
+        )
+
+    async def _hidden(self, call: Call, hide: HideAll, *, said: str, already: str) -> Said:
         state = await self._store.state(call.session_id)
-        done = await self._store.separate(call.session_id, fixed_tokens=state.fixed_tokens)
+        done = await hide(call.session_id, fixed_tokens=state.fixed_tokens)
         if isinstance(done, Refused):
-            return False, call.texts.separated_already
+            return False, already
         await self._told(call, done)
         await self._ring_late_flush(call)
-        return True, call.texts.separated
+        return True, said
 
     async def _ring_late_flush(self, call: Call) -> None:
         """What was hidden is still read once for what should be remembered."""
