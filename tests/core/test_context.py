@@ -159,6 +159,10 @@ def _shrink(state: View, hard: int) -> Shrunk:
     return shrink_to_fit(state, hard=hard, build=build, count=words)
 
 
+def test_requests_of_before_pruned_results_had_forms_of_their_own_can_be_told() -> None:
+    assert build(view(LIVE, open_turn=6)).renderer > 1
+
+
 def test_what_fits_is_not_shrunk() -> None:
     state = view(LIVE, open_turn=6)
     made = _shrink(state, 100_000)

@@ -180,8 +180,8 @@ async def test_the_worst_case_of_every_call_is_set_aside_before_it_is_made(
     guest: Visit, provider: RunningFake
 ) -> None:
     sent = Sent(guest, provider)
-    for number in range(5):
-        await sent.ask(f"Message {number}. {FILLER * (7 if number == 0 else 1)}")
+    for number in range(8):
+        await sent.ask(f"Message {number}. {FILLER * 7}")
         await guest.app.pool.execute("UPDATE turns SET opened_at = opened_at - interval '20 minutes'")
     card = await guest.app.models.card(guest.app.models.chat)
     assert card.prices is not None
