@@ -90,6 +90,7 @@ class _Chat:
         self._frames = Window(self._limits.frames, self._limits.frames_seconds)
         self._strikes = 0
         self._language = ""
+        self._public = False
 
     async def run(self) -> None:
         if not self._parts.address_places.take(self._address, self._limits.sockets_per_address):
@@ -111,7 +112,8 @@ class _Chat:
         key = str(known.row.session_id)
         if not self._parts.session_places.take(key, self._limits.sockets_per_session):
             raise Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets())
-        seat = Seat(self._outbox, public=known.audience == "public")
+        self._public = known.audience == "public"
+        seat = Seat(self._outbox, public=self._public)
         try:
             await self._parts.hub.join(known.row.session_id, seat)
             await self._welcome(seat, known, hello)
@@ -174,7 +176,7 @@ class _Chat:
             log_epoch=head.log_epoch,
             head=head.event_seq,
             resumed=resumed,
-            events=[event for event in events if not (public and event["t"] in wire.HIDDEN_FROM_PUBLIC)],
+            events=_for_public(events) if public else events,
             commands=[command.entry(hello.locale) for command in parts.commands_for(known.audience)],
             pinned=pinned,
             ctx=None if measured is None else wire.ctx(measured),
@@ -238,9 +240,9 @@ class _Chat:
             raise self._away(error) from None
         except BadInput as error:
             self._strike()
-            self._send(wire.error(error, cid=cid or getattr(error, "cid", None)))
+            self._send(wire.error(error, cid=cid or getattr(error, "cid", None), public=self._public))
         except EvertalkError as error:
-            self._send(wire.error(error, cid=cid))
+            self._send(wire.error(error, cid=cid, public=self._public))
 
     async def _handle(self, known: Known, frame: wire.ClientFrame) -> None:
         match frame:
@@ -316,7 +318,7 @@ class _Chat:
                     language=self._language,
                 )  # fmt: skip
         except EvertalkError as error:
-            self._send(wire.error(error, cid=cid))
+            self._send(wire.error(error, cid=cid, public=self._public))
             return
         except TimeoutError:
             self._send(wire.error(StorageUnavailable("command took too long"), cid=cid))
@@ -342,7 +344,7 @@ class _Chat:
 
     def _end(self, closed: Closed) -> None:
         if closed.error is not None:
-            self._send(wire.error(closed.error))
+            self._send(wire.error(closed.error, public=self._public))
         if closed.code == wire.CLOSE_SLOW:
             self._send(wire.bye(closed.code, closed.reason, retry_ms=RETRY_MS))
         self._outbox.close(closed.code, closed.reason)
@@ -368,6 +370,11 @@ class UnknownCommand(BadInput):
 
     code = "unknown_command"
     advice = "Type /help to see what you can do here."
+
+
+def _for_public(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """A welcome need not name what its visitor may not see."""
+    return [wire.for_public(event) for event in events if event["t"] not in wire.HIDDEN_FROM_PUBLIC]
 
 
 def result_payload(cid: str | None, outcome: Any) -> dict[str, Any]:

@@ -75,16 +75,15 @@ class Seat:
         self.outbox = outbox
         self.public = public
         self.last: int | None = None
-        self._held: list[tuple[int, str, str]] | None = []
+        self._held: list[tuple[int, str]] | None = []
 
-    def durable(self, event_seq: int, kind: str, text: str) -> None:
+    def durable(self, event_seq: int, text: str) -> None:
         if self._held is not None:
-            self._held.append((event_seq, kind, text))
+            self._held.append((event_seq, text))
             if len(self._held) > HELD_BACK:
                 self.outbox.close(wire.CLOSE_SLOW, "too much at once; come back and resume")
         elif self.last is None or event_seq > self.last:
-            hide = self.public and kind in wire.HIDDEN_FROM_PUBLIC
-            self.outbox.put(wire.encode(wire.hidden(event_seq)) if hide else text)
+            self.outbox.put(text)
             self.last = event_seq
 
     def passing(self, text: str, *, machinery: bool, droppable: bool) -> None:
@@ -97,8 +96,8 @@ class Seat:
         held, self._held = self._held or [], None
         self.last = head
         self.outbox.put(welcome, free=True)
-        for event_seq, kind, text in held:
-            self.durable(event_seq, kind, text)
+        for event_seq, text in held:
+            self.durable(event_seq, text)
 
 
 class Room:
@@ -134,9 +133,10 @@ class Room:
 
     def deliver(self, event_seq: int, kind: str, payload: Mapping[str, Any]) -> None:
         self.delivered = event_seq
-        text = wire.encode(wire.durable(event_seq, kind, payload))
+        frame = wire.durable(event_seq, kind, payload)
+        whole, plain = wire.encode(frame), wire.encode(wire.for_public(frame))
         for seat in tuple(self.seats):
-            seat.durable(event_seq, kind, text)
+            seat.durable(event_seq, plain if seat.public else whole)
         if kind == "msg" and payload.get("role") == "assistant":
             self.shown.clear()
             self.others.clear()

@@ -10,6 +10,7 @@ from typing import Any, Never
 
 from shared.core.errors import BadInput, EvertalkError, UnreadableMessage
 from shared.core.exchange import Accepted, ContextMeasured, Organizing, RunEnded
+from shared.core.public_words import PUBLIC_ADVICE, advice_for_public
 
 VERSION = 1
 MAX_FRAME_BYTES = 64 * 1024
@@ -269,6 +270,15 @@ def durable(event_seq: int, kind: str, payload: Mapping[str, Any]) -> Frame:
     return {"t": kind, "event_seq": event_seq, **payload}
 
 
+def for_public(frame: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A durable frame for a public site's visitors: of the machinery a bare number, of errors kind words."""
+    if frame["t"] in HIDDEN_FROM_PUBLIC:
+        return hidden(frame["event_seq"])
+    if frame["t"] == "msg" and "error" in frame:
+        return {**frame, "text": advice_for_public(frame["error"], frame.get("text", ""))}
+    return frame
+
+
 def hidden(event_seq: int) -> Frame:
     """Keeps the numbers without a gap for those who may not see the event."""
     return {"t": "hidden", "event_seq": event_seq}
@@ -279,13 +289,15 @@ def ack(cid: str, accepted: Accepted) -> Frame:
     return {**frame, "dup": True} if accepted.repeated else frame
 
 
-def error(failure: EvertalkError, *, cid: str | None = None) -> Frame:
+def error(failure: EvertalkError, *, cid: str | None = None, public: bool = False) -> Frame:
     """Only what a person may see: the kind of error and advice, never the reason."""
+    advice = advice_for_public(failure.code, failure.advice) if public else failure.advice
+    plain = public and failure.code in PUBLIC_ADVICE
     frame: Frame = {
         "t": "error",
         "code": failure.code,
-        "message": sentence(failure),
-        "advice": failure.advice,
+        "message": advice if plain else sentence(failure),
+        "advice": advice,
     }
     if cid:
         frame["cid"] = cid

@@ -24,7 +24,7 @@ from shared.core.portions import (
     summary_room,
 )
 from shared.core.session import Entry, View
-from shared.core.source import render_source, resolved, turns_of
+from shared.core.source import render_source, turns_of, unresolved_turns
 from shared.core.summary import (
     LedgerPatch,
     Unreadable,
@@ -36,12 +36,13 @@ from shared.core.summary import (
 )
 
 __all__ = [
-    "plan_compaction", "CompactionPlan", "NothingToCompact", "chunked", "chunk_limit", "summary_room",
+    "plan_compaction", "why_not_committed", "smaller_summary",
+    "CompactionPlan", "NothingToCompact", "chunked", "chunk_limit", "summary_room",
     "render_source", "parse_ledger_patch", "LedgerPatch", "Unreadable", "apply_patch", "fit_ledger",
     "identifiers_of", "render_summary", "five_fields", "CHUNK_TOKENS", "RULES_AND_FORMER",
 ]  # fmt: skip
 
-NoReason = Literal["nothing_old", "open_turn_too_big", "pins", "unanswered", "gain_too_small"]
+NoReason = Literal["nothing_old", "open_turn_too_big", "pins", "unanswered", "gain_too_small", "grows"]
 Turn = tuple[Entry, ...]
 
 MIN_SUMMARY = 64
@@ -60,7 +61,7 @@ class CompactionPlan:
     tokens_before: int
     expected_after: int
     summary_limit: int
-    """The most the new summary may take, so that the conversation lands where the policy wants it."""
+    """The most estimated tokens of the new summary, so that the conversation lands where it should."""
     chunks: tuple[Portion, ...]
     form: SummaryForm = "ledger"
     merged: bool = False
@@ -69,6 +70,12 @@ class CompactionPlan:
     """What the record may take between two portions."""
     named: frozenset[int] = frozenset()
     """Seqs of messages that the summariser could not read; they are named to it."""
+    stays: int = 0
+    """What a request holds beside the new summary, in the model's tokens."""
+    replaced: int = 0
+    """What the new summary stands in for, in the model's tokens."""
+    ratio: float = 1.0
+    """The model's tokens per estimated one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +104,15 @@ def plan_compaction(
     open_tokens = _tokens((e for e in view.entries if e.turn == view.open_turn), ratio)
     most = _most_of_tail(view, budget, policy, ratio)
     wanted = _tail_length(ended, open_tokens, most, budget, policy, keep_turns, ratio, relaxed=force)
-    kept = _with_unresolved(ended, wanted, most, ratio, relaxed=force)
+    unresolved = unresolved_turns(view.entries, view.open_turn)
+    kept = _with_unresolved(ended, unresolved, wanted, most, ratio, relaxed=force)
     hidden = ended[: len(ended) - kept]
     source = tuple(entry for turn in hidden for entry in turn if not entry.pinned)
     if not source:
         return _why_nothing(hidden, open_tokens, budget, kept, wanted)
     tail_tokens = open_tokens + _tokens((e for turn in ended[len(hidden) :] for e in turn), ratio)
     pin_tokens = _tokens((*view.pins, *(e for turn in hidden for e in turn if e.pinned)), ratio)
-    summary_limit = _summary_limit(budget, policy, tail_tokens + pin_tokens, summariser_window)
+    summary_limit = _summary_limit(budget, policy, tail_tokens + pin_tokens, summariser_window, ratio)
     summary_tokens = _expected_summary(view, source, summary_limit, ratio)
     expected = budget.fixed + tail_tokens + pin_tokens + summary_tokens
     if not force and not _gains(now_tokens, expected, budget, policy):
@@ -134,7 +142,41 @@ def plan_compaction(
         merged=policy.summary_merged,
         summary_most=min(policy.summary_most, summariser_window // 4),
         named=named,
+        stays=budget.fixed + tail_tokens + pin_tokens,
+        replaced=_tokens(source, ratio) + (ceil(view.head.tokens * ratio) if view.head else 0),
+        ratio=ratio,
     )
+
+
+def why_not_committed(
+    plan: CompactionPlan, summary_tokens: int, *, budget: ContextBudget, policy: ContextPolicy, force: bool
+) -> NothingToCompact | None:
+    """Measured on the summary that was written: the plan could only expect one. None when it may be used.
+
+    A summary that is larger than what it replaces is never used; `force` asks for nothing more.
+    """
+    summary = ceil(plan.ratio * summary_tokens)
+    after = plan.stays + summary
+    if summary > plan.replaced:
+        detail = f"{plan.replaced:,} → {summary:,} tokens"
+        return NothingToCompact(reason="grows" if force else "gain_too_small", detail=detail)
+    lands = after - budget.fixed <= floor(policy.land_at * budget.conversation)
+    helps = _gains(plan.tokens_before, after, budget, policy) and (
+        lands or summary_tokens <= policy.summary_least
+    )
+    if force or helps:
+        return None
+    detail = f"{plan.tokens_before:,} tokens now, {after:,} with the summary that was written"
+    return NothingToCompact(reason="gain_too_small", detail=detail)
+
+
+def smaller_summary(plan: CompactionPlan, *, budget: ContextBudget, policy: ContextPolicy) -> int | None:
+    """The most estimated tokens that a summary may take to be used; None where none would help."""
+    gain = floor(policy.gain_at_most * (plan.tokens_before - budget.fixed))
+    landing = floor(policy.land_at * budget.conversation)
+    room = min(plan.replaced, min(gain, landing) - (plan.stays - budget.fixed))
+    most = floor(room / plan.ratio)
+    return most if most >= MIN_SUMMARY else None
 
 
 def _most_of_tail(view: View, budget: ContextBudget, policy: ContextPolicy, ratio: float) -> int:
@@ -179,14 +221,22 @@ def _least_tail(budget: ContextBudget, policy: ContextPolicy) -> int:
     return min(max(share, policy.tail_least), policy.tail_most)
 
 
-def _with_unresolved(ended: Sequence[Turn], kept: int, most: int, ratio: float, *, relaxed: bool) -> int:
+def _with_unresolved(
+    ended: Sequence[Turn],
+    unresolved: frozenset[int],
+    kept: int,
+    most: int,
+    ratio: float,
+    *,
+    relaxed: bool,
+) -> int:
     """Unresolved turns stay live as long as the tail does not outgrow its share of the budget for them.
 
     Beyond that they are summarised, marked as unanswered: one lost answer must not end all compaction. Nor
     must it end one that a person insists on.
     """
     for place, turn in enumerate(ended[: len(ended) - kept]):
-        if not resolved(turn) and (place > 0 or not relaxed):
+        if turn[0].turn in unresolved and (place > 0 or not relaxed):
             longer = ended[place:]
             if _tokens((entry for t in longer for entry in t), ratio) <= most:
                 return len(longer)
@@ -209,15 +259,18 @@ def _why_nothing(
     )
 
 
-def _summary_limit(budget: ContextBudget, policy: ContextPolicy, stays: int, summariser_window: int) -> int:
-    left = floor(policy.land_at * budget.conversation) - stays
+def _summary_limit(
+    budget: ContextBudget, policy: ContextPolicy, stays: int, summariser_window: int, ratio: float
+) -> int:
+    """In estimated tokens, which is what a summary is cut by."""
+    left = floor((floor(policy.land_at * budget.conversation) - stays) / ratio)
     most = min(policy.summary_most, max(MIN_SUMMARY, summariser_window // 4))
     return min(most, max(policy.summary_least, left))
 
 
 def _expected_summary(view: View, source: Sequence[Entry], summary_limit: int, ratio: float) -> int:
     former = ceil(view.head.tokens * ratio) if view.head else 0
-    return min(summary_limit, former + _tokens(source, ratio) // 4)
+    return min(ceil(summary_limit * ratio), former + _tokens(source, ratio) // 4)
 
 
 def _gains(before: int, after: int, budget: ContextBudget, policy: ContextPolicy) -> bool:

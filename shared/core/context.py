@@ -33,7 +33,7 @@ from shared.core.session import Entry, Note, View
 from shared.core.tokens import by_script, estimate_blocks, estimate_system, estimate_tools
 from shared.core.transcript import repair
 
-RENDERER_VERSION = 1
+RENDERER_VERSION = 2
 """Raised whenever the same state would give other bytes than before, so that a replay can tell."""
 
 MAX_MARKS = 3

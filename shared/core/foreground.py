@@ -11,6 +11,7 @@ from shared.core.digest import digest
 from shared.core.policy import ContextPolicy
 from shared.core.session import Link, View
 from shared.core.shrinking import TAIL_TURNS, Build, Shrunk, shrink_to_fit
+from shared.core.source import unresolved_turns
 
 Count = Callable[[str], int]
 
@@ -24,16 +25,25 @@ def fit(
     ratio: float,
     budget: ContextBudget,
     policy: ContextPolicy,
+    opens: bool = False,
 ) -> Shrunk:
     """The ladder's steps without a model, in their order; raises ContextBudgetExceeded."""
 
-    def hide(whole: View, keep_turns: int) -> View | None:
+    def hide(whole: View, keep_turns: int, unresolved: bool) -> View | None:
         return behind_digest(
-            whole, keep_turns=keep_turns, budget=budget, policy=policy, count=count, ratio=ratio
+            whole,
+            keep_turns=keep_turns,
+            unresolved=unresolved,
+            budget=budget,
+            policy=policy,
+            count=count,
+            ratio=ratio,
         )
 
     keep = tuple(dict.fromkeys((max(policy.keep_turns, TAIL_TURNS), TAIL_TURNS)))
-    return shrink_to_fit(view, hard=hard, build=build, count=count, ratio=ratio, hide=hide, keep=keep)
+    return shrink_to_fit(
+        view, hard=hard, build=build, count=count, ratio=ratio, hide=hide, keep=keep, opens=opens
+    )
 
 
 def behind_digest(
@@ -44,8 +54,11 @@ def behind_digest(
     policy: ContextPolicy,
     count: Count,
     ratio: float = 1.0,
+    unresolved: bool = True,
 ) -> View | None:
     """The view with all but the last turns behind a digest; None when nothing old is there.
+
+    With `unresolved`, hidden turns without an answer or with a failed last step stay word for word, too.
 
     A pure function of the view: the same request can be made again at any time. The background writes the
     real summary over the same range.
@@ -67,11 +80,12 @@ def behind_digest(
         ledger=ledger,
         tokens=count(text),
     )
-    hidden = tuple(entry for entry in view.entries if entry.turn <= plan.through_turn)
+    staying = unresolved_turns(view.entries, view.open_turn) if unresolved else frozenset()
+    hidden = [e for e in view.entries if e.turn <= plan.through_turn and e.turn not in staying]
     return replace(
         view,
         base_turn=plan.through_turn,
         head=head,
-        entries=view.entries[len(hidden) :],
+        entries=tuple(e for e in view.entries if e.turn > plan.through_turn or e.turn in staying),
         pins=view.pins + tuple(entry for entry in hidden if entry.pinned),
     )

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from shared.core.errors import EvertalkError
-
-if TYPE_CHECKING:
-    from shared.core.policy import ContextPolicy
 
 Rule = Literal["usual", "never", "trim", "clear"]
 """`usual` is the policy's way with other numbers; `trim` never clears; `clear` clears whatever is old."""
 
-Pruner = Callable[[str, str, "ContextPolicy"], str | None]
-"""`pruner(tool_name, text, policy)`: a shorter text, or None for "not mine"; pure."""
+Pruner = Callable[[str, str, Any], str | None]
+"""`pruner(tool_name, text, policy)`: a shorter text, or None for "not mine"; pure.
+
+The policy holds these rules, so that they cannot name its type.
+"""
 
 _SECTION_KEYS = frozenset({"tools", "deny"})
 _NUMBERS = ("over_chars", "head_chars", "tail_chars")
@@ -60,7 +60,7 @@ class PruneRules:
                 return ToolRule(match=glob, rule="never")
         return next((rule for rule in self.tools if fnmatchcase(name, rule.match.casefold())), None)
 
-    def pruned(self, tool: str, text: str, policy: ContextPolicy) -> str | None:
+    def pruned(self, tool: str, text: str, policy: object) -> str | None:
         """What the first plug-in that knows the tool makes of a result; only a shorter text counts."""
         for pruner in self.pruners:
             shorter = pruner(tool, text, policy)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from shared.core.messages import Block, ToolUse, tool_results
+from shared.core.messages import Block, ToolUse
 from shared.core.policy import Channel, ContextPolicy
 from shared.core.session import Entry, View
-from shared.core.source import answered, turns_of
+from shared.core.source import turns_of, unresolved_turns
 from shared.core.tokens import RATIO_LEAST
 
 WINDOW_SLACK = 50
@@ -20,6 +20,8 @@ WINDOW_WAITS = 200
 
 Turn = tuple[Entry, ...]
 Chosen = frozenset[int]
+LeftOut = Callable[[View], int]
+"""Stored tokens of a view that the next request would not hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,23 +67,25 @@ def select(
     return Selection(view=replace(view, entries=kept, pins=pins), left_out=left_out)
 
 
-def unresolved_turns(entries: Sequence[Entry], open_turn: int | None = None) -> frozenset[int]:
-    """Ended turns without an answer, and the newest one if a step of it did not succeed."""
-    ended = [turn for turn in turns_of(entries) if turn[0].turn != open_turn]
-    found = {turn[0].turn for turn in ended if not answered(turn)}
-    if ended and any(result.is_error for entry in ended[-1] for result in tool_results(entry.blocks)):
-        found.add(ended[-1][0].turn)
-    return frozenset(found)
+def leaves_out(policy: ContextPolicy, *, channel: Channel | None, ratio: float) -> LeftOut | None:
+    """Measures what of a view the policy would not send; None when it may send all of any."""
+    if not _limits(policy, channel):
+        return None
+    return lambda view: select(view, policy, channel=channel, ratio=ratio).tokens_left_out
 
 
 # ---- windows, rounds, turns, tokens
 
 
 def _selects(view: View, policy: ContextPolicy, channel: Channel | None) -> bool:
-    limits = (policy.window_messages, policy.max_rounds, policy.trim_tokens, turns_for(policy, channel))
-    if any(limit is not None for limit in limits):
+    if _limits(policy, channel):
         return True
     return policy.hide_chatter_at is not None and any(entry.pruned == "hide" for entry in view.entries)
+
+
+def _limits(policy: ContextPolicy, channel: Channel | None) -> bool:
+    limits = (policy.window_messages, policy.max_rounds, policy.trim_tokens, turns_for(policy, channel))
+    return any(limit is not None for limit in limits)
 
 
 def turns_for(policy: ContextPolicy, channel: Channel | None) -> int | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from shared.core.context import BuiltContext
 from shared.core.errors import ContextBudgetExceeded
-from shared.core.messages import Block, Text, Thinking, ToolResult
+from shared.core.messages import Text, Thinking, ToolResult
 from shared.core.prompts import left_out_notice
 from shared.core.session import Entry, View
-from shared.core.source import answered, turns_of
+from shared.core.source import unresolved_turns
+from shared.core.spill import Artifact, artifact_of, excerpt, head_and_tail, reference_in
 from shared.core.tokens import estimate_blocks
 
 TAIL_TURNS = 2
@@ -18,8 +19,11 @@ _SMALLEST_CHARS = 1_200
 """A text is not cut below this: what is left must still say what it is about."""
 
 Build = Callable[[View], BuiltContext]
-Hide = Callable[[View, int], View | None]
-"""`hide(view, keep)`: the view with all but the last turns behind a digest; None when none can be hidden."""
+Hide = Callable[[View, int, bool], View | None]
+"""`hide(view, keep, unresolved)`: all but the last turns behind a digest, None when none can be hidden.
+
+Unresolved turns stay word for word if the last argument says so; else the digest alone tells of them.
+"""
 Count = Callable[[str], int]
 
 
@@ -30,6 +34,10 @@ class CutShort:
     seq: int
     block: int
     chars_left_out: int
+    text: str
+    """The whole."""
+    artifact: Artifact | None = None
+    """To be kept before the request is sent; None where nothing names one, or the text named it already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +59,13 @@ def shrink_to_fit(
     ratio: float = 1.0,
     hide: Hide | None = None,
     keep: Sequence[int] = (TAIL_TURNS,),
+    opens: bool = False,
 ) -> Shrunk:
     """The same view if it fits into `hard` tokens, else a smaller copy of it for this one request.
 
     Turns go behind a digest before any is left out; `keep` says how many stay, tried in this order.
-    `ratio` turns the counter's unit into the model's. Raises `ContextBudgetExceeded`.
+    `ratio` turns the counter's unit into the model's. `opens`: the model can open artifacts in this request.
+    Raises `ContextBudgetExceeded`.
     """
     shrunk = Shrunk(view=view, context=build(view))
     if _fits(shrunk, hard, ratio):
@@ -64,7 +74,7 @@ def shrink_to_fit(
     bare = _without_open_thinking(view, count)
     shrunk = _behind_digest(bare, build, hide, keep, hard, ratio) or _to_short_tail(bare, build)
     while not _fits(shrunk, hard, ratio):
-        smaller = _cut_largest(shrunk, build, count)
+        smaller = _cut_largest(shrunk, build, count, opens=opens)
         if smaller is None:
             raise ContextBudgetExceeded(hard=hard, largest=largest_contributors(shrunk, ratio))
         shrunk = smaller
@@ -88,9 +98,9 @@ def _behind_digest(
 ) -> Shrunk | None:
     """The first digest that fits, else the one that hides most; None when there is none."""
     smallest = None
-    for turns in keep if hide is not None else ():
-        hidden = hide(view, turns) if hide is not None else None
-        if hidden is None:
+    for turns, unresolved in [*((turns, True) for turns in keep), (keep[-1], False)]:
+        hidden = hide(view, turns, unresolved) if hide is not None else None
+        if hidden is None or (smallest is not None and hidden == smallest.view):
             continue
         smallest = Shrunk(view=hidden, context=build(hidden), digested_through=hidden.base_turn)
         if _fits(smallest, hard, ratio):
@@ -106,9 +116,9 @@ def _without_open_thinking(view: View, count: Count) -> View:
 
 
 def _to_short_tail(view: View, build: Build) -> Shrunk:
-    """Keeps the last turns, unanswered ones and pins; says in the first kept message how many are missing."""
+    """Keeps the last turns, unresolved ones and pins; says in the first kept message how many are missing."""
     turns = sorted({entry.turn for entry in view.entries})
-    keep = {*turns[-TAIL_TURNS:], *_unanswered(view.entries)}
+    keep = {*turns[-TAIL_TURNS:], *unresolved_turns(view.entries, view.open_turn)}
     kept = tuple(entry for entry in view.entries if entry.turn in keep)
     gone = tuple(entry for entry in view.entries if entry.turn not in keep)
     left_out = len(turns) - len(keep)
@@ -121,11 +131,7 @@ def _to_short_tail(view: View, build: Build) -> Shrunk:
     return Shrunk(view=smaller, context=build(smaller), turns_left_out=left_out)
 
 
-def _unanswered(entries: Iterable[Entry]) -> set[int]:
-    return {turn[0].turn for turn in turns_of(entries) if not answered(turn)}
-
-
-def _cut_largest(shrunk: Shrunk, build: Build, count: Count) -> Shrunk | None:
+def _cut_largest(shrunk: Shrunk, build: Build, count: Count, *, opens: bool) -> Shrunk | None:
     """Halves the longest text of the live messages, tool results before words; None when nothing is left."""
     best: tuple[tuple[bool, int, int], Entry, int] | None = None
     for entry in shrunk.view.entries:
@@ -138,12 +144,16 @@ def _cut_largest(shrunk: Shrunk, build: Build, count: Count) -> Shrunk | None:
     if best is None:
         return None
     _, entry, place = best
-    return _with_cut(shrunk, entry, place, build, count)
+    return _with_cut(shrunk, entry, place, build, count, opens=opens)
 
 
-def _with_cut(shrunk: Shrunk, entry: Entry, place: int, build: Build, count: Count) -> Shrunk:
+def _with_cut(shrunk: Shrunk, entry: Entry, place: int, build: Build, count: Count, *, opens: bool) -> Shrunk:
     earlier = next((c for c in shrunk.cut_short if (c.seq, c.block) == (entry.seq, place)), None)
-    block, left_out = _halved(entry.blocks[place], earlier.chars_left_out if earlier else 0)
+    old_block = entry.blocks[place]
+    assert isinstance(old_block, Text | ToolResult)
+    whole = earlier.text if earlier else old_block.text
+    text, left_out, artifact = _halved(old_block.text, whole, count, opens=opens)
+    block = replace(old_block, text=text)
     # Thinking behind a changed text would be refused, so the whole turn goes on without it.
     blocks = tuple(block if i == place else old for i, old in enumerate(entry.blocks))
     cut = replace(entry, blocks=blocks, tokens=estimate_blocks(blocks, count))
@@ -152,7 +162,7 @@ def _with_cut(shrunk: Shrunk, entry: Entry, place: int, build: Build, count: Cou
         for old in shrunk.view.entries
     )
     smaller = replace(shrunk.view, entries=entries)
-    marker = CutShort(seq=entry.seq, block=place, chars_left_out=left_out)
+    marker = CutShort(seq=entry.seq, block=place, chars_left_out=left_out, text=whole, artifact=artifact)
     others = tuple(c for c in shrunk.cut_short if c is not earlier)
     return replace(shrunk, view=smaller, context=build(smaller), cut_short=(*others, marker))
 
@@ -164,10 +174,15 @@ def _without_thinking(entry: Entry, turn: int, count: Count) -> Entry:
     return replace(entry, blocks=blocks, tokens=estimate_blocks(blocks, count))
 
 
-def _halved(block: Block, left_out_before: int) -> tuple[Block, int]:
-    assert isinstance(block, Text | ToolResult)
-    quarter = len(block.text) // 4
-    head, tail = block.text[:quarter], block.text[-quarter:]
-    left_out = left_out_before + len(block.text) - 2 * quarter
-    mark = f"\n[… {left_out:,} characters are left out here; the whole message is kept …]\n"
-    return replace(block, text=f"{head}{mark}{tail}"), left_out
+def _halved(shown: str, whole: str, count: Count, *, opens: bool) -> tuple[str, int, Artifact | None]:
+    """Head and tail of the whole, half as long as what was shown; how many characters that leaves out."""
+    part = count(shown) // 4
+    reference = reference_in(whole)
+    body = whole.removeprefix(reference).lstrip("\n")
+    begin, end = head_and_tail(body, head=part, tail=part, count=count)
+    left_out = len(body) - len(begin) - len(end)
+    if opens and not reference:
+        artifact = artifact_of(whole, count)
+        return excerpt(artifact, head=part, tail=part, count=count), left_out, artifact
+    mark = f"[… {left_out:,} characters are left out here; the whole message is kept …]"
+    return "\n".join(filter(None, (reference, begin, mark, end))), left_out, None

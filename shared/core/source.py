@@ -96,6 +96,13 @@ def resolved(turn: Sequence[Entry]) -> bool:
     return answered(turn) and not (tried and tried[-1].is_error)
 
 
+def unresolved_turns(entries: Iterable[Entry], open_turn: int | None = None) -> frozenset[int]:
+    """Ended turns that are not completed, have no answer, or whose last step did not succeed."""
+    return frozenset(
+        turn[0].turn for turn in turns_of(entries) if turn[0].turn != open_turn and not resolved(turn)
+    )
+
+
 def source_lines(source_text: str) -> tuple[SourceLine, ...]:
     """What `render_source` wrote, read back."""
     found: list[SourceLine] = []

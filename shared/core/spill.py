@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from shared.core.errors import EvertalkError
@@ -79,6 +79,11 @@ class Portion:
         return self.start + len(self.text)
 
 
+def can_open(tools: Iterable[ToolSpec]) -> bool:
+    """Whether a model that is offered these tools can read on in an artifact."""
+    return any(tool.name == OPEN_ARTIFACT.name for tool in tools)
+
+
 def artifact_id(text: str) -> str:
     """The same text has the same id, so that storing it again changes nothing and repeats stay repeats."""
     return f"art_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
@@ -114,15 +119,21 @@ def _in_the_log(whole: Artifact, policy: ContextPolicy, count: Count) -> str:
 def excerpt(artifact: Artifact, *, head: int, tail: int, count: Count) -> str:
     """Head and tail of so many tokens; the line with the id comes first, where pruning leaves it alone."""
     body = artifact.body
-    begin = body[: _fitting(head, len(body), lambda size: count(body[:size]))]
-    rest = body[len(begin) :]
-    end = rest[len(rest) - _fitting(tail, len(rest), lambda size: count(rest[len(rest) - size :])) :]
+    begin, end = head_and_tail(body, head=head, tail=tail, count=count)
     reference = (
         f"[Kept whole as {artifact.id}: {len(body):,} characters, about {artifact.tokens:,} tokens. "
         f"Its beginning and its end follow; {OPEN_ARTIFACT.name} reads the rest.]"
     )
-    left_out = len(rest) - len(end)
+    left_out = len(body) - len(begin) - len(end)
     return f"{reference}\n{begin}\n[… {left_out:,} characters left out …]\n{end}"
+
+
+def head_and_tail(body: str, *, head: int, tail: int, count: Count) -> tuple[str, str]:
+    """The beginning and the end of a text, of at most so many tokens; they never overlap."""
+    begin = body[: _fitting(head, len(body), lambda size: count(body[:size]))]
+    rest = body[len(begin) :]
+    end = rest[len(rest) - _fitting(tail, len(rest), lambda size: count(rest[len(rest) - size :])) :]
+    return begin, end
 
 
 def spill_results(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -74,6 +74,12 @@ class Spending:
     cost_micro: int | None
     request_id: str = ""
     aborted: bool = False
+
+
+def total_cost(calls: Sequence[Spending]) -> int | None:
+    """Unknown as soon as that of one call is."""
+    costs = [call.cost_micro for call in calls]
+    return None if None in costs else sum(cost or 0 for cost in costs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,11 @@ from shared.core.errors import CapReached, ContextBudgetExceeded
 from shared.core.exchange import ContextMeasured, Emit, Organizing, ToolRunning
 from shared.core.jobs import next_job
 from shared.core.messages import Author, Block, Text, ToolResult, ToolUse, text_of, tool_uses
+from shared.core.money import worst_case_micro
 from shared.core.policy import ContradictoryPolicy
 from shared.core.pruning import clear_first, plan_pruning, saved_by, with_decisions
 from shared.core.rhythm import SHORT_LIFE, cache_life
+from shared.core.selection import LeftOut, leaves_out
 from shared.core.session import Entry, View
 from shared.core.spill import OPEN_ARTIFACT, Artifact, spill_results
 from shared.core.tokens import estimate_blocks, reply_tokens
@@ -52,6 +54,8 @@ REMEMBERED_PARTS = 10_000
 ORGANIZE_SECONDS = 30.0
 """How long a person waits for a summary before the answer is made without one."""
 _LOOK_SECONDS = 0.1
+_MANY = 1_000_000
+"""So many tokens have a price that rounding up does not change."""
 _LOST = "[outcome unknown: the program was restarted while this ran]"
 
 
@@ -60,6 +64,16 @@ class ClaimPrices:
     micro_per_input_token: float
     micro_output: float
     """The longest answer's price, micro-dollars."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What a session's next request may hold."""
+
+    hard: int
+    """The most tokens that it may have."""
+    left_out: LeftOut | None
+    """What of a view it would leave out; None when nothing of any."""
 
 
 class ContextStore(Protocol):
@@ -84,6 +98,7 @@ class ContextStore(Protocol):
     ) -> int: ...
 
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None: ...
+    async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None: ...
 
 
 class StateStore(Protocol):
@@ -117,7 +132,7 @@ class Assistant:
             toolbox=toolbox,
             spend=spend,
             caps=caps,
-            waste=store,
+            store=store,
             due=self._ask_for_compaction,
             crash_point=crash_point,
         )
@@ -139,7 +154,10 @@ class Assistant:
         if card.prices is None:
             return ClaimPrices(micro_per_input_token=0.0, micro_output=0.0)
         longest = min(self._prompting.max_output, card.max_output)
-        return ClaimPrices(micro_per_input_token=card.prices.input, micro_output=longest * card.prices.output)
+        return ClaimPrices(
+            micro_per_input_token=worst_case_micro(_MANY, 0, card.prices) / _MANY,
+            micro_output=worst_case_micro(0, longest, card.prices),
+        )
 
     async def answer(self, claim: Claim, *, emit: Emit, stop: asyncio.Future[None]) -> Answered:
         """Raises ModelError, ContextBudgetExceeded, Fenced, StorageUnavailable."""
@@ -290,19 +308,14 @@ class Assistant:
         prepared = await self._next_request(state)
         return self._measured(prepared, state.view.context_tokens or prepared.estimate, estimated=True)
 
-    async def hard_limit(self, state: SessionState) -> int:
-        return (await self._next_request(state)).budget.hard
+    async def room(self, state: SessionState) -> Room:
+        prepared = await self._next_request(state)
+        left_out = leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio)
+        return Room(hard=prepared.budget.hard, left_out=left_out)
 
     async def _next_request(self, state: SessionState) -> Prepared:
         card = await self._model.card(self._prompting.model_of(state.agent_config))
-        return self._prompting.prepare(
-            state.view,
-            card=card,
-            agent_config=state.agent_config,
-            tools=self._toolbox.specs,
-            token_ratio=state.ratio_for(card.name),
-            channel=state.channel,
-        )
+        return self._prompting.next_request(state, card=card, tools=self._toolbox.specs)
 
     async def _rounds(self, state: Attempt, card: ModelCard) -> tuple[Prepared, ModelReply]:
         for _ in range(TOOL_ROUNDS):

@@ -14,6 +14,7 @@ from shared.core.pruning import PruneDecision
 from shared.core.rhythm import LONG_LIFE, SHORT_LIFE
 from shared.core.session import Entry, View
 from shared.core.shrinking import Shrunk, largest_contributors
+from shared.core.spill import Artifact
 from shared.core.tokens import measure, observed_ratio
 from shared.core.turns import Caps, Claim, Spending
 from shared.ports import ChatModel, ModelCard, ModelReply, Picture, Usage
@@ -97,8 +98,9 @@ class Attempt:
         return self.claim.attempt * 100 + self.restarts * 10 + self.model_attempt
 
 
-class WasteStore(Protocol):
+class CallStore(Protocol):
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None: ...
+    async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None: ...
 
 
 Due = Callable[[Attempt, Prepared], Awaitable[None]]
@@ -114,7 +116,7 @@ class Calling:
         toolbox: Toolbox,
         spend: SpendStore,
         caps: Caps,
-        waste: WasteStore,
+        store: CallStore,
         due: Due,
         crash_point: CrashPoint,
     ) -> None:
@@ -123,7 +125,7 @@ class Calling:
         self._toolbox = toolbox
         self._spend = spend
         self._caps = caps
-        self._waste = waste
+        self._store = store
         self._due = due
         self._crash_point = crash_point
 
@@ -189,6 +191,8 @@ class Calling:
             prepared = await self._counted(state, prepared, hard)
         if prepared.estimate > hard:
             prepared = self._shrunk(state, prepared, hard)
+        if prepared.wholes:
+            await self._store.keep_artifacts(state.claim, prepared.wholes)
         state.prepared = prepared
         return prepared
 
@@ -220,14 +224,21 @@ class Calling:
         return replace(prepared, estimate=tokens, ratio=ratio, before=tokens + prepared.saved)
 
     async def _paid(self, state: Attempt, prepared: Prepared) -> ModelReply:
-        """The claim has set money aside for one call; every further one is reserved by itself."""
+        """Nothing is sent whose worst case is not set aside; the claim has done so for most first calls.
+
+        It could not know the message, the agent's model or how long the prefix is to be kept.
+        """
         state.calls += 1
+        purse = Purse(self._spend, session_id=state.claim.session_id, job_id=None, caps=self._caps)
+        holding = purse.holding(
+            prepared.estimate,
+            prepared.budget.out,
+            prepared.card,
+            hour=prepared.request.cache_long,
+            held_micro=state.claim.reserved_micro if state.calls == 1 else 0,
+        )
         try:
-            if state.calls == 1:
-                return await self._stoppable(state, prepared)
-            purse = Purse(self._spend, session_id=state.claim.session_id, job_id=None, caps=self._caps)
-            hour = prepared.request.cache_long
-            async with purse.holding(prepared.estimate, prepared.budget.out, prepared.card, hour=hour):
+            async with holding:
                 return await self._stoppable(state, prepared)
         except ModelError as error:
             state.spent.extend(
@@ -235,7 +246,7 @@ class Calling:
             )
             if not isinstance(error, PromptTooLong) and state.spent:
                 settled = micro_of([*state.spent_before, *state.spent])
-                await self._waste.record_waste(state.claim, tuple(state.spent), settled_micro=settled)
+                await self._store.record_waste(state.claim, tuple(state.spent), settled_micro=settled)
                 state.spent.clear()
             raise
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from shared.core.budget import pressure
 from shared.core.compaction import CompactionPlan
@@ -12,6 +12,7 @@ from shared.core.jobs import CACHE_SECONDS, IDLE_MARGIN_SECONDS, rest_from_now
 from shared.core.rest import Rest, RestReason, breaker_rest
 from shared.core.session import Entry
 from shared.core.summary import five_fields, render_summary
+from shared.core.turns import Spending, total_cost
 from shared.core.upkeep import Checkpoint, JobClaim, JobDone, NewLink, Pace, SessionState
 from shared.services.flusher import Flushed
 from shared.services.prompting import Prepared
@@ -19,6 +20,12 @@ from shared.services.spending import Purse
 from shared.services.summariser import Written
 
 IDLE_TOLERANCE_SECONDS = 1.0
+
+
+class SpendingStore(Protocol):
+    async def record_spending(
+        self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,11 +149,19 @@ def failures_of(job: JobClaim, written: Written) -> tuple[Mapping[str, Any], ...
             "step": attempt.step,
             "code": attempt.code,
             "scores": dict(attempt.scores),
+            **attempt.costs,
         }
         for attempt in written.attempts
     )
 
 
 def cost_of(purse: Purse) -> int | None:
-    costs = [call.cost_micro for call in purse.spent]
-    return None if None in costs else sum(cost or 0 for cost in costs)
+    return total_cost(purse.spent)
+
+
+async def pay_for_nothing(store: SpendingStore, case: Case) -> None:
+    """What was asked led to nothing that could be committed; the calls are paid for all the same."""
+    await store.record_spending(
+        case.job, purpose="compact", spent=case.purse.spent, party_id=case.state.party_id
+    )
+    case.purse.spent.clear()

@@ -8,7 +8,13 @@ from typing import Any, Protocol
 
 import structlog
 
-from shared.core.compaction import CompactionPlan, NothingToCompact, plan_compaction
+from shared.core.compaction import (
+    CompactionPlan,
+    NothingToCompact,
+    plan_compaction,
+    smaller_summary,
+    why_not_committed,
+)
 from shared.core.errors import StaleView
 from shared.core.rest import (
     BY_SIZE,
@@ -20,7 +26,8 @@ from shared.core.rest import (
     breaker_rest,
     is_thrashing,
 )
-from shared.core.selection import window_through
+from shared.core.selection import LeftOut, leaves_out, window_through
+from shared.core.summary import render_summary
 from shared.core.turns import Spending
 from shared.core.upkeep import (
     Checkpoint,
@@ -33,10 +40,21 @@ from shared.core.upkeep import (
     window_link,
 )
 from shared.ports import Announcer
-from shared.services.cases import Case, failures_of, going_on, largest, link_of, over, rest_of, waits
+from shared.services.cases import (
+    Case,
+    SpendingStore,
+    failures_of,
+    going_on,
+    largest,
+    link_of,
+    over,
+    pay_for_nothing,
+    rest_of,
+    waits,
+)
 from shared.services.crash import CrashPoint
 from shared.services.flusher import Flushed, Flusher
-from shared.services.summariser import Summariser, Written
+from shared.services.summariser import Attempt, Summariser, Written
 from shared.services.writers import Writers
 
 log = structlog.get_logger(__name__)
@@ -46,13 +64,16 @@ PLANS_AT_MOST = 4
 Told = Callable[[int, str], Awaitable[None]]
 
 
-class CompactionStore(Protocol):
+class CompactionStore(SpendingStore, Protocol):
     async def state(self, session_id: int) -> SessionState: ...
-    async def record_spending(
-        self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
-    ) -> None: ...
     async def record_compaction(
-        self, job: JobClaim, link: NewLink, *, seen: SessionState, spent: Sequence[Spending]
+        self,
+        job: JobClaim,
+        link: NewLink,
+        *,
+        seen: SessionState,
+        spent: Sequence[Spending],
+        left_out: LeftOut | None = None,
     ) -> LinkStored: ...
     async def compaction_of(self, job: JobClaim) -> Mapping[str, Any] | None: ...
 
@@ -109,14 +130,15 @@ class Compactor:
                 return await self._carry_out(case, plan)
             except StaleView:
                 log.info("compaction_planned_again", job_id=job.id, session_id=job.session_id)
-                await self._pay_for_nothing(case)
+                await pay_for_nothing(self._store, case)
         return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
 
     async def _slide(self, job: JobClaim) -> JobDone:
         """Hide turns that can never be sent again, without a model; the summary before them goes on."""
         for _ in range(PLANS_AT_MOST):
             state = await self._store.state(job.session_id)
-            through = window_through(state.view, (await self._writers.prepared(state)).policy)
+            prepared = await self._writers.prepared(state)
+            through = window_through(state.view, prepared.policy)
             if through is None:
                 detail = "nothing has left the window for good"
                 return JobDone(outcome={"nothing": "nothing_old", "detail": detail})
@@ -124,7 +146,13 @@ class Compactor:
             ticket = flushed.ticket
             link = window_link(state.view, through, flush_id=ticket.id if ticket else None)
             try:
-                stored = await self._store.record_compaction(job, link, seen=state, spent=())
+                stored = await self._store.record_compaction(
+                    job,
+                    link,
+                    seen=state,
+                    spent=(),
+                    left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
+                )
             except StaleView:
                 continue
             self._crash_point("after_compaction")
@@ -180,8 +208,21 @@ class Compactor:
         await self.progress(job, 0, "saving what should be kept")
         flushed = await self._flusher.before_hiding(job, state, through=plan.through_turn)
         written = await self._written(case, plan, flushed)
+        if self._why_not(case, plan, written) is not None:
+            written = await self._smaller(case, plan, written)
+        if (why_not := self._why_not(case, plan, written)) is not None:
+            await pay_for_nothing(self._store, case)
+            await self.progress(job, 100, "nothing to gain", state="done")
+            return replace(await self._nothing(case, why_not), failures=failures_of(job, written))
         link = link_of(case, plan, written, flushed, self._writers.count)
-        stored = await self._store.record_compaction(job, link, seen=state, spent=case.purse.spent)
+        prepared = case.prepared
+        stored = await self._store.record_compaction(
+            job,
+            link,
+            seen=state,
+            spent=case.purse.spent,
+            left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
+        )
         self._crash_point("after_compaction")
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
         await self.progress(job, 100, "done", state="done")
@@ -216,6 +257,27 @@ class Compactor:
             return written
         return await self._from_checkpoint(case, plan, made, written)
 
+    def _why_not(self, case: Case, plan: CompactionPlan, written: Written) -> NothingToCompact | None:
+        return why_not_committed(
+            plan,
+            self._writers.count(render_summary(written.ledger)),
+            budget=case.prepared.budget,
+            policy=case.prepared.policy,
+            force=case.force,
+        )
+
+    async def _smaller(self, case: Case, plan: CompactionPlan, written: Written) -> Written:
+        """A digest that is cut to what the compaction needs, where anything is short enough."""
+        most = smaller_summary(plan, budget=case.prepared.budget, policy=case.prepared.policy)
+        if most is None:
+            return written
+        smaller = replace(plan, summary_limit=min(plan.summary_limit, most))
+        digest = await self._summariser.write(
+            smaller, purse=case.purse, focus=None, on_progress=self._told(case.job), models=()
+        )
+        rejected = Attempt(step="commit", model=written.model, fault="the summary gains too little")
+        return replace(digest, attempts=(*written.attempts, rejected))
+
     async def _from_checkpoint(
         self, case: Case, plan: CompactionPlan, made: Checkpoint, failed: Written
     ) -> Written:
@@ -237,9 +299,3 @@ class Compactor:
             await self.progress(job, 10 + percent * 8 // 10, stage)
 
         return told
-
-    async def _pay_for_nothing(self, case: Case) -> None:
-        await self._store.record_spending(
-            case.job, purpose="compact", spent=case.purse.spent, party_id=case.state.party_id
-        )
-        case.purse.spent.clear()

@@ -35,7 +35,7 @@ from shared.core.tokens import estimate_blocks
 from shared.core.turns import AnswerStored, Caps, Claim, Outcome
 from shared.core.upkeep import SessionState
 from shared.ports import Doorbell, TokenCounter
-from shared.services.assistant import Assistant
+from shared.services.assistant import Assistant, Room
 from shared.services.crash import CrashPoint
 from shared.services.endings import Answered, refusal
 
@@ -154,9 +154,9 @@ class Conversation:
     async def gauge(self, session_id: int) -> ContextMeasured | None:
         return await self._assistant.gauge(session_id)
 
-    async def hard_limit(self, state: SessionState) -> int:
-        """The most tokens that one request of this session may have."""
-        return await self._assistant.hard_limit(state)
+    async def room(self, state: SessionState) -> Room:
+        """What one request of this session may hold."""
+        return await self._assistant.room(state)
 
     def _stop_here(self, session_id: int) -> None:
         asked = self._stops.get(session_id)

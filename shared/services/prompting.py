@@ -20,7 +20,9 @@ from shared.core.prompts import SystemLayers, default_layers
 from shared.core.prune_rules import BadPruneRules, Pruner, PruneRules, prune_rules
 from shared.core.selection import Selection, select
 from shared.core.session import View
+from shared.core.spill import Artifact, can_open
 from shared.core.turns import ContextAudit
+from shared.core.upkeep import SessionState
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
 
 log = structlog.get_logger(__name__)
@@ -54,6 +56,8 @@ class Prepared:
     """The view that the request was made from, before anything of it was left out."""
     fitted_into: int | None = None
     """The size that the ladder had to reach, if it had to."""
+    wholes: tuple[tuple[int, Artifact], ...] = ()
+    """By seq, what the request names as artifacts: to be kept before it is sent."""
     selection: Selection
     """What of the view the policy sends; what it leaves out does not count as context."""
     channel: Channel | None = None
@@ -154,6 +158,17 @@ class Prompting:
             entry_seqs=built.entry_seqs,
         )
 
+    def next_request(self, state: SessionState, *, card: ModelCard, tools: tuple[ToolSpec, ...]) -> Prepared:
+        """What a session would be sent now, before anything new is said in it."""
+        return self.prepare(
+            state.view,
+            card=card,
+            agent_config=state.agent_config,
+            tools=tools,
+            token_ratio=state.ratio_for(card.name),
+            channel=state.channel,
+        )
+
     def shrink(
         self, prepared: Prepared, view: View, agent_config: Mapping[str, Any], *, hard: int
     ) -> Prepared:
@@ -169,6 +184,7 @@ class Prompting:
             ratio=prepared.ratio,
             budget=prepared.budget,
             policy=prepared.policy,
+            opens=can_open(tools) and not prepared.instruction,
         )
         left_out = max(0, prepared.built.estimate - small.context.estimate)
         return replace(
@@ -178,6 +194,7 @@ class Prompting:
             left_out=prepared.left_out + round(prepared.ratio * left_out),
             selection=chosen,
             fitted_into=hard,
+            wholes=tuple((cut.seq, cut.artifact) for cut in small.cut_short if cut.artifact is not None),
             request=_request(
                 small.context,
                 tools,

@@ -13,6 +13,7 @@ from shared.core.foreground import fit
 from shared.core.policy import ContextPolicy
 from shared.core.prompts import SystemLayers
 from shared.core.session import Entry, View
+from shared.core.spill import can_open
 from shared.core.turns import StoredTurn
 from shared.ports import ModelRequest, SystemPart, ToolSpec
 
@@ -33,7 +34,7 @@ def rebuild(stored: StoredTurn, *, count: Count) -> ModelRequest:
     system = tuple(texts[: recipe["system"]])
     tools = _tools(texts[recipe["system"]]) if recipe["tools"] else ()
     policy = _policy(texts[-1])
-    built = _context(_view(stored), recipe, policy, count)
+    built = _context(_view(stored), recipe, policy, count, opens=can_open(tools))
     return ModelRequest(
         model=audit.model_alias,
         system=tuple(
@@ -47,7 +48,9 @@ def rebuild(stored: StoredTurn, *, count: Count) -> ModelRequest:
     )
 
 
-def _context(view: View, recipe: Mapping[str, Any], policy: ContextPolicy, count: Count) -> BuiltContext:
+def _context(
+    view: View, recipe: Mapping[str, Any], policy: ContextPolicy, count: Count, *, opens: bool
+) -> BuiltContext:
     fixed = recipe.get("fit", {}).get("fixed", 0)
 
     def build(shown: View) -> BuiltContext:
@@ -68,6 +71,7 @@ def _context(view: View, recipe: Mapping[str, Any], policy: ContextPolicy, count
         ratio=how["ratio"],
         budget=budget,
         policy=policy,
+        opens=opens,
     ).context
 
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from shared.core.compaction import CompactionPlan, NothingToCompact, plan_compaction
+from shared.core.compaction import CompactionPlan, NothingToCompact, plan_compaction, why_not_committed
 from shared.core.errors import StaleView
 from shared.core.rest import BREAKER_SECONDS, breaker_rest
+from shared.core.selection import LeftOut, leaves_out
 from shared.core.summary import render_summary
 from shared.core.turns import Spending
 from shared.core.upkeep import (
@@ -22,7 +23,15 @@ from shared.core.upkeep import (
     SessionState,
 )
 from shared.ports import Announcer
-from shared.services.cases import Case, cost_of, failures_of, going_on, link_of
+from shared.services.cases import (
+    Case,
+    SpendingStore,
+    cost_of,
+    failures_of,
+    going_on,
+    link_of,
+    pay_for_nothing,
+)
 from shared.services.crash import CrashPoint
 from shared.services.flusher import Flushed
 from shared.services.summariser import Summariser, Written
@@ -32,12 +41,6 @@ UPGRADES_AT_MOST = 8
 UPGRADE_SECONDS = 60.0
 UPGRADE_SECONDS_MOST = 3_600.0
 _NOBODY_ASKED = frozenset({"model_unavailable", "model_busy", "model_refused_account", "cap_reached"})
-
-
-class SpendingStore(Protocol):
-    async def record_spending(
-        self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
-    ) -> None: ...
 
 
 class SpareStore(Protocol):
@@ -50,7 +53,13 @@ class SpareStore(Protocol):
     ) -> Checkpoint | None: ...
     async def digest(self, session_id: int, link_id: int) -> Hidden | None: ...
     async def replace_digest(
-        self, job: JobClaim, link: NewLink, *, seen: Hidden, spent: Sequence[Spending]
+        self,
+        job: JobClaim,
+        link: NewLink,
+        *,
+        seen: Hidden,
+        spent: Sequence[Spending],
+        left_out: LeftOut | None = None,
     ) -> LinkStored: ...
 
 
@@ -95,7 +104,7 @@ class SpareSummaries:
             plan, purse=purse, focus=None, on_progress=untold, models=self._writers.models(prepared)
         )
         if written.kind == "digest":
-            await self._pay_for_nothing(case)
+            await pay_for_nothing(self._spending, case)
             return False
         checkpoint = Checkpoint(
             parent=state.head_id,
@@ -128,13 +137,23 @@ class SpareSummaries:
             plan, purse=case.purse, focus=None, on_progress=untold, models=self._writers.models(prepared)
         )
         if written.kind == "digest":
-            await self._pay_for_nothing(case)
+            await pay_for_nothing(self._spending, case)
+            return _upgrade_later(job, written)
+        tokens = self._writers.count(render_summary(written.ledger))
+        if why_not_committed(plan, tokens, budget=prepared.budget, policy=prepared.policy, force=True):
+            await pay_for_nothing(self._spending, case)
             return _upgrade_later(job, written)
         link = link_of(case, plan, written, Flushed(through=plan.through_turn), self._writers.count)
         try:
-            stored = await self._store.replace_digest(job, link, seen=seen, spent=case.purse.spent)
+            stored = await self._store.replace_digest(
+                job,
+                link,
+                seen=seen,
+                spent=case.purse.spent,
+                left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
+            )
         except StaleView:
-            await self._pay_for_nothing(case)
+            await pay_for_nothing(self._spending, case)
             return JobDone(outcome={"resting": "moved"}, state="due", retry_seconds=UPGRADE_SECONDS)
         self._crash_point("after_compaction")
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
@@ -159,15 +178,9 @@ class SpareSummaries:
         if isinstance(plan, NothingToCompact) or plan.through_turn != seen.through_turn:
             return None
         stays = case.state.view.context_tokens - budget.fixed - round(case.prepared.ratio * seen.tokens)
-        left = int(policy.land_at * budget.conversation) - stays
+        left = int((policy.land_at * budget.conversation - stays) / case.prepared.ratio)
         most = max(policy.summary_least, seen.tokens, min(plan.summary_limit, left))
         return replace(plan, summary_limit=most)
-
-    async def _pay_for_nothing(self, case: Case) -> None:
-        await self._spending.record_spending(
-            case.job, purpose="compact", spent=case.purse.spent, party_id=case.state.party_id
-        )
-        case.purse.spent.clear()
 
 
 def _upgrade_later(job: JobClaim, written: Written) -> JobDone:

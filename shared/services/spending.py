@@ -33,12 +33,22 @@ class Purse:
         self.spent: list[Spending] = []
 
     def holding(
-        self, input_tokens: int, output_tokens: int, card: ModelCard, *, hour: bool = False
+        self,
+        input_tokens: int,
+        output_tokens: int,
+        card: ModelCard,
+        *,
+        hour: bool = False,
+        held_micro: int = 0,
     ) -> Holding:
-        """Around one call; entering raises CapReached. `hour`: the prefix is to be kept for an hour."""
+        """Around one call; entering raises CapReached. `hour`: the prefix is to be kept for an hour.
+
+        Of the call's worst case `held_micro` is set aside already.
+        """
         if card.prices is None:
             return Holding(self, 0)
-        return Holding(self, worst_case_micro(input_tokens, output_tokens, card.prices, hour=hour))
+        worst = worst_case_micro(input_tokens, output_tokens, card.prices, hour=hour)
+        return Holding(self, max(0, worst - held_micro))
 
     async def pay_for(
         self,

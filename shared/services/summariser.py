@@ -107,7 +107,7 @@ class Summariser:
         try:
             verdict = await self._asked(writing, warm.model, task)
         except PromptTooLong as error:
-            writing.attempts.append(Attempt(step=task.step, model=warm.model, fault=error.code))
+            writing.failed(task.step, warm.model, error.code)
             return None
         if verdict is None:
             return None
@@ -166,7 +166,7 @@ class Summariser:
         try:
             verdict = await self._laddered(writing, task)
         except PromptTooLong as error:
-            writing.attempts.append(Attempt(step=task.step, model=writing.models[0], fault=error.code))
+            writing.failed(task.step, writing.models[0], error.code)
             verdict = None
         if verdict is None:
             return shortly(whole, writing.plan.summary_most, self._counter.count)
@@ -183,7 +183,7 @@ class Summariser:
         try:
             verdict = await self._laddered(writing, writing.tasks.portion(source, former))
         except PromptTooLong as error:
-            writing.attempts.append(Attempt(step="portion", model=writing.models[0], fault=error.code))
+            writing.failed("portion", writing.models[0], error.code)
             self._cut(writing, portion, pending)
             return None
         if verdict is None:
@@ -221,22 +221,23 @@ class Summariser:
         """One answer and, if it cannot be used, one repaired answer. Raises PromptTooLong."""
         request = task.request(model, room=await self._answer_room(writing, model))
         for number in range(ATTEMPTS):
+            writing.paid_before = len(writing.purse.spent)
             try:
                 reply = await self._asking.answer(request, purse=writing.purse, checked=task.prefix is None)
                 judged = await self._judged(reply, task)
             except PromptTooLong as error:
                 if number == 0:
                     raise
-                writing.attempts.append(Attempt(step=task.step, model=model, fault=error.code))
+                writing.failed(task.step, model, error.code)
                 return None
             except (ModelError, CapReached) as error:
-                writing.attempts.append(Attempt(step=task.step, model=model, fault=f"{error.code}: {error}"))
+                writing.failed(task.step, model, f"{error.code}: {error}")
                 return None
             if isinstance(judged, AuditVerdict) and judged.ok:
                 return judged
             fault = judged if isinstance(judged, str) else "; ".join(judged.hard_faults)
             scores = {} if isinstance(judged, str) else dict(judged.scores)
-            writing.attempts.append(Attempt(step=task.step, model=model, fault=fault, scores=scores))
+            writing.failed(task.step, model, fault, scores=scores)
             request = _repairing(request, reply, task.repair(fault))
         return None
 

@@ -11,6 +11,7 @@ from shared.core.audit import AuditVerdict
 from shared.core.compaction import CompactionPlan
 from shared.core.ledger import Ledger
 from shared.core.session import LinkKind
+from shared.core.turns import total_cost
 from shared.services.spending import Purse
 from shared.services.summary_tasks import Tasks
 
@@ -31,6 +32,13 @@ class Attempt:
     model: str
     fault: str
     scores: Mapping[str, float] = field(default_factory=dict)
+    cost_micro: int | None = None
+    """What its calls have cost; None where nobody knows, or nobody was asked."""
+
+    @property
+    def costs(self) -> dict[str, int]:
+        """For the row that tells of it: what nobody knows is left out."""
+        return {} if self.cost_micro is None else {"cost_micro": self.cost_micro}
 
     @property
     def code(self) -> str:
@@ -71,6 +79,16 @@ class Writing:
     splits: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     verdicts: list[AuditVerdict] = field(default_factory=list)
+    paid_before: int = 0
+    """How many calls were paid for before the one that runs."""
+
+    def failed(self, step: str, model: str, fault: str, *, scores: Mapping[str, float] | None = None) -> None:
+        """The call that was made last brought nothing that can be used."""
+        calls = self.purse.spent[self.paid_before :]
+        cost = total_cost(calls) if calls else None
+        self.attempts.append(
+            Attempt(step=step, model=model, fault=fault, scores=dict(scores or {}), cost_micro=cost)
+        )
 
 
 def audit_of(writing: Writing, ledger: Ledger) -> dict[str, Any]:
@@ -88,7 +106,7 @@ def audit_of(writing: Writing, ledger: Ledger) -> dict[str, Any]:
         "soft_faults": soft[:_FAULTS_STORED],
         "dropped": sum(len(verdict.dropped_items) for verdict in writing.verdicts),
         "attempts": [
-            {"step": attempt.step, "model": attempt.model, "fault": attempt.fault[:300]}
+            {"step": attempt.step, "model": attempt.model, "fault": attempt.fault[:300], **attempt.costs}
             for attempt in writing.attempts
         ],
         "named": sorted(writing.named),

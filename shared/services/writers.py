@@ -41,14 +41,7 @@ class Writers:
 
     async def prepared(self, state: SessionState) -> Prepared:
         card = await self._model.card(self._prompting.model_of(state.agent_config))
-        return self._prompting.prepare(
-            state.view,
-            card=card,
-            agent_config=state.agent_config,
-            tools=self._toolbox.specs,
-            token_ratio=state.ratio_for(card.name),
-            channel=state.channel,
-        )
+        return self._prompting.next_request(state, card=card, tools=self._toolbox.specs)
 
     async def told(self, state: SessionState) -> SessionState:
         return await self._flusher.told(state)
@@ -84,14 +77,8 @@ class Writers:
 
     async def _warm(self, case: Case) -> Prepared:
         """The chat's own request, unchanged; the summariser puts its task behind it."""
-        return self._prompting.prepare(
-            case.state.view,
-            card=case.prepared.card,
-            agent_config=case.state.agent_config,
-            tools=await self._flusher.tools_of(case.job.session_id),
-            token_ratio=case.state.ratio_for(case.prepared.card.name),
-            channel=case.state.channel,
-        )
+        tools = await self._flusher.tools_of(case.job.session_id)
+        return self._prompting.next_request(case.state, card=case.prepared.card, tools=tools)
 
     async def _cheaper(self, case: Case, plan: CompactionPlan, warm: Prepared, flushed: Flushed) -> str:
         cheap = await self._model.card(self._prompting.summary_model)

@@ -17,7 +17,9 @@ from shared.core.compaction import (
     chunk_limit,
     chunked,
     plan_compaction,
+    smaller_summary,
     summary_room,
+    why_not_committed,
 )
 from shared.core.ledger import Ledger
 from shared.core.presets import preset
@@ -52,6 +54,32 @@ def test_small_turns_are_kept_beyond_five_until_a_quarter_of_the_budget_is_there
 def test_a_tail_above_half_the_budget_shrinks_but_never_below_two_turns() -> None:
     assert planned(view(exchanges(9, tokens=550))).through_turn == 6
     assert planned(view(exchanges(9, tokens=1_400)), 26_000).through_turn == 7
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.43])
+def test_what_was_written_is_measured_before_it_is_committed(ratio: float) -> None:
+    made = planned(view(exchanges(20, tokens=200)), round(8_500 * ratio), ratio=ratio)
+
+    def why_not(tokens: int, *, force: bool = False, of: CompactionPlan = made) -> str | None:
+        refused = why_not_committed(of, tokens, budget=budget(), policy=STEADY, force=force)
+        return None if refused is None else refused.reason
+
+    assert why_not(made.summary_limit) is None, "what is cut to the plan's limit lands"
+    assert why_not(5_900) == "gain_too_small", "less than it replaces, but not by much"
+    assert why_not(5_900, force=True) is None
+    assert why_not(6_001) == "gain_too_small"
+    assert why_not(6_001, force=True) == "grows"
+    most = smaller_summary(made, budget=budget(), policy=STEADY)
+    assert most is not None
+    assert why_not(most) is None
+    assert why_not(most + 2) == "gain_too_small"
+    assert smaller_summary(replace(made, replaced=10), budget=budget(), policy=STEADY) is None
+
+
+def test_the_summary_of_what_was_hidden_before_counts_among_what_is_replaced() -> None:
+    head = Link(id=1, kind="summary", from_turn=1, through_turn=3, tokens=500)
+    made = planned(view(exchanges(20, first=4, tokens=200), head=head))
+    assert made.replaced == 500 + sum(e.tokens for e in made.entries)
 
 
 def test_the_open_turn_is_never_compacted() -> None:

@@ -17,6 +17,7 @@ from shared.core.presets import preset
 from shared.core.prompts import default_layers, flush_instruction
 from shared.core.session import Entry, Link, Note, View
 from shared.core.shrinking import Shrunk, shrink_to_fit
+from shared.core.spill import artifact_of, excerpt
 from tests.core.builders import entry, exchange, exchanges, tool_turn, view, words
 from tests.core.test_transcript import assert_valid_request
 
@@ -158,6 +159,10 @@ def _shrink(state: View, hard: int) -> Shrunk:
     return shrink_to_fit(state, hard=hard, build=build, count=words)
 
 
+def test_requests_of_before_pruned_results_had_forms_of_their_own_can_be_told() -> None:
+    assert build(view(LIVE, open_turn=6)).renderer > 1
+
+
 def test_what_fits_is_not_shrunk() -> None:
     state = view(LIVE, open_turn=6)
     made = _shrink(state, 100_000)
@@ -182,6 +187,45 @@ def test_pins_and_unanswered_turns_survive_the_short_tail() -> None:
     assert "word1" in sent
     assert "word2" in sent
     assert "word3" not in sent
+
+
+def test_a_turn_whose_last_step_failed_survives_the_short_tail() -> None:
+    log = [e for t in range(2, 9) for e in exchange(t, f"word{t} " * 100, "yes")]
+    failed = tool_turn(1, "no route", seq=900, is_error=True)
+    made = _shrink(view([*failed, *log]), 600)
+    assert "no route" in str(made.context.messages)
+    assert_valid_request(made.context.messages)
+
+
+@pytest.mark.parametrize("hard", [600, 900, 3_000])
+def test_where_artifacts_can_be_opened_the_cut_text_names_its_whole(hard: int) -> None:
+    giant = "BEGIN " + "word " * 20_000 + "END"
+    state = view([entry(1, 1, giant)], open_turn=1)
+    made = shrink_to_fit(state, hard=hard, build=build, count=words, opens=True)
+    [cut] = made.cut_short
+    assert cut.artifact == artifact_of(giant, words)
+    sent = text_of(made.context.messages[0].blocks)
+    assert sent.startswith(f"[Kept whole as {cut.artifact.id}: ")
+    assert "open_artifact" in sent
+    assert sent.count("characters left out") == 1, "no mark stands in what was cut before"
+    assert sent.endswith("END")
+    assert "open_artifact" not in str(_shrink(state, hard).context.messages)
+    assert _shrink(state, hard).cut_short[0].artifact is None
+
+
+def test_a_spilled_result_that_is_cut_again_keeps_the_name_of_its_whole() -> None:
+    whole = artifact_of("BEGIN " + "word " * 9_000 + "END", words)
+    shown = excerpt(whole, head=2_000, tail=2_000, count=words)
+    call = ToolUse(id="a", name="f", input={})
+    log = [
+        entry(1, 1, "find it"),
+        entry(2, 1, call, author="assistant", step=1),
+        entry(3, 1, ToolResult(tool_use_id="a", text=shown), author="tool", step=2),
+    ]
+    made = shrink_to_fit(view(log, open_turn=1), hard=1_000, build=build, count=words, opens=True)
+    assert [cut.artifact for cut in made.cut_short] == [None]
+    sent = str(made.context.messages)
+    assert sent.count("Kept whole as") == sent.count(whole.id) == 1
 
 
 def test_a_giant_message_is_shown_by_head_and_tail_with_a_marker_for_the_caller() -> None:

@@ -14,7 +14,8 @@ from shared.core.prompts import SystemLayers
 from shared.core.session import View
 from shared.core.shrinking import Shrunk
 from shared.core.tokens import RATIO_MOST, observed_ratio
-from tests.core.builders import entry, exchange, view, words
+from tests.core.builders import entry, exchange, tool_turn, view, words
+from tests.core.test_transcript import assert_valid_request
 
 STEADY = preset("steady")
 BUDGET = budget_for(STEADY, 20_000, 1_000, 100)
@@ -73,6 +74,20 @@ def test_pins_of_digested_turns_stay_word_for_word() -> None:
     pinned = [entry(1, 1, "Never ring before nine.", pinned=True), *state.entries[1:]]
     small = fitted(view(pinned, open_turn=12), 1_400)
     assert [e.seq for e in small.view.pins] == [1]
+
+
+def test_unresolved_turns_stay_word_for_word_beside_the_digest_while_they_fit() -> None:
+    state = long_talk()
+    failed = tool_turn(1, "no route to the harbour", seq=900, is_error=True)
+    log = [*failed, *(e for e in state.entries if e.turn > 1)]
+    small = fitted(view(log, open_turn=12), 1_500)
+    assert 1 in {e.turn for e in small.view.entries}
+    assert small.digested_through is not None
+    assert "no route to the harbour" in str(small.context.messages)
+    assert_valid_request(small.context.messages)
+    giant = [*tool_turn(1, "no route " * 900, seq=900, is_error=True), *log[len(failed) :]]
+    narrow = fitted(view(giant, open_turn=12), 900)
+    assert 1 not in {e.turn for e in narrow.view.entries}, "the digest alone tells of it"
 
 
 def test_the_same_view_gives_the_same_digest() -> None:

@@ -15,8 +15,9 @@ from shared.core.messages import Text, ToolUse
 from shared.core.policy import Channel, ContextPolicy, with_overrides
 from shared.core.presets import preset
 from shared.core.prompts import default_layers
-from shared.core.selection import WINDOW_SLACK, WINDOW_WAITS, select, unresolved_turns, window_through
+from shared.core.selection import WINDOW_SLACK, WINDOW_WAITS, select, window_through
 from shared.core.session import Entry, Link, View
+from shared.core.source import unresolved_turns
 from tests.core.builders import entry, exchanges, tool_turn, view, words
 from tests.core.test_transcript import assert_valid_request
 
@@ -119,12 +120,14 @@ def test_unanswered_turns_are_sent_however_old_they_are() -> None:
     assert sent(view(log), policy(max_rounds=1)) == [100, 11, 12]
 
 
-def test_a_failed_step_keeps_the_newest_ended_turn_only() -> None:
+def test_a_turn_whose_last_step_failed_is_unresolved_however_old_it_is() -> None:
     failed = tool_turn(1, "no", seq=1, is_error=True)
     assert unresolved_turns(failed) == {1}
-    assert unresolved_turns([*failed, *exchanges(1, first=2)]) == frozenset()
+    assert unresolved_turns([*failed, *exchanges(1, first=2)]) == {1}
+    again = [replace(e, turn=1, step=e.step + 4) for e in tool_turn(1, "found", seq=20)]
+    assert unresolved_turns([*failed, *again]) == frozenset(), "a second try that worked resolves it"
     call = entry(50, 3, ToolUse(id="x", name="look_up", input={}), author="assistant", step=1)
-    assert unresolved_turns([*failed, entry(49, 3, "again"), call]) == {3}
+    assert unresolved_turns([*failed, entry(49, 3, "again"), call]) == {1, 3}
 
 
 def test_what_a_flush_has_not_read_is_shown_to_the_flush() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from shared.adapters.models.wire import request_body
 from shared.adapters.postgres.invariants import check_invariants
+from shared.adapters.postgres.replays import PostgresReplays
 from shared.adapters.token_counter import VocabularyCounter
 from shared.app import policy_of
 from shared.core.errors import Fenced
@@ -22,6 +23,7 @@ from shared.core.turns import Caps, Claim
 from shared.ports import ToolContext, ToolFailed
 from shared.services.calling import runtime_facts
 from shared.services.prompting import Prompting
+from shared.services.replaying import rebuild
 from shared.services.tools import MEMORY_TOOLS, Toolbox
 from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
@@ -307,6 +309,31 @@ async def test_a_process_that_lost_its_turn_keeps_no_artifact(guest: Visit) -> N
             replace(claim, epoch=claim.epoch - 1), [(accepted.seq, artifact_of("A giant message", len))]
         )
     assert await guest.one("SELECT count(*) FROM artifacts") == 0
+
+
+async def test_a_message_that_only_fits_in_part_is_kept_whole_and_can_be_opened(
+    guest: Visit, provider: RunningFake
+) -> None:
+    numbers = " ".join(str(number * 7_919) for number in range(1_000))[:7_900]
+    giant = f"{numbers[:4_000]} {SECRET} {numbers[4_000:7_000]}"
+    await provider.set_window("claude-sonnet-5-5", 8_000)
+    call = {"name": "open_artifact", "input": {"id": artifact_id(giant), "find": "code word"}}
+    await provider.script(
+        [{"match": {"anywhere": "Kept whole as"}, "times": 1, "action": {"tool_use": [call]}}]
+    )
+    assert await guest.ask(giant)
+    await provider.set_window("claude-sonnet-5-5", 1_000_000)
+    assert await guest.one("SELECT body FROM artifacts") == giant
+    assert await guest.one("SELECT a.seq = e.seq FROM artifacts a, entries e WHERE e.author = 'person'")
+    assert SECRET in (await _results(guest))[0].text
+    chats = [r for r in await provider.requests() if r["kind"] == "chat" and r["status"] == 200]
+    assert SECRET not in str(chats[0]["body"]["messages"])
+    stored = await PostgresReplays(guest.app.pool).of_turn(guest.session_id, 1)
+    assert stored is not None
+    assert stored.audit.recipe["fit"]
+    card = await guest.app.models.card(guest.app.models.chat)
+    again = request_body(rebuild(stored, count=VocabularyCounter().count), card, chats[-1]["body"]["model"])
+    assert again["messages"] == chats[-1]["body"]["messages"]
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,13 @@ from typing import Any
 import pytest
 
 from shared.adapters.arq_queue import ArqDoorbell
+from shared.core.command_texts import command_texts
+from shared.core.compaction import CompactionPlan, NothingToCompact, why_not_committed
 from shared.core.presets import PRESETS
 from shared.core.turns import JobOrder
 from shared.core.upkeep import Refused
+from shared.services import compactor
+from shared.services.commands.views import told_outcome
 from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit
@@ -22,6 +26,7 @@ from worker.jobs import Calls
 
 PROSE = [{"match": {"kind": "summary"}, "times": -1, "action": {"prose": True}}]
 COMPACT_IS_DUE = "SELECT count(*) FROM jobs WHERE kind = 'compact' AND trigger = 'limit'"
+STREET = "We went the long way home along the river and past the old mill. " * 6
 COUNT_LINKS = "SELECT count(*) FROM links WHERE active"
 
 
@@ -290,9 +295,57 @@ async def test_a_restore_is_possible_until_the_next_summary(guest: Visit) -> Non
     assert not restored.success
 
 
-async def test_force_takes_no_gain_and_no_hold_but_never_an_open_turn(guest: Visit) -> None:
+async def test_force_never_puts_a_summary_in_place_of_something_shorter(guest: Visit) -> None:
     for number in range(8):
         await guest.ask(f"Short message {number}.")
+    done = await compact_by_hand(guest)
+    assert done["nothing"] == "grows"
+    before, after = (int(part.split()[0].replace(",", "")) for part in done["detail"].split(" → "))
+    assert before < after
+    assert await guest.one("SELECT count(*) FROM links") == 0
+    assert await guest.one("SELECT count(*) FROM usage WHERE purpose = 'compact'") >= 1, "it is paid for"
+    said = told_outcome(command_texts("en"), "done", done)[1]
+    assert "longer than what it replaces" in said
+    assert f"{before:,} → {after:,} tokens" in said
+    assert "länger" in told_outcome(command_texts("de"), "done", done)[1]
+
+
+async def test_a_summary_that_gains_too_little_gives_way_to_a_smaller_digest(
+    guest: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talk(guest, 8)
+    committed: list[tuple[int, int]] = []
+
+    def strict(plan: CompactionPlan, tokens: int, **more: Any) -> NothingToCompact | None:
+        committed.append((len(committed), tokens))
+        if len(committed) == 1:
+            return NothingToCompact(reason="gain_too_small", detail="as if it were too long")
+        return why_not_committed(plan, tokens, **more)
+
+    monkeypatch.setattr(compactor, "why_not_committed", strict)
+    await compact_by_hand(guest, force=False)
+    row = await job(guest, "manual")
+    assert row["outcome"]["kind"] == "digest"
+    assert row["failures"][-1]["code"] == "the summary gains too little"
+    assert await guest.one("SELECT count(*) FROM links WHERE active AND kind = 'digest'") == 1
+
+
+async def test_where_no_summary_gains_enough_nothing_is_hidden_and_the_session_rests(
+    guest: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talk_until(guest, COMPACT_IS_DUE)
+    too_small = NothingToCompact(reason="gain_too_small", detail="9,000 tokens now, 8,900 with the summary")
+    monkeypatch.setattr(compactor, "why_not_committed", lambda *_, **__: too_small)
+    await guest.run_due_jobs()
+    row = await job(guest, "limit")
+    assert (row["state"], row["outcome"]["nothing"]) == ("done", "gain_too_small")
+    assert await guest.one(COUNT_LINKS) == 0
+    assert await guest.one("SELECT compaction_rest->>'reason' FROM sessions") == "nothing"
+
+
+async def test_force_takes_no_gain_and_no_hold_but_never_an_open_turn(guest: Visit) -> None:
+    for number in range(8):
+        await guest.ask(f"Message {number}. Then we talked about the weather and the garden. {STREET}")
     assert "nothing" in await compact_by_hand(guest, force=False)
     assert (await compact_by_hand(guest))["turns"] >= 1
     assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="undo")).success

@@ -10,6 +10,8 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.invariants import check_invariants
+from shared.core.presets import preset
+from shared.core.selection import select
 from shared.core.turns import JobOrder
 from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
@@ -99,6 +101,33 @@ async def test_chatbox_summarises_on_command_what_it_does_not_send_any_more(
         await guest.ask("Which shelves?")
         assert "conversation_summary" in said((await requests(provider))[-1])
         await nothing_broken(guest, provider)
+
+
+async def test_after_a_summary_its_undo_and_its_restore_the_context_is_what_the_next_request_holds(
+    house: Any, provider: RunningFake
+) -> None:
+    async with house(preset="chatbox") as guest:
+
+        async def counted_as_sent() -> bool:
+            """The stored number, against the very request that would be built now."""
+            gauge = await guest.app.conversation.gauge(guest.session_id)
+            state = await guest.app.upkeep.state(guest.session_id)
+            assert gauge is not None
+            sent = sum(e.tokens for e in select(state.view, preset("chatbox"), channel="web").view.entries)
+            behind = state.view.head.tokens if state.view.head else 0
+            expected = state.fixed_tokens + round(state.token_ratio * (sent + behind))
+            return bool(abs(gauge.used - expected) <= 2)
+
+        for number in range(12):
+            await guest.ask(f"We decided that shelf {number} is painted in ochre on {number + 1} March.")
+        order = JobOrder(kind="compact", key="k", trigger="manual", payload={})
+        assert await guest.app.upkeep.ask(guest.session_id, order)
+        await guest.run_due_jobs()
+        for number in range(6):
+            await guest.ask(f"And then shelf {number} was moved.")
+        for name in ("undo", "restore"):
+            assert (await command(guest, name)).success
+            assert await counted_as_sent(), name
 
 
 async def test_what_left_a_window_for_good_is_hidden_without_a_model_and_read_by_a_flush(

@@ -14,6 +14,7 @@ from shared.adapters.models.wire import request_body
 from shared.adapters.postgres.replays import PostgresReplays
 from shared.adapters.token_counter import VocabularyCounter
 from shared.core.model import ToolSpec
+from shared.core.money import worst_case_micro
 from shared.ports import ToolContext
 from shared.services.replaying import PartMissing, rebuild
 from shared.services.tools import Toolbox
@@ -173,6 +174,27 @@ async def test_a_person_who_comes_back_within_the_hour_finds_the_prefix_kept(
     assert {mark.get("ttl") for mark in marks(chats[-1]["body"])} == {"1h"}
     assert chats[1]["usage"]["cache_read_input_tokens"] == 0
     assert chats[-1]["usage"]["cache_read_input_tokens"] > 1_000
+
+
+async def test_the_worst_case_of_every_call_is_set_aside_before_it_is_made(
+    guest: Visit, provider: RunningFake
+) -> None:
+    sent = Sent(guest, provider)
+    for number in range(8):
+        await sent.ask(f"Message {number}. {FILLER * 7}")
+        await guest.app.pool.execute("UPDATE turns SET opened_at = opened_at - interval '20 minutes'")
+    card = await guest.app.models.card(guest.app.models.chat)
+    assert card.prices is not None
+    audits = await guest.app.pool.fetch(
+        """SELECT a.estimated_input_tokens_after_prune AS tokens, a.recipe->'hour' AS hour,
+                  (a.recipe->>'max')::int AS max FROM turn_context_audit a ORDER BY a.id"""
+    )
+    assert {bool(row["hour"]) for row in audits} == {True, False}
+    worst = [
+        worst_case_micro(row["tokens"], row["max"], card.prices, hour=bool(row["hour"])) for row in audits
+    ]
+    assert await guest.one("SELECT sum(amount_micro) FROM reservations WHERE job_id IS NULL") >= sum(worst)
+    assert await guest.one("SELECT sum(reserved_micro) FROM spend_days") == 0
 
 
 def blocks(body: dict[str, Any]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 from shared.core.compaction import CompactionPlan
 from shared.core.ledger import Ledger
 from shared.core.messages import Text, text_of
+from shared.core.model import Prices
 from shared.core.portions import chunk_limit, oversized, portions, readable
 from shared.core.session import Entry
 from shared.core.turns import Caps
@@ -46,6 +47,7 @@ class ScriptedModel:
     say: Say
     window: int = 200_000
     asked: list[ModelRequest] = field(default_factory=list)
+    prices: Prices | None = None
 
     async def card(self, model: str) -> ModelCard:
         return ModelCard(
@@ -53,7 +55,7 @@ class ScriptedModel:
             window=self.window,
             max_output=8_192,
             window_known=True,
-            prices=None,
+            prices=self.prices,
             token_factor=1.0,
         )
 

@@ -11,6 +11,7 @@ import pytest
 from shared.core.errors import ModelUnavailable, PromptTooLong
 from shared.core.ledger import Ledger, LedgerItem, Section, ledger_from_json, ledger_to_json
 from shared.core.messages import Text, ToolUse, text_message, text_of
+from shared.core.model import Prices
 from shared.core.policy import SummaryForm
 from shared.core.rendering import five_fields, render_summary
 from shared.core.session import Entry
@@ -169,6 +170,19 @@ async def test_one_repair_is_asked_for_with_the_reason() -> None:
     assert model.models == [CHEAP, CHEAP]
     assert "there is no JSON object in it" in model.words[1]
     assert [attempt.fault for attempt in written.attempts] == ["there is no JSON object in it"]
+
+
+async def test_an_answer_that_cannot_be_used_is_told_with_what_it_cost() -> None:
+    answers = iter([ModelUnavailable("away"), "That was a nice talk.", GOOD])
+
+    def say(_: ModelRequest) -> Any:
+        return next(answers)
+
+    model = ScriptedModel(say=say, prices=Prices(input=2, output=10, cache_read=0, cache_write=0, dated=""))
+    written = await write(model, PLAN)
+    assert [attempt.costs for attempt in written.attempts] == [{}, {"cost_micro": 12}]
+    assert written.audit["attempts"][1]["cost_micro"] == 12
+    assert "cost_micro" not in written.audit["attempts"][0]
 
 
 async def test_the_next_model_is_asked_when_the_first_cannot() -> None:

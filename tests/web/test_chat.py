@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from shared.core.errors import ContextBudgetExceeded
 from tests.web.conftest import Server, Starter
+from web import wire
 
 
 async def test_a_new_visitor_gets_a_token_and_an_answer(server: Server) -> None:
@@ -252,3 +254,38 @@ async def test_a_public_site_shows_a_plain_chat(starter: Starter) -> None:
     assert not {"ctx", "compaction"} & {frame["t"] for frame in screen.frames}
     await screen.send({"t": "command", "cid": "k", "command": "compact", "args": ""})
     assert (await screen.until("error"))["code"] == "unknown_command"
+
+
+async def test_a_public_visitor_reads_kind_words_where_an_error_names_tokens(starter: Starter) -> None:
+    server = await starter.start(profile="public")
+    screen, welcome = await server.greet()
+    session_id = await server.session_id(welcome["session"])
+    refused = ContextBudgetExceeded(hard=5_000, largest=[("system", 4_321), ("message m1", 900)])
+    shown = {"mid": "m7", "role": "notice", "turn": 1, "text": refused.advice, "error": refused.code}
+    number = await server.conversation.store_event(session_id, "msg", shown)
+    server.parts.hub.reach(session_id, number)
+    live = await screen.until("msg", error=refused.code)
+    again, later = await server.greet(token=welcome["token"])
+    stored = [event for event in later["events"] if event.get("error")]
+    missed, resumed = await server.greet(token=welcome["token"], last_seq=number - 1)
+    for frame in (live, *stored, *(event for event in resumed["events"] if event.get("error"))):
+        assert frame["text"] == "This is too much for me at once. Please make it shorter."
+    assert stored
+    said = str([*screen.frames, *again.frames, *missed.frames])
+    assert not [word for word in ("4,321", "tokens", "system (") if word in said]
+
+
+async def test_on_a_personal_site_the_same_error_names_its_numbers(server: Server) -> None:
+    screen, welcome = await server.greet()
+    session_id = await server.session_id(welcome["session"])
+    refused = ContextBudgetExceeded(hard=5_000, largest=[("system", 4_321)])
+    shown = {"mid": "m7", "role": "notice", "turn": 1, "text": refused.advice, "error": refused.code}
+    server.parts.hub.reach(session_id, await server.conversation.store_event(session_id, "msg", shown))
+    assert "4,321 tokens" in (await screen.until("msg", error=refused.code))["text"]
+
+
+def test_an_error_frame_for_a_public_visitor_has_the_same_kind_words() -> None:
+    refused = ContextBudgetExceeded(hard=5_000, largest=[("system", 4_321)])
+    frame = wire.error(refused, public=True)
+    assert "tokens" not in str(frame)
+    assert "4,321" in wire.error(refused)["advice"]

@@ -46,7 +46,7 @@ def exposition(counters: Mapping[str, Any]) -> str:
     tell(
         "context_prune_count",
         "counter",
-        "Model calls whose old tool results were shortened.",
+        "Turns that began by taking a batch of old tool results to be shortened.",
         _one(counters["prunes"]),
     )
     tell(

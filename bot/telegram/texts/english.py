@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.telegram.texts.shown import Markdown, Plain, literal
+from shared.core.public_words import advice_for_public
 
 _CANNOT = {
     "voice": "I cannot listen to voice messages yet.",
@@ -17,13 +18,6 @@ _CANNOT = {
     "location": "I cannot read maps.",
     "contact": "I cannot read contacts.",
     "poll": "I cannot take part in polls.",
-}
-_PUBLIC_ADVICE = {
-    "context_budget_exceeded": "This is too much for me at once. Please make it shorter.",
-    "model_refused_account": "I cannot answer at the moment. Your message is kept; I will answer it later.",
-    "model_unavailable": "I cannot answer just now. Your message is kept, and I will answer it soon.",
-    "model_busy": "Many people are writing to me. Your message is kept, and I will answer it shortly.",
-    "cap_reached": "I have talked enough for today. Your message is kept; please write again tomorrow.",
 }
 _EXAMPLES = (
     "What should I cook tonight with eggs and spinach?",
@@ -192,7 +186,7 @@ class Texts:
 
     def advice(self, *, code: str, advice: str, public: bool) -> Markdown:
         """Why there is no answer, in one line; `advice` is what the error itself says, in English."""
-        return _PUBLIC_ADVICE.get(code, advice) if public else advice
+        return advice_for_public(code, advice) if public else advice
 
     def try_later(self, *, seconds: int) -> Plain:
         return f"That was a lot at once. Please try again in {seconds} seconds."

@@ -175,6 +175,11 @@ def judge(
     }
 
 
+_NOT_CROSSED = {
+    "new": "The conversation was begun anew after this summary.",
+    "separator": "A separator was set after this summary.",
+    "window": "Older messages have left the window since this summary.",
+}
 _BUSY = "A message is being answered just now. Try again in a moment."
 
 
@@ -190,7 +195,7 @@ def _why_not_undo(
     if link["id"] != head:
         if head_kind in ("summary", "digest"):
             return "A newer summary builds on this one. Undo the newer one first."
-        return "The conversation was begun anew after this summary."
+        return _NOT_CROSSED.get(head_kind or "", _NOT_CROSSED["new"])
     after = context + link["tokens_before"] - link["tokens_after"]
     if hard is not None and after > hard:
         return f"The original needs about {after:,} tokens; {hard:,} is the most that fits."

@@ -16,7 +16,9 @@ from shared.adapters.postgres.turns import described, entry_from, sums_of, usage
 from shared.adapters.postgres.upkeep_asks import LATE_SECONDS, ask_for_late_flush, ask_for_upgrade
 from shared.core.errors import Fenced, StaleView, UnknownSession
 from shared.core.ledger import ledger_to_json
-from shared.core.turns import JobOrder, Spending
+from shared.core.selection import LeftOut
+from shared.core.session import Link, View
+from shared.core.turns import JobOrder, Spending, total_cost
 from shared.core.upkeep import (
     FlushReport,
     FlushTicket,
@@ -178,7 +180,7 @@ class PostgresUpkeep:
                 report.model,
                 sum(call.input_tokens + call.cache_read_tokens + call.cache_write_tokens + call.output_tokens
                     for call in spent),
-                _total_cost(spent),
+                total_cost(spent),
             )  # fmt: skip
             await _spend(connection, job, "flush", spent, party_id)
             if report.outcome != "failed":
@@ -194,7 +196,13 @@ class PostgresUpkeep:
 
     @store_method
     async def record_compaction(
-        self, job: JobClaim, link: NewLink, *, seen: SessionState, spent: Sequence[Spending]
+        self,
+        job: JobClaim,
+        link: NewLink,
+        *,
+        seen: SessionState,
+        spent: Sequence[Spending],
+        left_out: LeftOut | None = None,
     ) -> LinkStored:
         """Hide the range behind the summary; raises StaleView or Fenced when somebody was faster."""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -210,7 +218,7 @@ class PostgresUpkeep:
             row = await connection.fetchrow(sql.INSERT_LINK, *_link_columns(link, job, session["head"]))
             assert row is not None
             after = await _context_after(
-                connection, session, link.through_turn, link.tokens, seen.fixed_tokens
+                connection, session, link.through_turn, link.tokens, seen.fixed_tokens, left_out
             )
             await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
             if link.kind == "digest":
@@ -235,7 +243,9 @@ class PostgresUpkeep:
         return None if row is None else dict(row)
 
     @store_method
-    async def undo(self, session_id: int, *, limit_tokens: int, fixed_tokens: int) -> LinkStored | Refused:
+    async def undo(
+        self, session_id: int, *, limit_tokens: int, fixed_tokens: int, left_out: LeftOut | None = None
+    ) -> LinkStored | Refused:
         """Bring the newest compaction's messages back, byte for byte; holds automatic compaction."""
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
@@ -249,7 +259,7 @@ class PostgresUpkeep:
             parent = await _link(connection, head["parent"])
             base = head["from_turn"] - 1
             tokens = parent["tokens"] if parent else 0
-            after = await _context_after(connection, session, base, tokens, fixed_tokens)
+            after = await _context_after(connection, session, base, tokens, fixed_tokens, left_out)
             if after > limit_tokens:
                 return Refused(
                     reason="would_not_fit",
@@ -265,7 +275,9 @@ class PostgresUpkeep:
             )  # fmt: skip
 
     @store_method
-    async def restore(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
+    async def restore(
+        self, session_id: int, *, fixed_tokens: int, left_out: LeftOut | None = None
+    ) -> LinkStored | Refused:
         """Take the last undo back, until the next compaction."""
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
@@ -280,7 +292,7 @@ class PostgresUpkeep:
                 "UPDATE links SET active = true, undone_at = NULL WHERE id = $1", link["id"]
             )
             after = await _context_after(
-                connection, session, link["through_turn"], link["tokens"], fixed_tokens
+                connection, session, link["through_turn"], link["tokens"], fixed_tokens, left_out
             )
             return await _move(
                 connection, session, base=link["through_turn"], head=link["id"], redo=None, cycles=0,
@@ -388,12 +400,6 @@ async def _still_mine(connection: Connection, job: JobClaim) -> None:
         raise Fenced(f"job {job.id}")
 
 
-def _total_cost(spent: Sequence[Spending]) -> int | None:
-    if any(call.cost_micro is None for call in spent):
-        return None
-    return sum(call.cost_micro or 0 for call in spent)
-
-
 async def _spend(
     connection: Connection, job: JobClaim, purpose: str, spent: Sequence[Spending], party_id: int
 ) -> None:
@@ -413,13 +419,35 @@ def _link_columns(link: NewLink, job: JobClaim, parent: int | None) -> tuple[Any
 
 
 async def _context_after(
-    connection: Connection, session: Record, base: int, summary_tokens: int, fixed_tokens: int
+    connection: Connection,
+    session: Record,
+    base: int,
+    summary_tokens: int,
+    fixed_tokens: int,
+    left_out: LeftOut | None = None,
 ) -> int:
     """What the next request would hold: never the old anchor, always the view as it will be."""
     live: int = await connection.fetchval(sql.LIVE_TOKENS, session["id"], base, session["answered_turn"])
     pinned: int = await connection.fetchval(sql.PINNED_TOKENS, session["id"], base)
     ratio: float = session["token_ratio"]
+    if left_out is not None:
+        live -= left_out(await _view_after(connection, session, base, summary_tokens))
     return fixed_tokens + round(ratio * (live + pinned + summary_tokens))
+
+
+async def _view_after(connection: Connection, session: Record, base: int, summary_tokens: int) -> View:
+    rows = await connection.fetch(LOAD, session["id"], base, session["answered_turn"])
+    entries = [entry_from(row) for row in rows]
+    return View(
+        session_id=session["id"],
+        base_turn=base,
+        flushed_turn=session["flushed_turn"],
+        view_epoch=session["view_epoch"],
+        cycle=session["cycle"],
+        head=Link(id=0, kind="digest", from_turn=1, through_turn=base, tokens=summary_tokens),
+        entries=tuple(entry for entry in entries if entry.turn > base),
+        pins=tuple(entry for entry in entries if entry.turn <= base),
+    )
 
 
 async def _link(connection: Connection, link_id: int | None) -> Record | None:

@@ -13,6 +13,7 @@ from shared.adapters.postgres.upkeep import context_after, link_columns, move_vi
 from shared.core.errors import StaleView
 from shared.core.ledger import ledger_from_json, ledger_to_json
 from shared.core.rest import JobEnd, Rest, rest_to_json
+from shared.core.selection import LeftOut
 from shared.core.turns import Spending
 from shared.core.upkeep import Checkpoint, Hidden, JobClaim, LinkStored, NewLink, Pace
 
@@ -113,7 +114,13 @@ class PostgresPace:
 
     @store_method
     async def replace_digest(
-        self, job: JobClaim, link: NewLink, *, seen: Hidden, spent: Sequence[Spending]
+        self,
+        job: JobClaim,
+        link: NewLink,
+        *,
+        seen: Hidden,
+        spent: Sequence[Spending],
+        left_out: LeftOut | None = None,
     ) -> LinkStored:
         """The summary takes the digest's place: same range, same parent. Raises StaleView or Fenced."""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -126,7 +133,9 @@ class PostgresPace:
             row = await connection.fetchrow(sql.INSERT_LINK, *link_columns(link, job, parent))
             assert row is not None
             base = link.through_turn
-            after = await context_after(connection, session, base, link.tokens, seen.state.fixed_tokens)
+            after = await context_after(
+                connection, session, base, link.tokens, seen.state.fixed_tokens, left_out
+            )
             await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
             await spend_on(connection, job, "compact", spent, seen.state.party_id)
             await connection.execute(

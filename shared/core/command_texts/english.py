@@ -56,6 +56,7 @@ class CommandTexts:
             "pins": "all older messages are pinned",
             "gain_too_small": "it would save too little. `/compact --force` does it all the same",
             "unanswered": "an older message has no answer yet. `/compact --force` does it all the same",
+            "grows": "its summary would be longer than what it replaces",
             "busy": "the conversation kept changing; please try again in a moment",
         }
     )
@@ -94,7 +95,12 @@ class CommandTexts:
         return f"The summary is in use again: {self.thousands(before)} → {self.thousands(after)} tokens."
 
     def nothing_compacted(self, *, reason: str, detail: str) -> Markdown:
-        return f"Nothing to summarise: {self.nothing_to_compact.get(reason) or detail or reason}."
+        words = self.nothing_to_compact.get(reason) or detail or reason
+        return f"Nothing to summarise: {words}{self.sizes_of(reason, detail)}."
+
+    def sizes_of(self, reason: str, detail: str) -> str:
+        """Who insisted is told the numbers."""
+        return f" ({detail})" if reason == "grows" and detail else ""
 
     def compacted(self, *, turns: int, before: int, after: int) -> Markdown:
         gain = "." if after < before else ": they were so short that nothing was saved."

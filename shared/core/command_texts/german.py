@@ -66,6 +66,7 @@ class GermanCommandTexts(CommandTexts):
             "pins": "alle älteren Nachrichten sind angeheftet",
             "gain_too_small": "das würde zu wenig sparen. `/compact --force` macht es trotzdem",
             "unanswered": "etwas Älteres ist noch ohne Antwort. `/compact --force` macht es trotzdem",
+            "grows": "die Zusammenfassung wäre länger als das, was sie ersetzt",
             "busy": "das Gespräch hat sich ständig verändert; bitte versuch es gleich noch einmal",
         }
     )
@@ -116,7 +117,12 @@ class GermanCommandTexts(CommandTexts):
         return f"Die Zusammenfassung gilt wieder: {self.thousands(before)} → {self.thousands(after)} Token."
 
     def nothing_compacted(self, *, reason: str, detail: str) -> Markdown:
-        return f"Nichts zusammenzufassen: {self.nothing_to_compact.get(reason) or detail or reason}."
+        words = self.nothing_to_compact.get(reason) or detail or reason
+        return f"Nichts zusammenzufassen: {words}{self.sizes_of(reason, detail)}."
+
+    def sizes_of(self, reason: str, detail: str) -> str:
+        sizes = detail.replace(",", ".").replace("tokens", "Token")
+        return f" ({sizes})" if reason == "grows" and detail else ""
 
     def compacted(self, *, turns: int, before: int, after: int) -> Markdown:
         gain = "." if after < before else ": sie waren so kurz, dass nichts gespart wurde."

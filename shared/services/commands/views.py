@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from shared.core.command_texts import CommandTexts
 from shared.core.commands import compact_arguments
+from shared.core.selection import LeftOut
 from shared.core.turns import JobOrder
 from shared.core.upkeep import LinkStored, Refused, SessionState
 from shared.ports import Announcer, Doorbell
@@ -18,17 +19,25 @@ COMPACT_SECONDS = 180.0
 _LOOK_SECONDS = 0.1
 
 
+class HideAll(Protocol):
+    async def __call__(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
+
+
 class ViewStore(Protocol):
     async def state(self, session_id: int) -> SessionState: ...
     async def ask(self, session_id: int, order: JobOrder) -> int | None: ...
     async def job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]: ...
     async def waiting_job(self, session_id: int, key: str) -> int | None: ...
     async def undo(
-        self, session_id: int, *, limit_tokens: int, fixed_tokens: int
+        self, session_id: int, *, limit_tokens: int, fixed_tokens: int, left_out: LeftOut | None = None
     ) -> LinkStored | Refused: ...
-    async def restore(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
-    async def begin_anew(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
-    async def separate(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
+    async def restore(
+        self, session_id: int, *, fixed_tokens: int, left_out: LeftOut | None = None
+    ) -> LinkStored | Refused: ...
+    @property
+    def begin_anew(self) -> HideAll: ...
+    @property
+    def separate(self) -> HideAll: ...
     async def due_job(self, session_id: int) -> int | None: ...
 
 
@@ -52,22 +61,23 @@ class ViewCommands:
         }
 
     async def _new(self, call: Call) -> Said:
-        state = await self._store.state(call.session_id)
-        done = await self._store.begin_anew(call.session_id, fixed_tokens=state.fixed_tokens)
-        if isinstance(done, Refused):
-            return False, call.texts.new_already
-        await self._told(call, done)
-        await self._ring_late_flush(call)
-        return True, call.texts.fresh_start
+        return await self._hidden(
+            call, self._store.begin_anew, said=call.texts.fresh_start, already=call.texts.new_already
+        )
 
     async def _separator(self, call: Call) -> Said:
+        return await self._hidden(
+            call, self._store.separate, said=call.texts.separated, already=call.texts.separated_already
+        )
+
+    async def _hidden(self, call: Call, hide: HideAll, *, said: str, already: str) -> Said:
         state = await self._store.state(call.session_id)
-        done = await self._store.separate(call.session_id, fixed_tokens=state.fixed_tokens)
+        done = await hide(call.session_id, fixed_tokens=state.fixed_tokens)
         if isinstance(done, Refused):
-            return False, call.texts.separated_already
+            return False, already
         await self._told(call, done)
         await self._ring_late_flush(call)
-        return True, call.texts.separated
+        return True, said
 
     async def _ring_late_flush(self, call: Call) -> None:
         """What was hidden is still read once for what should be remembered."""
@@ -77,8 +87,13 @@ class ViewCommands:
 
     async def _undo(self, call: Call) -> Said:
         state = await self._store.state(call.session_id)
-        hard = await self._conversation.hard_limit(state)
-        done = await self._store.undo(call.session_id, limit_tokens=hard, fixed_tokens=state.fixed_tokens)
+        room = await self._conversation.room(state)
+        done = await self._store.undo(
+            call.session_id,
+            limit_tokens=room.hard,
+            fixed_tokens=state.fixed_tokens,
+            left_out=room.left_out,
+        )
         if isinstance(done, Refused):
             return refused(call, done)
         await self._told(call, done)
@@ -86,7 +101,10 @@ class ViewCommands:
 
     async def _restore(self, call: Call) -> Said:
         state = await self._store.state(call.session_id)
-        done = await self._store.restore(call.session_id, fixed_tokens=state.fixed_tokens)
+        room = await self._conversation.room(state)
+        done = await self._store.restore(
+            call.session_id, fixed_tokens=state.fixed_tokens, left_out=room.left_out
+        )
         if isinstance(done, Refused):
             return refused(call, done)
         await self._told(call, done)

@@ -338,6 +338,16 @@ def test_undo_and_restore_are_offered_only_where_they_are_possible(
     assert bool(said) is not (undo or restore)
 
 
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("new", "begun anew"), ("separator", "separator was set"), ("window", "left the window")],
+)
+def test_what_stands_behind_a_summary_is_named_as_the_reason_against_its_undo(kind: str, words: str) -> None:
+    standing: dict[str, Any] = STANDING | {"head": "b", "head_kind": kind}
+    verdict = judge(LINK, **standing)
+    assert words in verdict["undo_reason"]
+
+
 async def test_the_jobs_page_is_what_sql_says(pool: Pool, insights: Insights) -> None:
     async with pool.acquire() as connection:
         await seed.a_long_session(connection, turns=12)

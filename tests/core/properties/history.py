@@ -36,7 +36,7 @@ from shared.core.shrinking import shrink_to_fit
 from shared.core.summary import NewItem
 from shared.core.tokens import estimate_blocks
 from tests.core.properties.log import Ended, Log, Seen
-from tests.core.properties.promises import Broken, Judge, Promise, unresolved
+from tests.core.properties.promises import Broken, Judge, Promise, unanswered
 from tests.core.properties.sayings import answer, calls, injected, marker, result_of, said_by_person
 
 Deed: TypeAlias = tuple[str, int]
@@ -335,7 +335,7 @@ class History:
             judge.holds("bounded", len(chunk) == 1 or size <= limit, f"a portion of {size}, limit {limit}")
         source = render_source(plan.entries, count=count)
         judge.source(source, (SUMMARY_WORD, RECALL_WORD, NOTE_WORD, FACT_WORD))
-        for turn in unresolved(state) & {e.turn for e in plan.entries}:
+        for turn in unanswered(state) & {e.turn for e in plan.entries}:
             judge.holds("never_dropped", "(not answered)" in source, f"turn {turn} is hidden as if answered")
 
     def _check_gain(self, plan: CompactionPlan) -> None:

@@ -10,7 +10,17 @@ from typing import Literal, get_args
 
 from shared.core.context import BuiltContext
 from shared.core.ledger import Ledger
-from shared.core.messages import Block, Image, Message, Text, Thinking, ToolResult, ToolUse, tool_uses
+from shared.core.messages import (
+    Block,
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    tool_results,
+    tool_uses,
+)
 from shared.core.prompts import OUR_TAGS
 from shared.core.session import Entry, View
 from shared.core.shrinking import Shrunk
@@ -179,15 +189,21 @@ class Judge:
         fault = fault_of(made.context.messages)
         self.holds("valid_request", fault is None, f"after shrinking: {fault}")
         newest = [e for e in view.entries if e.turn == view.open_turn and e.author == "person"]
-        unanswered = [e for e in view.entries if e.turn in unresolved(view) and e.author == "person"]
+        waiting = [e for e in view.entries if e.turn in unresolved(view) and e.author == "person"]
         pinned = [*view.pins, *(e for e in view.entries if e.pinned)]
-        self.shown(view, made.context.messages, [*newest, *unanswered, *pinned])
+        self.shown(view, made.context.messages, [*newest, *waiting, *pinned])
 
 
-def unresolved(view: View) -> set[int]:
+def unanswered(view: View) -> set[int]:
     """Turns whose last word is not the assistant's."""
     last = {entry.turn: entry for entry in view.entries}
     return {t for t, entry in last.items() if entry.role != "assistant" or tool_uses(entry.blocks)}
+
+
+def unresolved(view: View) -> set[int]:
+    """Those, and turns in which the last tool failed."""
+    tried = {entry.turn: result for entry in view.entries for result in tool_results(entry.blocks)}
+    return unanswered(view) | {turn for turn, result in tried.items() if result.is_error}
 
 
 def text_of_request(messages: Sequence[Message]) -> str:

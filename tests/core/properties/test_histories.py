@@ -124,7 +124,7 @@ def _clears_every_result(entries: Sequence[Entry], *_: Any, **__: Any) -> tuple[
         (compaction, "_tail_length", lambda *_, **__: 0, {"whole_turns"}),
         (source, "_without_injections", str, {"provenance"}),
         (source, "redact", str, {"provenance"}),
-        (shrinking, "_unanswered", _nothing, {"never_dropped"}),
+        (shrinking, "unresolved_turns", _nothing, {"never_dropped"}),
         (histories, "readable", lambda *_: 10, {"bounded"}),
         (histories, "plan_pruning", _clears_every_result, {"idempotent", "never_dropped"}),
     ],

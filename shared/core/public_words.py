@@ -1,0 +1,18 @@
+"""What a public site's or bot's visitors read when there is no answer: nothing of models, tokens or money."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PUBLIC_ADVICE: Mapping[str, str] = {
+    "context_budget_exceeded": "This is too much for me at once. Please make it shorter.",
+    "model_refused_account": "I cannot answer at the moment. Your message is kept; I will answer it later.",
+    "model_unavailable": "I cannot answer just now. Your message is kept, and I will answer it soon.",
+    "model_busy": "Many people are writing to me. Your message is kept, and I will answer it shortly.",
+    "cap_reached": "I have talked enough for today. Your message is kept; please write again tomorrow.",
+}
+
+
+def advice_for_public(code: str, advice: str) -> str:
+    """By the error's code; what has no words of its own here tells nothing of the machinery anyway."""
+    return PUBLIC_ADVICE.get(code, advice)
