@@ -253,7 +253,7 @@ class Settings(BaseSettings):
     def _room_for_a_conversation(self) -> Settings:
         chosen = PRESETS.get(self.preset, PRESETS["steady"])
         window = self.context_window or chosen.context_window
-        reserve = max(self.reserve or 0, self.max_output or chosen.max_output)
+        reserve = max(self.reserve or 0, self.max_output or 0)
         if reserve >= window:
             raise ValueError(f"EVERTALK_CONTEXT_WINDOW={window} leaves no room beside a reserve of {reserve}")
         return self

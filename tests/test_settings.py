@@ -101,7 +101,12 @@ def test_every_problem_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_window_without_room_for_a_conversation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "leaves no room" in refusal(monkeypatch, EVERTALK_CONTEXT_WINDOW="8000")
+    told = refusal(monkeypatch, EVERTALK_CONTEXT_WINDOW="8000", EVERTALK_RESERVE="8000")
+    assert "leaves no room" in told
+
+
+def test_a_small_window_shrinks_the_margins_that_nobody_has_set() -> None:
+    assert load_settings(context_window=8_000).context_window == 8_000
 
 
 def test_a_bot_is_asked_for_messages_and_lets_in_whom_an_operator_approves_unless_told_otherwise() -> None:

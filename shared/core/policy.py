@@ -169,7 +169,8 @@ def fitted(policy: ContextPolicy, context_window: int) -> ContextPolicy:
 
 
 def check_policy(policy: ContextPolicy) -> None:
-    for wrong, reason in (*_size(policy), *_selection(policy), *_triggers(policy), *_texts(policy)):
+    checks = (_size, _shares, _counts, _selection, _triggers, _texts)
+    for wrong, reason in (finding for check in checks for finding in check(policy)):
         if wrong:
             raise ContradictoryPolicy(reason)
 
@@ -196,6 +197,37 @@ def _size(p: ContextPolicy) -> Findings:
             f"flush_threshold={p.flush_threshold} is not below soft_budget={soft}",
         ),
     )
+
+
+def _shares(p: ContextPolicy) -> Findings:
+    """Fractions between nothing and the whole; the first two may be neither."""
+    parts = {"max_output_share": p.max_output_share, "gain_at_most": p.gain_at_most}
+    wholes = {
+        "overhead_share": p.overhead_share,
+        "reserve_leaves_share": p.reserve_leaves_share,
+        "fixed_share": p.fixed_share,
+        "flush_share": p.flush_share,
+        "tail_share": p.tail_share,
+        "tail_share_most": p.tail_share_most,
+        "pins_share": p.pins_share,
+    }
+    return (
+        *((not 0 < part < 1, f"{name}={part} must lie between 0 and 1") for name, part in parts.items()),
+        *((not 0 <= part <= 1, f"{name}={part} must lie from 0 to 1") for name, part in wholes.items()),
+    )
+
+
+def _counts(p: ContextPolicy) -> Findings:
+    counts = {
+        name: getattr(p, name)
+        for name in (
+            "overhead", "reserve_leaves", "flush_share_below", "flush_cooldown_seconds", "idle_over",
+            "keep_turns_least", "tail_least", "tail_most", "prune_keep_last_assistants", "prune_over_chars",
+            "prune_head_chars", "prune_tail_chars", "prune_error_tail_chars",
+            "prune_clear_after_assistants", "prune_clear_over_chars",
+        )
+    }  # fmt: skip
+    return tuple((count < 0, f"{name}={count} must not be negative") for name, count in counts.items())
 
 
 def _selection(p: ContextPolicy) -> Findings:

@@ -17,6 +17,8 @@ THRASH_LEAST_BUDGET = 4_000
 REST_TURNS = 20
 """After so many turns the conversation is another one, so that no rest is for ever."""
 NOTHING_TURNS = 5
+SAME_LIMIT = 0.1
+"""A limit is learned with the ratio of each turn; so small a change of it changes nothing."""
 BY_SIZE = frozenset({"limit", "overflow"})
 MANUAL = "manual"
 
@@ -34,8 +36,9 @@ class Rest:
     until_turn: int
 
     def holds(self, *, limit: int, model: str, pins: tuple[int, ...], turn: int) -> bool:
-        same = (self.limit, self.model, self.pins) == (limit, model, pins)
-        return same and turn < self.until_turn
+        same = (self.model, self.pins) == (model, pins)
+        near = abs(limit - self.limit) <= SAME_LIMIT * self.limit
+        return same and near and turn < self.until_turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,8 @@ REMEMBERED_PARTS = 10_000
 """Hashes of prompt parts that a process knows to be stored; beyond that it starts afresh."""
 ORGANIZE_SECONDS = 30.0
 """How long a person waits for a summary before the answer is made without one."""
+TAKEN_SECONDS = 3.0
+"""A job that nobody has taken after so long is not waited for."""
 _LOOK_SECONDS = 0.1
 _MANY = 1_000_000
 """So many tokens have a price that rounding up does not change."""
@@ -189,7 +191,7 @@ class Assistant:
                 spent=state.spent,
                 settled_micro=micro_of([*state.spent_before, *state.spent]),
                 audit=refused_audit(state, card, error),
-                grown=grown_by(state, 0),
+                grown=grown_by(state, 0, pruned=False),
                 turn_tokens=turn_tokens_of(state, 0),
                 view_epoch=state.view.view_epoch,
             )
@@ -245,7 +247,7 @@ class Assistant:
         if not self._prompting.policy_of(state.claim.agent_config).compact_before_call:
             return
         prepared = state.prepared = self._calling.prepare(state, card)
-        job = self._due_job(state, prepared, prepared.estimate)
+        job = self._due_job(state, prepared, prepared.estimate, open_turn=state.view.open_turn)
         if job is None or not is_summary_now(job):
             return
         state.compaction_asked = True
@@ -275,6 +277,8 @@ class Assistant:
             ended, _ = await self._states.job_outcome(job_id)
             if ended in ("done", "dead"):
                 return True
+            if ended == "due" and loop.time() > until - ORGANIZE_SECONDS + TAKEN_SECONDS:
+                return False
             await asyncio.wait([state.stop], timeout=_LOOK_SECONDS)
             if state.stop.done():
                 raise Stopped("")
@@ -336,7 +340,8 @@ class Assistant:
         if state.compaction_asked or not (refused or (full and not state.calls)):
             return
         job = overflow_job(state.view) if refused else None
-        job = job or self._due_job(state, prepared, prepared.estimate + prepared.left_out)
+        used, open_turn = prepared.estimate + prepared.left_out, state.view.open_turn
+        job = job or self._due_job(state, prepared, used, open_turn=open_turn)
         if job is not None and is_summary_now(job):
             state.compaction_asked = True
             job_id = await self._states.ask(state.claim.session_id, job)
@@ -473,9 +478,12 @@ class Assistant:
         )
         return Answered(outcome=outcome, measured=self._measured(prepared, whole, estimated=not known))
 
-    def _due_job(self, state: Attempt, prepared: Prepared, used: int) -> JobOrder | None:
+    def _due_job(
+        self, state: Attempt, prepared: Prepared, used: int, *, open_turn: int | None = None
+    ) -> JobOrder | None:
+        """`open_turn` while the turn is being answered: whoever does the job must see the same turns."""
         wish = next_job(
-            replace(state.view, open_turn=None, context_tokens=used),
+            replace(state.view, open_turn=open_turn, context_tokens=used),
             budget=prepared.budget,
             policy=prepared.policy,
             context_tokens=used,
@@ -497,7 +505,7 @@ class Assistant:
             state="stopped",
             blocks=blocks,
             tokens=tokens,
-            context_tokens=grown_by(state, tokens),
+            context_tokens=grown_by(state, tokens, pruned=True),
             turn_tokens=turn_tokens_of(state, tokens),
             view_epoch=state.view.view_epoch,
             screen=screen,
@@ -548,7 +556,7 @@ def overflow_job(view: View) -> JobOrder:
         kind="compact",
         key=f"compact:{view.session_id}:{view.cycle}",
         trigger="overflow",
-        payload={"force": True, "focus": None, "flush_first": True},
+        payload={"cycle": view.cycle, "force": True, "focus": None, "flush_first": True},
     )
 
 

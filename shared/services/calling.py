@@ -178,7 +178,8 @@ class Calling:
         )
         pending = state.pending + (0 if state.anchored else prepared.built.volatile)
         # What was counted before this turn holds messages that are not sent any more.
-        moved = (state.hidden or prepared.selection.slides) and not state.anchored
+        narrower = prepared.selection.slides or bool(prepared.policy.history_turns)
+        moved = (state.hidden or narrower) and not state.anchored
         anchor = None if state.restarts or moved else state.anchor
         estimate = measure(anchor, pending, prepared.built.estimate, prepared.ratio)
         before = estimate + round(prepared.ratio * state.pruned)

@@ -176,7 +176,8 @@ class Compactor:
     async def _nothing(self, case: Case, plan: NothingToCompact) -> JobDone:
         """The turn that asked saw something to do: it is not asked again after every turn."""
         if case.job.trigger in BY_SIZE:
-            await self._pace.let_rest(case.job, rest_of(case, "nothing", NOTHING_TURNS))
+            turns = 1 if plan.reason in ("nothing_old", "unanswered") else NOTHING_TURNS
+            await self._pace.let_rest(case.job, rest_of(case, "nothing", turns))
         return JobDone(outcome={"nothing": plan.reason, "detail": plan.detail})
 
     async def _thrashing(self, case: Case) -> JobDone | None:

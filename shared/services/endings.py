@@ -122,11 +122,17 @@ def measured_by(reply: ModelReply, prepared: Prepared, tokens: int) -> tuple[flo
     return learned_ratio(prepared.ratio, counted, estimate), usage.context_tokens
 
 
-def grown_by(state: Attempt, tokens: int) -> int | None:
-    """The view with a turn that nobody counted: its words stay, whatever became of the answer."""
+def grown_by(state: Attempt, tokens: int, *, pruned: bool) -> int | None:
+    """The view with a turn that nobody counted: its words stay, whatever became of the answer.
+
+    `pruned`: whether this turn's decisions are stored with it, so that what they save stays saved.
+    """
     if state.anchor is None:
         return None
-    pending = state.pending + state.pruned + tokens
+    if pruned and state.hidden and not state.anchored and state.prepared is not None:
+        return state.prepared.estimate + round(_ratio_now(state) * tokens)
+    back = 0 if pruned or state.anchored else state.pruned
+    pending = state.pending + back + tokens
     return max(0, state.anchor + round(_ratio_now(state) * pending))
 
 

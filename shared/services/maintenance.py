@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,11 +20,17 @@ from shared.services.compactor import Compactor
 from shared.services.crash import CrashPoint
 from shared.services.flusher import FAULTS_AT_MOST, Flusher
 from shared.services.spare_summaries import SpareSummaries
+from shared.services.summary_writing import without_quotes
 from shared.services.writers import Writers
 
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 15.0
+WORK_SECONDS = 570.0
+"""Below what the queue gives a job, so that the row hears of it."""
+STORAGE_TRIES = 570
+"""A second apart, while Postgres is away: the row must not stay behind as running."""
+LAST_WORD_SECONDS = 5.0
 
 
 class JobStore(Protocol):
@@ -72,7 +79,8 @@ class Maintenance:
             return
         self._crash_point("after_job_claim")
         try:
-            done = await self._do(job)
+            async with asyncio.timeout(WORK_SECONDS):
+                done = await self._do(job)
             successor = await self._next(job) if done.state != "due" else None
             rung = await self._store.end_job(
                 job,
@@ -85,6 +93,9 @@ class Maintenance:
             )
         except Fenced:
             log.info("job_fenced", job_id=job.id)
+        except asyncio.CancelledError:
+            await self._interrupted(job)
+            raise
         except Exception as error:
             log.exception("job_failed", job_id=job.id, kind=job.kind, session_id=job.session_id)
             await self._failed(job, error)
@@ -123,19 +134,32 @@ class Maintenance:
     async def _failed(self, job: JobClaim, error: Exception) -> None:
         dead = job.trigger == "manual" or job.faults + 1 >= FAULTS_AT_MOST
         advice = error.advice if isinstance(error, EvertalkError) else EvertalkError.advice
-        try:
-            await self._store.end_job(
-                job,
-                state="dead" if dead else "due",
-                outcome={"advice": advice},
-                error=f"{type(error).__name__}: {error}",
-                retry_seconds=RETRY_SECONDS,
-                failures=({"attempt": job.attempt, "code": type(error).__name__},),
-            )
+        for _ in range(STORAGE_TRIES):
+            try:
+                await self._store.end_job(
+                    job,
+                    state="dead" if dead else "due",
+                    outcome={"advice": advice},
+                    error=f"{type(error).__name__}: {without_quotes(str(error))}",
+                    retry_seconds=RETRY_SECONDS,
+                    failures=({"attempt": job.attempt, "code": type(error).__name__},),
+                )
+            except Fenced:
+                log.info("job_fenced", job_id=job.id)
+                return
+            except StorageUnavailable:
+                await asyncio.sleep(1.0)
+                continue
             if job.kind == "compact":
                 await self._compactor.progress(job, 100, "failed", state="failed")
-        except (Fenced, StorageUnavailable):
-            log.warning("job_left_to_the_sweep", job_id=job.id)
+            return
+        log.error("job_left_running", job_id=job.id)
+
+    async def _interrupted(self, job: JobClaim) -> None:
+        """The queue went away or the process ends: somebody else may begin again at once."""
+        with contextlib.suppress(Fenced, StorageUnavailable, TimeoutError):
+            async with asyncio.timeout(LAST_WORD_SECONDS):
+                await self._store.end_job(job, state="due", outcome={"resting": "interrupted"})
 
     async def _next(self, job: JobClaim) -> JobOrder | None:
         """Look again, as after every turn: the work may not be over."""

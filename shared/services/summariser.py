@@ -257,7 +257,7 @@ class Summariser:
     # ---- without a model
 
     def _digested(self, writing: Writing, entries: Portion, former: Ledger) -> Ledger:
-        faults = [attempt.fault for attempt in writing.attempts]
+        faults = [attempt.code for attempt in writing.attempts]
         log.warning("summary_fell_back_to_digest", faults=faults)
         writing.digested = True
         most = min(DIGEST_TOKENS, writing.plan.summary_limit)

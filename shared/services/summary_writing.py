@@ -24,6 +24,11 @@ OnProgress = Callable[[int, str], Awaitable[None]]
 """`(percent, stage)`"""
 
 
+def without_quotes(fault: str) -> str:
+    """For logs and operators: what is quoted may be anybody's words."""
+    return _QUOTED.sub("…", fault)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """An answer that could not be used, or a call that brought none."""
@@ -44,7 +49,7 @@ class Attempt:
     def code(self) -> str:
         """The fault for operators: an error's code, or what was wrong without anybody's words."""
         code = _CODE.match(self.fault)
-        return code[1] if code else _QUOTED.sub("…", self.fault)[:200] or "not_usable"
+        return code[1] if code else without_quotes(self.fault)[:200] or "not_usable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,3 +140,14 @@ def test_idle_compaction_is_for_presets_that_ask_and_never_after_an_undo() -> No
     assert idle(LARGE, 30_000, policy="spec008") is None
     assert idle(replace(LARGE, hold_compaction=True), 30_000) is None
     assert idle(view(exchanges(2), flushed_turn=2), 30_000) is None
+
+
+def test_the_turn_that_is_being_answered_is_never_planned_away() -> None:
+    """Asked for before the call, the job must see the same turns as the worker that does it."""
+    for count in range(1, 12):
+        state = view(exchanges(count, tokens=900), open_turn=count)
+        asked = next_job(state, budget=budget(), policy=STEADY, context_tokens=LIMIT + 1)
+        if asked is not None and asked.kind == "compact":
+            worker = manual_job(state, budget=budget(), policy=STEADY, context_tokens=LIMIT + 1)
+            assert isinstance(worker, JobWish)
+            assert asked.payload["through_turn"] == worker.payload["through_turn"] < count

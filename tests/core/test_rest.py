@@ -80,7 +80,8 @@ def test_a_rest_ends_when_limit_model_or_pins_change_and_after_some_turns() -> N
     assert rest_from_json(rest_to_json(rest)) == rest
     resting = replace(STATE, rest=rest)
     assert rests(resting, limit=LIMIT, model="m")
-    assert not rests(resting, limit=LIMIT + 1, model="m")
+    assert rests(resting, limit=round(1.05 * LIMIT), model="m"), "a ratio is learned anew with every turn"
+    assert not rests(resting, limit=round(1.2 * LIMIT), model="m")
     assert not rests(resting, limit=LIMIT, model="other")
     pinned = (replace(STATE.entries[0], pinned=True), *STATE.entries[1:])
     assert not rests(replace(resting, entries=pinned), limit=LIMIT, model="m")

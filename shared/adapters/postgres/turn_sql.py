@@ -6,7 +6,8 @@ LEASE_SECONDS = 4
 """A lease lapses this long after its process' last beat (design: beat 1 s, lapse 4 s)."""
 
 OVERFLOW_COMES_FIRST = """
-ON CONFLICT (key) WHERE state IN ('due', 'running') DO UPDATE SET trigger = excluded.trigger, due_at = now()
+ON CONFLICT (key) WHERE state IN ('due', 'running') DO UPDATE
+   SET trigger = excluded.trigger, due_at = now(), payload = jobs.payload || excluded.payload
  WHERE jobs.state = 'due' AND jobs.due_at > now() AND excluded.trigger = 'overflow'
 """
 """A compaction that rests after failures is due at once when a conversation no longer fits."""

@@ -1,0 +1,79 @@
+"""A job that is interrupted, or that cannot say how it ended, never stays behind as running."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from shared.core.errors import StorageUnavailable
+from shared.core.turns import JobOrder
+from shared.core.upkeep import JobClaim, JobDone
+from tests.journeys.house import Visit, running_app, settings_for, visit
+
+ORDER = JobOrder(kind="compact", key="asked by a test", trigger="limit", payload={})
+STATE = "SELECT state FROM jobs WHERE key = 'asked by a test'"
+
+
+@pytest.fixture
+async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
+    async with running_app(settings_for(database_url, redis_url)) as app:
+        yield await visit(app)
+
+
+async def test_a_cancelled_job_is_due_again_at_once(guest: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """arq cancels its jobs when Redis goes away, and after its own timeout."""
+    await guest.ask("Hello")
+    began = asyncio.Event()
+
+    async def never_ends(_job: JobClaim) -> JobDone:
+        began.set()
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    monkeypatch.setattr(guest.app.maintenance._compactor, "compact", never_ends)
+    job_id = await guest.app.upkeep.ask(guest.session_id, ORDER)
+    assert job_id is not None
+    running = asyncio.ensure_future(guest.app.maintenance.run(job_id))
+    await asyncio.wait_for(began.wait(), 10)
+    assert await guest.one(STATE) == "running"
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    assert await guest.one(STATE) == "due"
+    assert job_id in [waiting for waiting, _ in await guest.app.upkeep.due_jobs()]
+
+
+async def test_a_job_that_cannot_tell_its_end_tells_it_when_storage_is_back(
+    guest: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await guest.ask("Hello")
+    upkeep, tries = guest.app.upkeep, 0
+    tells = upkeep.end_job
+
+    async def away_at_first(*args: Any, **kwargs: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise StorageUnavailable("away")
+        return await tells(*args, **kwargs)
+
+    monkeypatch.setattr(guest.app.maintenance, "_store", _With(upkeep, away_at_first))
+    job_id = await upkeep.ask(guest.session_id, ORDER)
+    assert job_id is not None
+    await guest.app.maintenance.run(job_id)
+    assert tries == 3
+    assert await guest.one(STATE) in ("due", "done")
+
+
+class _With:
+    """The store, with another way to end a job."""
+
+    def __init__(self, store: Any, end_job: Any) -> None:
+        self._store = store
+        self.end_job = end_job
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
