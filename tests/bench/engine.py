@@ -31,6 +31,7 @@ from shared.ports import ModelCard, ModelRequest
 from shared.settings import Settings, load_settings
 from tests.bench.policies.log import entries_of
 from tests.bench.policies.workload import telegram
+from tests.bench.quiet import keep_quiet
 from tests.bench.turn import ANSWER, QUESTION
 from tests.bench.whole import WholeTurns, app_with_instant_model
 from web.app import make_parts
@@ -40,6 +41,7 @@ AIMS = {"digest_25k_ms": 50, "build_200k_cpu_ms": 20, "million_ratio": 1.1}
 REPEATS = 9
 SHORT_ENTRIES = 100
 """The conversation that the long one is held against."""
+SEEDING_SECONDS = 300
 KEPT_TURNS = 40
 """Live turns of both: the same view, behind a summary."""
 _CARD = ModelCard(
@@ -126,9 +128,9 @@ async def _block(whole: WholeTurns, turns: int) -> float:
 async def _grow(app: App, session_id: int, entries: int) -> None:
     """A log of so many messages, all but the newest turns behind one summary, as years of talk leave it."""
     async with app.pool.acquire() as connection, connection.transaction():
-        await connection.execute("SET LOCAL synchronous_commit = off")
+        await connection.execute("SET LOCAL synchronous_commit = off; SET LOCAL statement_timeout = 0")
         for statement in _GROW:
-            await connection.execute(statement, session_id, entries // 2, KEPT_TURNS)
+            await connection.execute(statement, session_id, entries // 2, KEPT_TURNS, timeout=SEEDING_SECONDS)
     await app.pool.execute("ANALYZE entries, turn_entries, turns, links, events")
 
 
@@ -200,6 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--turns", type=int, default=20, help="per block")
     parser.add_argument("--blocks", type=int, default=15, help="of each conversation")
     given = parser.parse_args(arguments)
+    keep_quiet()
     found = measure_core()
     found |= asyncio.run(measure_long(entries=given.entries, turns=given.turns, blocks=given.blocks))
     print(json.dumps(found) if given.json else as_table(found))

@@ -30,6 +30,7 @@ from shared.app import App
 from shared.settings import Settings, load_settings
 from tests.bench import rest
 from tests.bench.floor import BareTurns
+from tests.bench.quiet import keep_quiet
 from tests.bench.whole import WholeTurns, app_with_instant_model
 from web.app import make_parts
 from web.parts import ModelShown
@@ -207,6 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-processes", action="store_true", help="leave memory and the start of `up` out")
     parser.add_argument("--profile", action="store_true", help="show where the time goes")
     given = parser.parse_args(arguments)
+    keep_quiet()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         found = runner.run(
             measure(
