@@ -96,7 +96,7 @@ class OfflineModel:
             raise PromptTooLong(f"{tokens} > {self._window}", tokens=tokens, maximum=self._window)
         blocks = answer(request)
         if on_text is not None:
-            await self._tell(text_of(blocks), on_text)
+            await self._tell(text_of(blocks), on_text, paced=not _for_a_program(request))
         return ModelReply(
             blocks=blocks,
             usage=Usage(input_tokens=tokens, output_tokens=self._tokens(_said(blocks))),
@@ -111,9 +111,10 @@ class OfflineModel:
     async def close(self) -> None:
         pass
 
-    async def _tell(self, text: str, on_text: OnText) -> None:
+    async def _tell(self, text: str, on_text: OnText, *, paced: bool) -> None:
+        """Piece by piece, as people read; programs do not read."""
         for piece in _PIECE.findall(text):
-            if self._piece_seconds:
+            if self._piece_seconds and paced:
                 await asyncio.sleep(self._piece_seconds)
             await on_text(1, piece)
 
@@ -128,6 +129,11 @@ class OfflineModel:
 
     def _tokens(self, text: str) -> int:
         return self._counter.count(text) if text else 0
+
+
+def _for_a_program(request: ModelRequest) -> bool:
+    whole = _situation(request).whole
+    return asks_for_summary(whole) or asks_for_text(whole)
 
 
 def answer(request: ModelRequest) -> tuple[Block, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -333,3 +334,15 @@ async def test_its_summary_in_words_passes_the_audit_in_every_form(name: Summary
         assert "1,450 euros" in text
         assert "Never book flights before 9 am!" in text
         assert form.headings == () or "## " in text
+
+
+async def test_a_summary_is_told_at_once_for_nobody_reads_along() -> None:
+    slow = OfflineModel(WordCounter(), window=200_000, piece_seconds=1_000.0)
+    heard: list[str] = []
+
+    async def hear(_attempt: int, piece: str) -> None:
+        heard.append(piece)
+
+    async with asyncio.timeout(30):
+        reply = await slow.reply(asking(SUMMARY), on_text=hear)
+    assert "".join(heard) == text_of(reply.blocks)
