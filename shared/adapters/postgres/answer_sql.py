@@ -100,7 +100,9 @@ SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at, NULL::big
 """
 """One call, its audit, and nothing else: each further part would cost its own preparation in every turn."""
 
-_OR_COMMITTED = _CORE.replace("settled_micro = $15", f"settled_micro = greatest($15::bigint, {COMMITTED_MICRO})")
+_OR_COMMITTED = _CORE.replace(
+    "settled_micro = $15", f"settled_micro = greatest($15::bigint, {COMMITTED_MICRO})"
+)
 ANSWER = f"""{_OR_COMMITTED}
   SELECT $1, s.party_id, $4, 'chat', {_fields(USAGE)}
     FROM s, jsonb_to_recordset($20::jsonb) AS x({_shape(USAGE)})

@@ -13,8 +13,9 @@ from shared.core.upkeep import LinkStored, Refused
 from tests.journeys.house import Visit, running_app, settings_for, visit
 from tests.journeys.rivals import rivals_of
 
-TURNS, BIG, WORDS = 12, 50_000, 10
-"""Each turn is made of a person's words, a call, its large result and an answer."""
+TURNS, BIG = 12, 50_000
+"""Each turn is made of a result of this many tokens, a person's words and an answer."""
+SAID = "SELECT sum(tokens) FROM entries WHERE author <> 'tool'"
 
 
 @pytest.fixture
@@ -23,13 +24,12 @@ async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
         yield await visit(app)
 
 
-async def grown(guest: Visit) -> list[int]:
+async def grown(guest: Visit, *, tokens: int = BIG) -> list[int]:
     """Turns with large results, hidden behind a digest; the seqs of the results, oldest first."""
     for number in range(TURNS):
         await guest.ask(f"Message {number}: read the report.")
-    await guest.app.pool.execute("UPDATE entries SET tokens = $1", WORDS)
     seqs = [
-        await guest.one(_ADD_RESULT, guest.session_id, turn, BIG, _result(turn))
+        await guest.one(_ADD_RESULT, guest.session_id, turn, tokens, _result(turn))
         for turn in range(1, TURNS + 1)
     ]
     await guest.app.pool.execute("UPDATE sessions SET token_ratio = 1.0")
@@ -43,7 +43,7 @@ _ADD_RESULT = """
 WITH s AS (UPDATE sessions SET next_seq = next_seq + 1 WHERE id = $1 RETURNING next_seq - 1 AS seq
 ), e AS (INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
          SELECT $1, seq, 'user', 'tool', $4, $3 FROM s
-), te AS (INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, $2, seq FROM s)
+), te AS (INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, $2, 0 FROM s)
 SELECT seq FROM s
 """
 
@@ -69,15 +69,12 @@ async def undone(guest: Visit, left_out: LeftOut | None = None, *, limit: int = 
     return done
 
 
-SAID = 2 * WORDS * TURNS
-
-
 async def test_an_undo_whose_results_were_cleared_is_not_refused(guest: Visit) -> None:
     for seq in await grown(guest):
         await decide(guest, seq, "trim", turn=TURNS - 1)
         await decide(guest, seq, "clear")
     back = await undone(guest, limit=100_000)
-    assert back.tokens_after == SAID + 60 * TURNS
+    assert back.tokens_after == await guest.one(SAID) + 60 * TURNS
     assert await guest.one("SELECT context_tokens FROM sessions") == back.tokens_after
     again = await guest.app.upkeep.restore(guest.session_id, fixed_tokens=0)
     assert isinstance(again, LinkStored)
@@ -102,25 +99,27 @@ async def test_each_form_counts_as_short_as_it_is_shown(guest: Visit) -> None:
     await decide(guest, pinned, "hide")
     await guest.app.pool.execute("INSERT INTO pins VALUES ($1, $2)", guest.session_id, pinned)
     after = (await undone(guest)).tokens_after
-    fixed = SAID + 1_200 + 60 + 60 + 0 + BIG + BIG + BIG * len(whole)
+    fixed = await guest.one(SAID) + 1_200 + 60 + 60 + 0 + BIG + BIG + BIG * len(whole)
     assert BIG * 0.09 < after - fixed < BIG * 0.11, "a tenth of the characters of one"
 
 
 async def test_a_short_result_is_never_counted_longer_than_it_is(guest: Visit) -> None:
-    seqs = await grown(guest)
-    await guest.app.pool.execute("UPDATE entries SET tokens = 30 WHERE author = 'tool'")
-    for seq in seqs:
+    for seq in await grown(guest, tokens=30):
         await decide(guest, seq, "clear" if seq % 2 else "trim")
-    assert (await undone(guest)).tokens_after == SAID + 30 * TURNS
+    assert (await undone(guest)).tokens_after == await guest.one(SAID) + 30 * TURNS
 
 
 async def test_what_a_window_leaves_out_is_taken_off_as_short_as_it_was_counted(guest: Visit) -> None:
     for seq in await grown(guest):
         await decide(guest, seq, "clear")
     left_out = leaves_out(preset("chatbox"), channel="web", ratio=1.0)
-    kept = 5  # six messages would begin with an answer
     after = (await undone(guest, left_out)).tokens_after
-    assert kept * WORDS <= after <= kept * (WORDS + 60)
+    words = await guest.one(
+        """SELECT sum(tokens) FROM turn_entries JOIN entries USING (session_id, seq)
+            WHERE author <> 'tool' AND turn_no > $1""",
+        TURNS - 3,
+    )
+    assert after == words + 2 * 60, "the window begins behind the first of three results"
 
 
 async def test_a_window_that_does_not_hide_sends_what_another_policy_hid(guest: Visit) -> None:
