@@ -176,7 +176,7 @@ class Flusher:
         through: int,
         threshold: str,
     ) -> Flushed:
-        """No request can be made with these settings: a failure like any other, tried again when they hold."""
+        """No request can be made with these settings: a failure like any other, which is tried again."""
         ticket = await self._store.begin_flush(
             job,
             cycle=state.view.cycle,

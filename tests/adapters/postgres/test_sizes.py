@@ -1,4 +1,4 @@
-"""A view that comes back is measured as it will be sent: shortened results as short, hidden chatter not at all."""
+"""A view that comes back is measured as it will be sent: results as short as they are shown."""
 
 from __future__ import annotations
 
