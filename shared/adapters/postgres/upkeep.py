@@ -432,7 +432,7 @@ async def _context_after(
 ) -> int:
     """What the next request would hold: never the old anchor, always the view as it will be."""
     if left_out is None:
-        # Without a measure of the policy: what one has hidden stays hidden, unless the policy was changed since.
+        # Without a measure of the policy: what was hidden stays so, unless the policy has changed.
         live: int = await connection.fetchval(
             sql.LIVE_TOKENS, session["id"], base, session["answered_turn"], False
         )
