@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from shared.core.errors import CapReached, ContextBudgetExceeded, ModelError
 from shared.core.flushing import LATE, WITH_COMPACTION, next_portion, retry_seconds, was_flushed
 from shared.core.messages import Message, ToolUse, text_of, tool_uses
+from shared.core.policy import ContradictoryPolicy
 from shared.core.prompts import SILENT, flush_instruction
 from shared.core.session import View
 from shared.core.turns import Caps
@@ -151,9 +152,12 @@ class Flusher:
         for _ in range(PORTIONS_AT_MOST):
             if view.flushed_turn >= through:
                 break
-            whole = await self._prepared(state, view, tools)
-            portion, last = next_portion(view, through=through, room=_room(whole, view))
-            prepared = whole if portion is view else await self._prepared(state, portion, tools)
+            try:
+                whole = await self._prepared(state, view, tools)
+                portion, last = next_portion(view, through=through, room=_room(whole, view))
+                prepared = whole if portion is view else await self._prepared(state, portion, tools)
+            except ContradictoryPolicy as error:
+                return await self._impossible(job, state, view, error, through=through, threshold=threshold)
             before, done = done, await self._portion(job, state, portion, prepared, last, threshold)
             if done.outcome == "failed":
                 break
@@ -161,6 +165,30 @@ class Flusher:
                 done = replace(done, outcome="saved")
             view = replace(view, flushed_turn=last)
         return done
+
+    async def _impossible(
+        self,
+        job: JobClaim,
+        state: SessionState,
+        view: View,
+        error: ContradictoryPolicy,
+        *,
+        through: int,
+        threshold: str,
+    ) -> Flushed:
+        """No request can be made with these settings: a failure like any other, which is tried again."""
+        ticket = await self._store.begin_flush(
+            job,
+            cycle=state.view.cycle,
+            threshold=threshold,
+            from_turn=view.flushed_turn + 1,
+            through_turn=through,
+        )
+        told = f"{error.code}: {error}"
+        model = self._prompting.model_of(state.agent_config)
+        report = FlushReport(outcome="failed", stray_text="", error=told, model=model, spent=())
+        await self._store.end_flush(job, ticket, report, party_id=state.party_id)
+        return Flushed(outcome="failed", ticket=ticket, through=view.flushed_turn, error=told)
 
     async def _portion(
         self,

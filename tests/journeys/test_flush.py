@@ -186,6 +186,39 @@ async def test_the_sweep_finds_what_nobody_asked_for(guest: Visit) -> None:
     assert await guest.app.flushes.ask_for_owed() == []
 
 
+async def test_what_a_late_flush_died_of_is_not_met_again_within_the_hour(guest: Visit) -> None:
+    await talk(guest, 2)
+    assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
+    await guest.app.pool.execute("UPDATE jobs SET state = 'dead', ended_at = now()")
+    assert await guest.app.flushes.ask_for_owed() == []
+    await guest.app.pool.execute("UPDATE jobs SET ended_at = now() - interval '61 minutes'")
+    assert len(await guest.app.flushes.ask_for_owed()) == 1
+    await guest.run_due_jobs()
+    assert await guest.one("SELECT flushed_turn FROM sessions") == 2
+
+
+async def test_settings_that_contradict_each_other_fail_a_late_flush_with_a_row_until_they_hold_again(
+    guest: Visit,
+) -> None:
+    await talk(guest, 2)
+    assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
+    before = await guest.one("SELECT config FROM agents")
+    await guest.app.pool.execute("UPDATE agents SET config = $1", {"persona": "You know it all. " * 4_000})
+    await everything_is_due(guest)
+    await guest.run_due_jobs()
+    flush = await guest.app.pool.fetchrow("SELECT * FROM flushes")
+    assert flush is not None
+    assert (flush["outcome"], flush["from_turn"], flush["through_turn"]) == ("failed", 1, 2)
+    assert flush["error"].startswith("contradictory_policy")
+    late = await guest.app.pool.fetchrow("SELECT state, faults FROM jobs WHERE trigger = 'late'")
+    assert late is not None
+    assert (late["state"], late["faults"]) == ("due", 1)
+    await guest.app.pool.execute("UPDATE agents SET config = $1", before)
+    await everything_is_due(guest)
+    await guest.run_due_jobs()
+    assert await guest.one("SELECT flushed_turn FROM sessions") == 2
+
+
 async def test_an_early_flush_that_fails_is_tried_three_times(guest: Visit, provider: RunningFake) -> None:
     await provider.script(NO_FLUSH)
     await talk_until(guest, "SELECT count(*) FROM jobs WHERE kind = 'flush'")

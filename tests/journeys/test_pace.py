@@ -103,6 +103,25 @@ async def test_a_digest_that_was_taken_back_is_not_upgraded(guest: Visit, provid
     assert await guest.one(COUNT_LINKS) == 0
 
 
+async def test_a_digest_that_comes_back_is_upgraded_though_its_first_job_found_it_taken_back(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await talk(guest, 8)
+    await provider.script(PROSE)
+    await compact_by_hand(guest)
+    assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="undo")).success
+    await provider.reset()
+    await everything_is_due(guest)
+    await guest.run_due_jobs()
+    assert (await job(guest, "upgrade"))["outcome"]["nothing"] == "gone"
+    assert (
+        await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="restore")
+    ).success
+    await everything_is_due(guest)
+    await guest.run_due_jobs()
+    assert await guest.one("SELECT kind FROM links WHERE active") == "summary"
+
+
 async def test_an_upgrade_is_tried_ever_more_rarely_and_its_failures_are_kept_without_words(
     guest: Visit, provider: RunningFake
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.turn_sql import FENCE, OVERFLOW_COMES_FIRST
+from shared.adapters.postgres.turn_sql import COMMITTED_MICRO, FENCE, OVERFLOW_COMES_FIRST
 
 USAGE = {
     "status": "text", "model": "text", "input_tokens": "bigint", "output_tokens": "bigint",
@@ -66,11 +66,12 @@ WITH s AS (
          total_tokens_estimate = total_tokens_estimate + $11
     FROM s WHERE session_id = $1
 ), r AS (
-  UPDATE reservations SET state = 'settled', settled_micro = $15, ended_at = now() FROM s
-   WHERE reservations.id = $14 AND reservations.state = 'held'
-  RETURNING amount_micro, scopes, day
+  UPDATE reservations r SET state = 'settled', settled_micro = $15, ended_at = now() FROM s
+   WHERE r.id = $14 AND r.state = 'held'
+  RETURNING amount_micro, settled_micro, scopes, day
 ), sp AS (
-  UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro, spent_micro = d.spent_micro + $15
+  UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro,
+         spent_micro = d.spent_micro + r.settled_micro
     FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
 ), u AS (
   INSERT INTO usage (session_id, party_id, turn_no, purpose, {", ".join(USAGE)})
@@ -99,7 +100,10 @@ SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at, NULL::big
 """
 """One call, its audit, and nothing else: each further part would cost its own preparation in every turn."""
 
-ANSWER = f"""{_CORE}
+_OR_COMMITTED = _CORE.replace(
+    "settled_micro = $15", f"settled_micro = greatest($15::bigint, {COMMITTED_MICRO})"
+)
+ANSWER = f"""{_OR_COMMITTED}
   SELECT $1, s.party_id, $4, 'chat', {_fields(USAGE)}
     FROM s, jsonb_to_recordset($20::jsonb) AS x({_shape(USAGE)})
 ), au AS (
@@ -126,3 +130,4 @@ ANSWER = f"""{_CORE}
 )
 SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at, (SELECT id FROM j WHERE is_due LIMIT 1) AS job_id FROM s
 """
+"""A turn that ends with a notice may have committed rounds that its outcome does not know of: they are paid, too."""

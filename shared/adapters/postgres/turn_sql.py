@@ -272,14 +272,26 @@ WITH cost AS (
 SELECT (SELECT id FROM r) AS id, {REFUSED_SCOPE} AS refused_scope
 """
 
-RELEASE_RESERVATION = """
-WITH r AS (
-  UPDATE reservations SET state = 'released', settled_micro = $2, ended_at = now()
-   WHERE id = $1 AND state = 'held' RETURNING amount_micro, scopes, day
-)
-UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro, spent_micro = d.spent_micro + $2
-  FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
+COMMITTED_MICRO = """
+CASE WHEN r.turn_no IS NULL THEN 0 ELSE
+  (SELECT coalesce(sum(u.cost_micro), 0) FROM usage u
+    WHERE u.session_id = r.session_id AND u.turn_no = r.turn_no AND u.at >= r.created_at
+      AND u.at < coalesce((SELECT min(n.created_at) FROM reservations n WHERE n.id > r.id
+                              AND n.session_id = r.session_id AND n.turn_no = r.turn_no), 'infinity')) END
 """
+"""What the ledger has of the turn that a reservation `r` was made for, up to the next attempt's reservation."""
+
+RELEASE_RESERVATION = f"""
+WITH done AS (
+  UPDATE reservations r SET state = 'released', ended_at = now(),
+         settled_micro = greatest($2::bigint, {COMMITTED_MICRO})
+   WHERE r.id = $1 AND r.state = 'held' RETURNING amount_micro, settled_micro, scopes, day
+)
+UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
+       spent_micro = d.spent_micro + done.settled_micro
+  FROM done WHERE d.day = done.day AND d.scope = ANY (done.scopes)
+"""
+"""A turn that is put back has paid for the rounds that it committed, though no answer settled them."""
 
 _SPENT = """
 WITH u AS (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import asyncpg
@@ -291,6 +292,9 @@ class PostgresUpkeep:
             await connection.execute(
                 "UPDATE links SET active = true, undone_at = NULL WHERE id = $1", link["id"]
             )
+            if link["kind"] == "digest":
+                # The job of its making may have found it taken back, and ended.
+                await ask_for_upgrade(connection, session_id, link["id"])
             after = await _context_after(
                 connection, session, link["through_turn"], link["tokens"], fixed_tokens, left_out
             )
@@ -374,7 +378,7 @@ class PostgresUpkeep:
         rows = await self._pool.fetch(
             """SELECT r.id, coalesce((SELECT sum(u.cost_micro) FROM usage u
                         WHERE u.session_id = r.session_id AND u.at >= r.created_at
-                          AND (u.turn_no = r.turn_no OR u.job_id = r.job_id)), 0)::bigint AS spent
+                          AND u.job_id = r.job_id), 0)::bigint AS spent
                  FROM reservations r
                 WHERE r.state = 'held' AND r.created_at < now() - interval '20 minutes' LIMIT 100"""
         )
@@ -427,16 +431,24 @@ async def _context_after(
     left_out: LeftOut | None = None,
 ) -> int:
     """What the next request would hold: never the old anchor, always the view as it will be."""
-    live: int = await connection.fetchval(sql.LIVE_TOKENS, session["id"], base, session["answered_turn"])
+    if left_out is None:
+        # Without a measure of the policy: what was hidden stays so, unless the policy has changed.
+        live: int = await connection.fetchval(
+            sql.LIVE_TOKENS, session["id"], base, session["answered_turn"], False
+        )
+    else:
+        view = await _view_after(connection, session, base, summary_tokens)
+        live = sum(entry.tokens for entry in view.entries) - left_out(view)
     pinned: int = await connection.fetchval(sql.PINNED_TOKENS, session["id"], base)
     ratio: float = session["token_ratio"]
-    if left_out is not None:
-        live -= left_out(await _view_after(connection, session, base, summary_tokens))
     return fixed_tokens + round(ratio * (live + pinned + summary_tokens))
 
 
 async def _view_after(connection: Connection, session: Record, base: int, summary_tokens: int) -> View:
+    """The view as it will be; its entries are as large as they are shown, hidden ones as they are stored."""
     rows = await connection.fetch(LOAD, session["id"], base, session["answered_turn"])
+    sizes = await connection.fetch(sql.SHOWN_SIZES, session["id"], base, session["answered_turn"], True)
+    shown = {row["seq"]: row["tokens"] for row in sizes}
     entries = [entry_from(row) for row in rows]
     return View(
         session_id=session["id"],
@@ -445,7 +457,7 @@ async def _view_after(connection: Connection, session: Record, base: int, summar
         view_epoch=session["view_epoch"],
         cycle=session["cycle"],
         head=Link(id=0, kind="digest", from_turn=1, through_turn=base, tokens=summary_tokens),
-        entries=tuple(entry for entry in entries if entry.turn > base),
+        entries=tuple(replace(entry, tokens=shown[entry.seq]) for entry in entries if entry.turn > base),
         pins=tuple(entry for entry in entries if entry.turn <= base),
     )
 

@@ -26,12 +26,18 @@ SELECT p.body FROM turn_context_audit a
  ORDER BY a.id DESC, h.place DESC LIMIT 1
 """
 
+_DEAD_REST = "1 hour"
+"""What a late flush died of seldom passes at once; each attempt costs a call."""
+
 _ASK_FOR_OWED = f"""
 INSERT INTO jobs (kind, session_id, key, trigger, payload)
 SELECT 'flush', s.id, 'flush:' || s.id || ':{LATE}', '{LATE}', '{{"threshold": "{LATE}"}}'
   FROM sessions s
  WHERE s.flushed_turn < s.base_turn AND NOT EXISTS (
        SELECT FROM jobs j WHERE j.session_id = s.id AND j.state IN ('due', 'running') AND j.kind = 'flush')
+   AND NOT EXISTS (
+       SELECT FROM jobs j WHERE j.session_id = s.id AND j.trigger = '{LATE}' AND j.state = 'dead'
+          AND j.ended_at > now() - interval '{_DEAD_REST}')
  ORDER BY s.id LIMIT $1
 ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
 """

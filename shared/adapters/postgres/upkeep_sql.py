@@ -125,11 +125,35 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $
 RETURNING id, public_id, created_at
 """
 
-LIVE_TOKENS = """
-SELECT coalesce(sum(e.tokens), 0)::bigint FROM turn_entries te JOIN entries e USING (session_id, seq)
+SHOWN_SIZES = """
+SELECT te.seq,
+       CASE WHEN d.form IS NULL THEN e.tokens
+            WHEN d.form = 'hide' AND ($4 OR te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1))
+            THEN e.tokens
+            WHEN d.form = 'hide' THEN 0
+            WHEN d.shown IS NOT NULL AND EXISTS (SELECT FROM jsonb_each(d.shown) x WHERE x.value = 'null')
+            THEN e.tokens
+            WHEN d.shown IS NOT NULL
+            THEN least(e.tokens, ceil(e.tokens * length(d.shown::text)::float8 / length(e.blocks::text))::bigint)
+            WHEN d.form = 'trim' THEN least(e.tokens, 1200)
+            ELSE least(e.tokens, 60) END::bigint AS tokens
+  FROM turn_entries te
+ CROSS JOIN LATERAL (SELECT x.tokens, x.blocks FROM entries x
+                      WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
+  LEFT JOIN LATERAL (SELECT x.form, x.shown FROM prune_decisions x
+                      WHERE x.session_id = $1 AND x.seq = te.seq AND x.turn_no <= $3
+                        AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1)
+                      ORDER BY x.turn_no DESC LIMIT 1) d ON true
  WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3
 """
-"""Ended live turns; with the pins of hidden ones the size of the conversation part."""
+"""About what each entry of ended live turns takes in a request, shortened as its newest decision says.
+
+How short exactly is a matter of the policy, which is not known here: a result that a rule of its own left whole
+counts in full. With `$4` hidden messages do, too, for whoever measures by the policy what is not sent.
+"""
+
+LIVE_TOKENS = f"SELECT coalesce(sum(s.tokens), 0)::bigint FROM ({SHOWN_SIZES}) s"
+"""With the pins of hidden turns the size of the conversation part."""
 
 PINNED_TOKENS = """
 SELECT coalesce(sum(e.tokens), 0)::bigint FROM pins p JOIN turn_entries te USING (session_id, seq)
