@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser
 
     from shared.adapters.embedded import EmbeddedServers
+    from tests.fakes.messages_api.harness import RunningFake
 
 # An operator's own keys and servers are none of the tests' business.
 for _name in [name for name in os.environ if name.startswith(("EVERTALK_", "ANTHROPIC_", "TELEGRAM_"))]:
@@ -107,6 +108,17 @@ async def module_database_url(database_server: DatabaseServer, migrated_template
     name = await database_server.create(template=migrated_template)
     yield database_server.url(name)
     await database_server.drop(name)
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[RunningFake]:
+    """A strict fake of the model's provider, a process of its own; reset it before each test."""
+    from tests.fakes.messages_api import running_fake
+
+    fake = running_fake(window=1_000_000)
+    fake.start()
+    yield fake
+    fake.close()
 
 
 @pytest.fixture

@@ -30,7 +30,6 @@ from shared.core.session import Entry, Link, View
 from shared.core.shrinking import shrink_to_fit
 from shared.core.tokens import by_script, chars_over_four, estimate_messages
 from tests.core.builders import entry, exchanges, tool_turn, view, words
-from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
 from web.security import STATUS
@@ -71,14 +70,6 @@ class LongTalk:
 
     def of_kind(self, kind: str) -> list[Any]:
         return [record for record in self.requests if record["kind"] == kind]
-
-
-@pytest.fixture(scope="module")
-def provider() -> Any:
-    fake = running_fake(window=1_000_000)
-    fake.start()
-    yield fake
-    fake.close()
 
 
 def small_window(database_url: str, redis_url: str, provider: RunningFake, name: str) -> Any:

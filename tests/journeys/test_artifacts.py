@@ -25,7 +25,6 @@ from shared.services.calling import runtime_facts
 from shared.services.prompting import Prompting
 from shared.services.replaying import rebuild
 from shared.services.tools import MEMORY_TOOLS, Toolbox
-from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
 
@@ -56,14 +55,6 @@ class ReadReport:
         if self.fails:
             raise ToolFailed(self.text)
         return self.text
-
-
-@pytest.fixture(scope="module")
-def provider() -> Any:
-    fake = running_fake(window=1_000_000)
-    fake.start()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.invariants import check_invariants
-from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
 
@@ -23,14 +22,6 @@ FACTS = (
 )
 FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 18
 NO_FLUSH = [{"match": {"kind": "flush"}, "times": -1, "action": {"status": 400, "message": "Not now."}}]
-
-
-@pytest.fixture(scope="module")
-def provider() -> Any:
-    fake = running_fake(window=1_000_000)
-    fake.start()
-    yield fake
-    fake.close()
 
 
 async def guests(

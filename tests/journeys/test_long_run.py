@@ -11,7 +11,6 @@ import pytest
 from shared.adapters.postgres.invariants import check_invariants
 from shared.ports import ToolContext, ToolSpec
 from shared.services.tools import Toolbox
-from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
 
@@ -48,14 +47,6 @@ class Timetable:
         day = int(arguments["day"])
         self.asked.append(day)
         return "".join(PAGE.format(row=row, number=day * 100 + row) for row in range(120))
-
-
-@pytest.fixture(scope="module")
-def provider() -> Any:
-    fake = running_fake(window=1_000_000)
-    fake.start()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

@@ -5,27 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 import structlog
 
 from shared.adapters.postgres.insights import Insights
 from shared.core.exchange import Organizing
-from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
 
 CHAT = "claude-sonnet-5-5"
 FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 18
-
-
-@pytest.fixture(scope="module")
-def provider() -> Any:
-    fake = running_fake(window=1_000_000)
-    fake.start()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

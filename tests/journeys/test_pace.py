@@ -18,7 +18,6 @@ from shared.core.turns import JobOrder
 from shared.core.upkeep import Refused
 from shared.services import compactor
 from shared.services.commands.views import told_outcome
-from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit
 from tests.journeys.test_flush import everything_is_due, guests, talk, talk_until
@@ -28,14 +27,6 @@ PROSE = [{"match": {"kind": "summary"}, "times": -1, "action": {"prose": True}}]
 COMPACT_IS_DUE = "SELECT count(*) FROM jobs WHERE kind = 'compact' AND trigger = 'limit'"
 STREET = "We went the long way home along the river and past the old mill. " * 6
 COUNT_LINKS = "SELECT count(*) FROM links WHERE active"
-
-
-@pytest.fixture(scope="module")
-def provider() -> Any:
-    fake = running_fake(window=1_000_000)
-    fake.start()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

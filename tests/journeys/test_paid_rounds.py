@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 from shared.core.messages import Text, ToolResult, ToolUse
 from shared.core.turns import Caps, Claim, Outcome, Spending
-from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit
 from tests.journeys.test_flush import guests
@@ -21,14 +19,6 @@ CAPS = Caps(total=100_000_000, person=None, visitor=None, session=None)
 OPEN = "SELECT count(*) FROM reservations WHERE state = 'held'"
 SPENT = "SELECT coalesce(sum(spent_micro), 0)::bigint FROM spend_days WHERE scope = 'total'"
 LEDGER = "SELECT coalesce(sum(cost_micro), 0)::bigint FROM usage"
-
-
-@pytest.fixture(scope="module")
-def provider() -> Any:
-    fake = running_fake(window=1_000_000)
-    fake.start()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

@@ -13,19 +13,10 @@ from shared.adapters.postgres.invariants import check_invariants
 from shared.core.presets import preset
 from shared.core.selection import select
 from shared.core.turns import JobOrder
-from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
 
 FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 18
-
-
-@pytest.fixture(scope="module")
-def provider() -> Any:
-    fake = running_fake(window=1_000_000)
-    fake.start()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

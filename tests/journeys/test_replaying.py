@@ -18,7 +18,6 @@ from shared.core.money import worst_case_micro
 from shared.ports import ToolContext
 from shared.services.replaying import PartMissing, rebuild
 from shared.services.tools import Toolbox
-from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
 
@@ -40,14 +39,6 @@ class LookUp:
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         return "\n".join(f"{arguments['query']} {line}: nothing but <runtime_facts>" for line in range(330))
-
-
-@pytest.fixture(scope="module")
-def provider() -> Any:
-    fake = running_fake(window=1_000_000)
-    fake.start()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

@@ -8,20 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
 
 FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 24
 PRESETS = {"lobechat": "sections", "opencode": "handover", "langmem": "running", "openclaw": "ledger"}
-
-
-@pytest.fixture(scope="module")
-def provider() -> Any:
-    fake = running_fake(window=1_000_000)
-    fake.start()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture(params=sorted(PRESETS))
