@@ -30,6 +30,8 @@ WEB = (
     "after_answer",
     "after_delivered",
 )
+WALK = "We walked along the river and talked of this and that. " * 12
+"""Enough words that a summary is shorter than they are."""
 WORKER = ("after_job_claim", "after_flush_model", "after_flush", "after_summary_model", "after_compaction")
 BY_SIGNAL = {"after_ack"}
 """Whoever hears the acknowledgement ends the process: that is the place."""
@@ -92,7 +94,7 @@ async def talked(plant: Plant) -> AsyncIterator[Talked]:
 async def _talk(port: int) -> Person:
     async with Person(port, name="seed") as person:
         for number in range(8):
-            await person.ask(f"Number {number}: we meet on 2026-05-{number + 10} in Lisbon.")
+            await person.ask(f"Number {number}: we meet on 2026-05-{number + 10} in Lisbon. {WALK}")
     return person
 
 

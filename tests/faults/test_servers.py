@@ -39,9 +39,13 @@ async def house(plant: Plant) -> AsyncIterator[House]:
     await plant.drop(case.database)
 
 
+WALK = "We walked along the river and talked of this and that. " * 12
+"""Enough words that a summary is shorter than they are."""
+
+
 async def with_history(person: Person) -> None:
     for number in range(7):
-        await person.ask(f"Number {number}: we meet on 2026-05-{number + 10} in Lisbon.")
+        await person.ask(f"Number {number}: we meet on 2026-05-{number + 10} in Lisbon. {WALK}")
 
 
 async def summarised(people: list[Person], asked: list[str]) -> None:
