@@ -100,6 +100,7 @@ class RedisAnnouncer:
     async def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
         failures = 0
         while True:
+            _end_if_cancelled()
             pubsub = self._subscriber.pubsub()
             try:
                 async with asyncio.timeout(CONNECT_SECONDS + 1):
@@ -108,6 +109,7 @@ class RedisAnnouncer:
                 await self._subscribe_to_wanted(pubsub)
                 failures = 0
                 while True:
+                    _end_if_cancelled()
                     for heard in self._read(await self._next(pubsub)):
                         yield heard
             except _AWAY as error:
@@ -211,6 +213,13 @@ def _announcements(channel: str, data: object) -> list[tuple[int, Mapping[str, A
 
 def _text(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")
+
+
+def _end_if_cancelled() -> None:
+    """A cancellation that the client swallowed while its connection broke still ends the listener."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def _close_quietly(pubsub: PubSub) -> None:
