@@ -158,6 +158,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         pins=PostgresPins(pool),
         figures=PostgresFigures(pool, timezone=settings.timezone),
         conversation=conversation,
+        prompting=prompting,
         announcer=announcer,
         doorbell=doorbell,
         caps=caps,

@@ -154,3 +154,14 @@ async def test_a_german_person_is_answered_in_german(guest: Visit) -> None:
     assert "Zeigen, was angeheftet ist" in (await run(guest, "help", **german)).result
     assert (await run(guest, "new", **german)).result.startswith("Wir fangen neu an")
     assert (await run(guest, "new", **german)).result == "Dieses Gespräch ist schon neu."
+
+
+async def test_an_agent_decides_how_much_of_its_view_pins_may_take(guest: Visit) -> None:
+    await guest.ask("The door code is 4711.")
+    config = {"context": {"pins_share": 0.001}}
+    await guest.app.pool.execute("UPDATE agents SET config = $1", config)
+    refused = await run(guest, "pin")
+    assert not refused.success
+    assert "too long" in refused.result
+    await guest.app.pool.execute("UPDATE agents SET config = '{}'")
+    assert (await run(guest, "pin")).success

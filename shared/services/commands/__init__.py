@@ -15,6 +15,7 @@ from shared.services.commands.measures import FigureStore, MeasureCommands
 from shared.services.commands.pins import PinCommands, PinStore
 from shared.services.commands.views import COMPACT_SECONDS, ViewCommands, ViewStore
 from shared.services.conversation import Conversation
+from shared.services.prompting import Prompting
 
 __all__ = ["COMPACT_SECONDS", "CommandResult", "Commands", "Progress", "UnknownCommand"]
 
@@ -47,6 +48,7 @@ class Commands:
         pins: PinStore,
         figures: FigureStore,
         conversation: Conversation,
+        prompting: Prompting,
         announcer: Announcer,
         doorbell: Doorbell,
         caps: Caps,
@@ -65,7 +67,7 @@ class Commands:
             "stop": self._stop,
             **views.doers,
             **measures.doers,
-            **PinCommands(pins=pins, conversation=conversation).doers,
+            **PinCommands(pins=pins, store=store, conversation=conversation, prompting=prompting).doers,
         }
 
     def offered(self, *, channel: Channel, audience: Audience) -> tuple[Command, ...]:

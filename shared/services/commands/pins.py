@@ -10,10 +10,10 @@ from shared.core.command_texts import PinShown
 from shared.core.commands import BadArguments
 from shared.core.figures import PinnedMessage
 from shared.services.commands.call import Call, Doer, Said
+from shared.services.commands.measures import StateStore
 from shared.services.conversation import Conversation
+from shared.services.prompting import Prompting
 
-PIN_SHARE = 10
-"""All pins of a session together hold at most a tenth of the context's limit (engine.md, invariant 7)."""
 PIN_TOKENS = 2_000
 """The same before anything was measured."""
 _MID = re.compile(r"m([1-9][0-9]{0,17})")
@@ -28,9 +28,13 @@ class PinStore(Protocol):
 
 
 class PinCommands:
-    def __init__(self, *, pins: PinStore, conversation: Conversation) -> None:
+    def __init__(
+        self, *, pins: PinStore, store: StateStore, conversation: Conversation, prompting: Prompting
+    ) -> None:
         self._pins = pins
+        self._store = store
         self._conversation = conversation
+        self._prompting = prompting
 
     @property
     def doers(self) -> dict[str, Doer]:
@@ -44,13 +48,20 @@ class PinCommands:
         message = await self._pins.message(call.session_id, int(meant[1]) if meant else None)
         if message is None:
             return False, call.texts.pin_unknown
-        measured = await self._conversation.gauge(call.session_id)
-        most = PIN_TOKENS if measured is None else measured.limit // PIN_SHARE
+        most = await self._most_tokens(call.session_id)
         result = await self._pins.pin(call.session_id, message.seq, most_tokens=most)
         if result == "pinned":
             return True, call.texts.pinned(words=message.text)
         texts = {"already": call.texts.pinned_before, "too_many": call.texts.pin_too_long}
         return result == "already", texts.get(result, call.texts.pin_unknown)
+
+    async def _most_tokens(self, session_id: int) -> int:
+        """All pins together hold at most the policy's share of the limit (engine.md, invariant 7)."""
+        measured = await self._conversation.gauge(session_id)
+        if measured is None:
+            return PIN_TOKENS
+        state = await self._store.state(session_id)
+        return int(self._prompting.policy_of(state.agent_config).pins_share * measured.limit)
 
     async def _unpin(self, call: Call) -> Said:
         pinned = await self._pins.pinned(call.session_id)

@@ -18,6 +18,7 @@ from shared.core.digest import digest
 from shared.core.errors import ContextBudgetExceeded
 from shared.core.flushing import NEAR_LIMIT, mark_of, newest_ended
 from shared.core.jobs import JobWish, next_job
+from shared.core.ledger import Ledger
 from shared.core.memory import SAVE_MEMORY
 from shared.core.merging import joined
 from shared.core.messages import text_of, tool_results
@@ -331,9 +332,9 @@ class Played:
         first = models_for(self._policy.summariser, summary_model=CHEAP, own_model=CHAT, falls_back=False)[0]
         return self._cheap if first == CHEAP else self._chat
 
-    def _pay_writer(self, portion: tuple[Entry, ...], plan: CompactionPlan, made: object) -> None:
+    def _pay_writer(self, portion: tuple[Entry, ...], plan: CompactionPlan, made: Ledger) -> None:
         rules, task = summary_request(render_source(portion, count=self._count), plan.former, form=plan.form)
-        answer = self._count(render_summary(made))  # type: ignore[arg-type]
+        answer = self._count(render_summary(made))
         self._bill_writer(self._count(rules) + self._count(task), answer)
 
     def _bill_writer(self, tokens: int, out: int) -> None:

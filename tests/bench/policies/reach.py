@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from shared.core.tokens import Count
@@ -36,17 +36,17 @@ class Recall:
 
     def found(self, question: str, *, tokens: int = RECALL_TOKENS) -> str:
         """The best messages for a question, whole, up to the budget."""
-        scores: Counter[int] = Counter()
+        scores: defaultdict[int, float] = defaultdict(float)
         for word in set(_terms(question)):
             holders = self._postings.get(word, ())
             rarity = math.log(1 + (len(self._texts) - len(holders) + 0.5) / (len(holders) + 0.5))
             for index in holders:
                 often = self._words[index][word]
                 length = 1 - _B + _B * self._lengths[index] / self._mean
-                scores[index] += rarity * often * (_K1 + 1) / (often + _K1 * length)  # type: ignore[assignment]
+                scores[index] += rarity * often * (_K1 + 1) / (often + _K1 * length)
         taken: list[str] = []
         left = tokens
-        for index, _ in scores.most_common(200):
+        for index in sorted(scores, key=scores.__getitem__, reverse=True)[:200]:
             size = self._count(self._texts[index])
             if size <= left:
                 taken.append(self._texts[index])
