@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,9 +20,14 @@ from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Want
 from shared.adapters.embedded.binaries import find_binaries
 from shared.adapters.embedded.servers import are_running, urls_of
 from shared.bots import configured_bots
+from shared.core.budget import budget_for, refuse_heavy_fixed
+from shared.core.memory import SAVE_MEMORY
 from shared.core.overrides import BadContextConfig, agent_policy
+from shared.core.policy import ContradictoryPolicy
 from shared.core.presets import preset
+from shared.core.prompts import default_layers, system_text
 from shared.core.prune_rules import BadPruneRules, prune_rules
+from shared.core.tokens import by_script, estimate_tools
 from shared.doctor_telegram import bots_in_service, check_bots
 from shared.findings import Finding
 from shared.offers import who_answers
@@ -290,17 +296,28 @@ async def _check_agents(settings: Settings, database_url: str) -> Finding:
     return agents_finding(settings, {row["name"]: row["config"] for row in agents})
 
 
+def _fixed_tokens(config: Mapping[str, Any]) -> int:
+    """System and tools of an agent, estimated without a vocabulary."""
+    layers = default_layers()
+    text = system_text(replace(layers, agent=str(config.get("persona") or layers.agent)))
+    return by_script(text) + estimate_tools((SAVE_MEMORY,), by_script)
+
+
 def agents_finding(settings: Settings, configs: Mapping[str, Mapping[str, Any]]) -> Finding:
     from shared.app import given_numbers, policy_of
 
     policy, problems = policy_of(settings), []
     for name, config in configs.items():
         try:
-            agent_policy(
+            own = agent_policy(
                 policy, config, context_window=settings.context_window, given=given_numbers(settings)
             )
+            fixed = _fixed_tokens(config)
+            refuse_heavy_fixed(own, budget_for(own, own.context_window, own.max_output, fixed))
         except BadContextConfig as error:
             problems += [f"agent {name}: {problem}" for problem in error.problems]
+        except ContradictoryPolicy as error:
+            problems.append(f"agent {name}: {error}")
     if not problems:
         return Finding(level="ok", what=f"{len(configs)} agents' context settings can be used")
     what = "\n      ".join(["context settings of agents cannot be used:", *problems])

@@ -61,3 +61,11 @@ def test_a_small_window_can_be_asked_for_with_every_preset(name: str) -> None:
     settings = load_settings(preset=name)
     smaller = settings.model_copy(update=window_settings(settings, 16_000))
     assert policy_of(smaller).context_window == 16_000
+
+
+def test_a_persona_that_leaves_no_room_for_the_conversation_is_told() -> None:
+    heavy = {"persona": "Be kind to everybody who writes. " * 20_000}
+    found = agents_finding(load_settings(), {"chatty": heavy, "default": {}})
+    assert found.level == "warn"
+    assert "chatty" in found.what + found.advice
+    assert "system and tools take" in found.what + found.advice
