@@ -60,6 +60,8 @@ async def talked(here: Deployment) -> Person:
     await here.house.until(summarised, str(ada.id))
     await ada.say("And how are you?")
     await ada.sees("I summarised")
+    # The note may have come with an earlier answer: this one is still to be seen.
+    await ada.sees(lambda screen: screen.notifications > TURNS)
     return ada
 
 
