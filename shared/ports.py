@@ -153,3 +153,14 @@ class ToolContext:
     call_id: str = ""
     flush_id: int | None = None
     through_turn: int | None = None
+    epoch: int = 0
+    """Of the turn's claim: every write of a turn carries it."""
+    base_turn: int = 0
+    """Turns up to this one are behind the summary, so that the model does not see their words."""
+    address_id: int | None = None
+    channel: str = ""
+    group: bool = False
+    """Whether others listen: what is known from a private talk stays out."""
+    anonymous: bool = False
+    timezone: str | None = None
+    agent_config: Mapping[str, Any] = field(default_factory=dict)

@@ -21,8 +21,6 @@ from shared.core.commands import Audience, Channel, Command, commands_for, may_i
 
 log = structlog.get_logger(__name__)
 
-_SHARED = frozenset({"new", "separator", "stop", "compact", "undo", "status", "context", "usage", "pins"})
-
 
 class CommandOutcome(Protocol):
     @property
@@ -94,7 +92,7 @@ class Commanding:
         own = self._own.get(name)
         if own is not None:
             await own(place, spoken)
-        elif name in _SHARED:
+        else:
             await self._shared(place, name, args)
 
     def _table(self) -> tuple[Command, ...]:

@@ -59,6 +59,12 @@ class Claim:
     """The spending cap that said no, if one did."""
     view: View
     """Without entries: they are loaded in the next statement."""
+    party_kind: Literal["person", "group"] = "person"
+    display_name: str = ""
+    timezone: str | None = None
+    """The person's own, where their browser told it."""
+    goal: str = ""
+    mode: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,11 @@ class SessionState:
     """Where the last answered turn came from: its limits hold for the gauge and for ghost turns."""
     measured_by: str = ""
     """The model whose count the session's numbers are."""
+    party_kind: Literal["person", "group"] = "person"
+    display_name: str = ""
+    timezone: str | None = None
+    goal: str = ""
+    mode: str = ""
 
     def ratio_for(self, model: str) -> float:
         """What was learned of this very model; 1.0 where the numbers are another model's."""

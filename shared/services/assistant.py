@@ -12,20 +12,20 @@ from shared.core.budget import gauge, pressure
 from shared.core.chatter import plan_hiding
 from shared.core.context import fading
 from shared.core.errors import CapReached, ContextBudgetExceeded
-from shared.core.exchange import ContextMeasured, Emit, Organizing, ToolRunning
+from shared.core.exchange import ContextMeasured, Emit, Organizing
 from shared.core.jobs import next_job
-from shared.core.messages import Author, Block, Text, ToolResult, ToolUse, text_of, tool_uses
+from shared.core.messages import Block, Text, text_of, tool_uses
 from shared.core.money import worst_case_micro
 from shared.core.policy import ContradictoryPolicy
 from shared.core.pruning import clear_first, plan_pruning, saved_by, with_decisions
 from shared.core.rhythm import SHORT_LIFE, cache_life
 from shared.core.selection import LeftOut, leaves_out
 from shared.core.session import Entry, View
-from shared.core.spill import OPEN_ARTIFACT, Artifact, spill_results
-from shared.core.tokens import estimate_blocks, reply_tokens
-from shared.core.turns import Caps, Claim, JobOrder, Outcome, Spending, StepOutcome
+from shared.core.spill import Artifact
+from shared.core.tokens import estimate_blocks
+from shared.core.turns import Caps, Claim, JobOrder, Outcome, Spending
 from shared.core.upkeep import SessionState
-from shared.ports import ChatModel, Clock, Doorbell, ModelCard, ModelReply, ToolContext
+from shared.ports import ChatModel, Clock, Doorbell, ModelCard, ModelReply
 from shared.services.calling import Attempt, Calling, Stopped, entries_of_open_turn, micro_of
 from shared.services.crash import CrashPoint
 from shared.services.endings import (
@@ -43,12 +43,10 @@ from shared.services.endings import (
 from shared.services.pictures import Pictures, Unseen, Whose, unseen_of
 from shared.services.prompting import Prepared, Prompting, audit_of, prompt_parts
 from shared.services.spending import SpendStore
+from shared.services.tool_rounds import RoundStore, ToolRounds
 from shared.services.tools import Toolbox
 
 TOOL_ROUNDS = 8
-LONG_CHARS = 50_000
-"""Results of this size together are counted beside the loop, so that nobody else waits for it."""
-SPILL_SECONDS = 30.0
 REMEMBERED_PARTS = 10_000
 """Hashes of prompt parts that a process knows to be stored; beyond that it starts afresh."""
 ORGANIZE_SECONDS = 30.0
@@ -58,7 +56,6 @@ TAKEN_SECONDS = 3.0
 _LOOK_SECONDS = 0.1
 _MANY = 1_000_000
 """So many tokens have a price that rounding up does not change."""
-_LOST = "[outcome unknown: the program was restarted while this ran]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,27 +75,8 @@ class Room:
     """What of a view it would leave out; None when nothing of any."""
 
 
-class ContextStore(Protocol):
+class ContextStore(RoundStore, Protocol):
     async def load(self, session_id: int, *, base_turn: int, through_turn: int) -> tuple[Entry, ...]: ...
-    async def record_tool_calls(
-        self,
-        claim: Claim,
-        *,
-        blocks: Sequence[Block],
-        tokens: int,
-        calls: Sequence[ToolUse],
-        spent: Sequence[Spending],
-    ) -> int: ...
-    async def record_tool_results(
-        self,
-        claim: Claim,
-        *,
-        blocks: Sequence[Block],
-        tokens: int,
-        outcomes: dict[str, StepOutcome],
-        artifacts: Sequence[Artifact] = (),
-    ) -> int: ...
-
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None: ...
     async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None: ...
 
@@ -137,6 +115,9 @@ class Assistant:
             store=store,
             due=self._ask_for_compaction,
             crash_point=crash_point,
+        )
+        self._tool_rounds = ToolRounds(
+            store=store, prompting=prompting, toolbox=toolbox, clock=clock, crash_point=crash_point
         )
         self._pictures = pictures
         self._spend = spend
@@ -178,7 +159,7 @@ class Assistant:
         mine = [block for entry in entries_of_open_turn(state.view) for block in entry.blocks]
         state.pictures = await self._pictures.of_turn(mine)
         state.pending = sum(entry.tokens for entry in entries_of_open_turn(state.view))
-        await self._finish_lost_calls(state)
+        await self._tool_rounds.finish_lost(state)
         try:
             self._prune(state, card)
             await self._organize(state, card)
@@ -327,7 +308,7 @@ class Assistant:
             calls = tool_uses(reply.blocks)
             if not calls or reply.stop_reason != "tool_use":
                 return prepared, reply
-            await self._run_tools(state, prepared, reply, calls)
+            await self._tool_rounds.run(state, prepared, reply, calls)
         return await self._calling.call(state, card, tools=False)
 
     async def _ask_for_compaction(self, state: Attempt, prepared: Prepared) -> None:
@@ -348,98 +329,10 @@ class Assistant:
             if job_id is not None:
                 await self._doorbell.ring(job_id, 0)
 
-    async def _run_tools(
-        self, state: Attempt, prepared: Prepared, reply: ModelReply, calls: Sequence[ToolUse]
-    ) -> None:
-        """Intent, run, result: two commits, so that a crash in between is known for what it is."""
-        tokens = self._tokens_of(reply, reply.blocks, prepared)
-        seq = await self._store.record_tool_calls(
-            state.claim, blocks=reply.blocks, tokens=tokens, calls=calls, spent=tuple(state.spent)
-        )
-        state.spent_before += state.spent
-        state.spent.clear()
-        self._add(state, seq, "assistant", reply.blocks, tokens)
-        if reply.usage.known and not prepared.left_out and reply.model == prepared.card.name:
-            state.anchor, state.anchored, state.pending = reply.usage.context_tokens, True, 0
-        if text := text_of(reply.blocks):
-            state.texts.append(text)
-        self._crash_point("after_tool_calls")
-        for call in calls:
-            await state.emit(ToolRunning(turn=state.claim.turn, name=call.name))
-        await self._finish_calls(state, calls, lost=False)
-
-    def _tokens_of(self, reply: ModelReply, blocks: Sequence[Block], prepared: Prepared) -> int:
-        return reply_tokens(
-            blocks,
-            exact=prepared.policy.exact_outputs,
-            reported=reply.usage.output_tokens if reply.usage.known else None,
-            ratio=prepared.ratio,
-            estimate=estimate_blocks(blocks, self._prompting.counter.count),
-        )
-
-    async def _finish_lost_calls(self, state: Attempt) -> None:
-        """A turn that died between intent and result: run again what does no harm, report the rest."""
-        mine = entries_of_open_turn(state.view)
-        if mine and (calls := tool_uses(mine[-1].blocks)):
-            await self._finish_calls(state, calls, lost=True)
-
-    async def _finish_calls(self, state: Attempt, calls: Sequence[ToolUse], *, lost: bool) -> None:
-        results = await asyncio.gather(*(self._finish_call(state, call, lost=lost) for call in calls))
-        self._crash_point("after_tool_run")
-        blocks, artifacts = await self._spilled(state, calls, [result for result, _ in results])
-        tokens = estimate_blocks(blocks, self._prompting.counter.count)
-        outcomes = {call.id: status for call, (_, status) in zip(calls, results, strict=True)}
-        seq = await self._store.record_tool_results(
-            state.claim, blocks=blocks, tokens=tokens, outcomes=outcomes, artifacts=artifacts
-        )
-        self._add(state, seq, "tool", blocks, tokens)
-        self._crash_point("after_tool_results")
-
-    async def _spilled(
-        self, state: Attempt, calls: Sequence[ToolUse], results: Sequence[ToolResult]
-    ) -> tuple[tuple[ToolResult, ...], tuple[Artifact, ...]]:
-        """What is too long for the log becomes an artifact; a portion of one is not spilled again."""
-        policy = self._prompting.policy_of(state.claim.agent_config)
-        portions = {call.id for call in calls if call.name == OPEN_ARTIFACT.name}
-        count = self._prompting.counter.count
-        if sum(len(result.text) for result in results) < LONG_CHARS:
-            return spill_results(results, policy, count, spare=portions)
-        async with asyncio.timeout(SPILL_SECONDS):
-            return await asyncio.to_thread(spill_results, results, policy, count, spare=portions)
-
-    async def _finish_call(
-        self, state: Attempt, call: ToolUse, *, lost: bool
-    ) -> tuple[ToolResult, StepOutcome]:
-        if lost and not self._toolbox.is_idempotent(call.name):
-            return ToolResult(tool_use_id=call.id, text=_LOST, is_error=True), "unknown"
-        context = ToolContext(
-            session_id=state.claim.session_id,
-            party_id=state.claim.party_id,
-            scope=state.claim.agent,
-            turn=state.claim.turn,
-            key=f"{state.claim.session_id}:{state.claim.turn}:{call.id}",
-            call_id=call.id,
-        )
-        return await self._toolbox.run(call, context=context)
-
-    def _add(self, state: Attempt, seq: int, author: Author, blocks: Sequence[Block], tokens: int) -> None:
-        entry = Entry(
-            seq=seq,
-            turn=state.claim.turn,
-            step=seq,
-            role="assistant" if author == "assistant" else "user",
-            author=author,
-            blocks=tuple(blocks),
-            tokens=tokens,
-            at=self._clock.now(),
-        )
-        state.view = replace(state.view, entries=(*state.view.entries, entry))
-        state.pending += tokens
-
     def _answered(self, state: Attempt, prepared: Prepared, reply: ModelReply) -> Answered:
         blocks = sayable(reply)
         count = self._prompting.counter.count
-        tokens = self._tokens_of(reply, blocks, prepared)
+        tokens = self._tool_rounds.tokens_of(reply, blocks, prepared)
         ratio, used = measured_by(reply, prepared, tokens)
         mine = entries_of_open_turn(state.view)
         fades = fading((*mine, as_entry(blocks, tokens, mine[-1])), prepared.policy, count)

@@ -34,6 +34,11 @@ def state_from(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> Ses
         fixed_tokens=row["fixed_tokens"],
         channel=row["last_channel"],
         measured_by=row["measured_by"],
+        party_kind=row["party_kind"],
+        display_name=row["display_name"],
+        timezone=row["timezone"],
+        goal=row["goal"],
+        mode=row["mode"],
     )
 
 

@@ -88,6 +88,7 @@ class Party(SQLModel, table=True):
     __table_args__ = (
         one_of("kind", "person", "group", name="party_kind"),
         CheckConstraint("merged_into <> id", name="party_not_merged_into_itself"),
+        Index("parties_merged", "merged_into", postgresql_where=text("merged_into IS NOT NULL")),
     )
     id: int = field(identity())
     public_id: UUID = field(public_id())
@@ -551,7 +552,7 @@ class Usage(SQLModel, table=True):
 
     __tablename__ = "usage"
     __table_args__ = (
-        one_of("purpose", "chat", "flush", "compact", "repair", name="usage_purpose"),
+        one_of("purpose", "chat", "flush", "compact", "repair", "delegate", "tidy", name="usage_purpose"),
         one_of("status", "done", "aborted", name="usage_status"),
         Index("usage_of_session", "session_id", "id"),
         {"postgresql_partition_by": "RANGE (at)"},
@@ -852,6 +853,8 @@ AFTER_TABLES = (
        END $$""",
     """CREATE TRIGGER entries_are_only_added BEFORE UPDATE OR DELETE ON entries
        FOR EACH ROW EXECUTE FUNCTION entries_are_only_added()""",
+    """CREATE FUNCTION party_family(bigint) RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 1 AS $$
+         SELECT $1 UNION ALL SELECT id FROM parties WHERE merged_into = $1 $$""",
 )
 """What SQLModel cannot say: the migration runs the same statements, a test compares both dumps."""
 

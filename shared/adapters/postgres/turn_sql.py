@@ -136,7 +136,7 @@ SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.
        (SELECT array_agg(x.opened_at)
           FROM (SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
                  ORDER BY n.turn_no DESC LIMIT 21) x) AS turn_times,
-       a.name AS agent_name, a.config AS agent_config, p.anonymous, p.display_name, p.timezone
+       a.name AS agent_name, a.config AS agent_config, p.anonymous, p.kind AS party_kind, p.display_name, p.timezone
   FROM s CROSS JOIN t CROSS JOIN cost c JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id
   LEFT JOIN r ON true
 """

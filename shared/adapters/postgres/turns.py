@@ -350,6 +350,11 @@ def _claim_from(row: Record, worker_id: int) -> Claim:
         reserved_micro=row["reserved_micro"],
         refused_scope=row["refused_scope"],
         view=view_from(row, open_turn=row["turn_no"]),
+        party_kind=row["party_kind"],
+        display_name=row["display_name"],
+        timezone=row["timezone"],
+        goal=row["goal"],
+        mode=row["mode"],
     )
 
 

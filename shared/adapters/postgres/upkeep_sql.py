@@ -5,7 +5,7 @@ from __future__ import annotations
 from shared.adapters.postgres.turn_sql import LEASE_SECONDS, OVERFLOW_COMES_FIRST
 
 STATE = """
-SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous,
+SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous, p.kind AS party_kind, p.display_name, p.timezone,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f
          WHERE f.session_id = s.id AND f.cycle = s.cycle AND f.outcome <> 'failed') AS thresholds,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ from shared.core.command_texts import command_texts, described
 from shared.core.commands import Audience, BadArguments, Channel, Command, commands_for
 from shared.core.turns import Caps
 from shared.ports import Announcer, Doorbell
-from shared.services.commands.call import Call, Doer, Progress, Said
+from shared.services.commands.call import Call, Doer, Doers, Progress, Said
 from shared.services.commands.measures import FigureStore, MeasureCommands
 from shared.services.commands.pins import PinCommands, PinStore
 from shared.services.commands.views import COMPACT_SECONDS, ViewCommands, ViewStore
@@ -53,7 +53,9 @@ class Commands:
         doorbell: Doorbell,
         caps: Caps,
         model_name: str,
+        more: Sequence[Doers] = (),
     ) -> None:
+        """`more` are commands of other rooms: memory, people, money."""
         self._store = store
         self._conversation = conversation
         self._announcer = announcer
@@ -69,6 +71,8 @@ class Commands:
             **measures.doers,
             **PinCommands(pins=pins, store=store, conversation=conversation, prompting=prompting).doers,
         }
+        for room in more:
+            self._doers |= room.doers
 
     def offered(self, *, channel: Channel, audience: Audience) -> tuple[Command, ...]:
         """What a person can give there; a channel may carry out more by itself than this service does."""
@@ -97,6 +101,9 @@ class Commands:
             raise UnknownCommand(name)
         call = Call(
             session_id=session_id,
+            address_id=address_id,
+            channel=channel,
+            audience=audience,
             args=args.strip(),
             offered=self.offered(channel=channel, audience=audience),
             progress=progress or _no_progress,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from shared.core.command_texts import CommandTexts
-from shared.core.commands import Command
+from shared.core.commands import Audience, Channel, Command
 from shared.core.upkeep import Refused
 
 Progress = Callable[[str, int | None], Awaitable[None]]
@@ -16,6 +17,10 @@ Progress = Callable[[str, int | None], Awaitable[None]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     session_id: int
+    address_id: int | None
+    """The place it was given in; None when an operator gives it."""
+    channel: Channel
+    audience: Audience
     args: str
     offered: Sequence[Command]
     progress: Progress
@@ -26,6 +31,13 @@ class Call:
 Said = tuple[bool, str]
 """Whether it worked, and the words for the person."""
 Doer = Callable[[Call], Awaitable[Said]]
+
+
+class Doers(Protocol):
+    """A room full of commands."""
+
+    @property
+    def doers(self) -> dict[str, Doer]: ...
 
 
 def refused(call: Call, refusal: Refused) -> Said:
