@@ -8,23 +8,17 @@ from itertools import groupby
 
 from bot.telegram.arrivals import Media, Quoted, Spoken
 from bot.telegram.markup import MESSAGE_UNITS, units
-from shared.core.prompts import OUR_TAGS
+from shared.core import fencing
 
 QUOTE_CHARS = 2_000
 OWN_ANSWER_CHARS = 400
 """What the bot itself said stands in the conversation anyway; so much of it shows which answer is meant."""
-NAME_CHARS = 64
 SOMEBODY = "somebody"
 
-_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(OUR_TAGS)})\b)", re.IGNORECASE)
-_OUR_FRAMES = r"in reply to|quoting|forwarded from"
+_OUR_FRAMES = r"in reply to\b|quoting\b|forwarded from\b|file\s+\S|end of file\s*\]"
 _OWN_LINE = re.compile(rf"^(\s*)\[(?={_OUR_FRAMES})", re.IGNORECASE | re.MULTILINE)
-_SYSTEM_NOTE = re.compile(r"\[(?=\s*(?:system|evertalk)(?:\s+\w|\s*:))", re.IGNORECASE)
-_SYSTEM = re.compile(r"\[(?=\s*(?:system|evertalk|assistant|tool)\b)", re.IGNORECASE)
 _RECORD = re.compile(r"\[(?=#\d)")
 _SPEAKER = re.compile(r"^(?=[^\s:>][^:\n]{0,63}: )", re.MULTILINE)
-_INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
-_NOT_IN_NAMES = re.compile(r"[\s\[\]<>:#]+")
 
 
 def prompt_of(messages: Sequence[Spoken]) -> str:
@@ -50,14 +44,13 @@ def joined(texts: Sequence[str]) -> str:
 
 def defused(text: str, *, foreign: bool) -> str:
     """Without what looks like a mark of ours. A person's own words are touched as little as can be."""
-    text = _RECORD.sub("(", _OWN_LINE.sub(r"\1(", _TAG.sub("‹", text)))
-    return (_SYSTEM if foreign else _SYSTEM_NOTE).sub("(", text)
+    text = _RECORD.sub("(", _OWN_LINE.sub(r"\1(", text))
+    return fencing.defused(text, foreign=foreign)
 
 
 def name_of(name: str) -> str:
     """On one line and without signs that would end or open a mark."""
-    plain = _NOT_IN_NAMES.sub(" ", _INVISIBLE.sub("", name)).strip()
-    return plain[:NAME_CHARS].strip() or SOMEBODY
+    return fencing.label(name, nameless=SOMEBODY)
 
 
 def _voice(message: Spoken) -> tuple[int, str | None, object]:
@@ -98,7 +91,7 @@ def _quote(quoted: Quoted) -> str:
 
 def _marked(label: str, words: str, *, limit: int) -> str:
     """A label of ours, and each line of the foreign words behind a sign."""
-    shown = defused(_INVISIBLE.sub("", _shortened(words, limit)), foreign=True)
+    shown = defused(fencing.without_invisible(_shortened(words, limit)), foreign=True)
     lines = "\n".join(f"> {line}" for line in shown.splitlines())
     return f"[{label}]\n{lines}" if lines else f"[{label}]"
 

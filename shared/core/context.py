@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, overload
 
+from shared.core.fencing import defused
 from shared.core.memory import core_block
 from shared.core.messages import (
+    Author,
     Block,
     Image,
     Message,
@@ -20,7 +21,6 @@ from shared.core.messages import (
 from shared.core.model import SystemPart, ToolSpec
 from shared.core.policy import ContextPolicy
 from shared.core.prompts import (
-    OUR_TAGS,
     SystemLayers,
     notes_block,
     pins_block,
@@ -33,13 +33,12 @@ from shared.core.session import Entry, Note, View
 from shared.core.tokens import by_script, estimate_blocks, estimate_system, estimate_tools
 from shared.core.transcript import repair
 
-RENDERER_VERSION = 2
+RENDERER_VERSION = 3
 """Raised whenever the same state would give other bytes than before, so that a replay can tell."""
 
 MAX_MARKS = 3
 _LOOKBACK_BLOCKS = 15
 """How many blocks the provider surely looks back from a mark for an earlier one, with some to spare."""
-_OUR_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(OUR_TAGS)})\b)", re.IGNORECASE)
 
 Count = Callable[[str], int]
 Part = Literal["system", "memory", "summary", "history", "tools"]
@@ -83,7 +82,7 @@ def build_context(
     core = core_block(notes, count)
     system_parts = _system_parts(system, core)
     background = _background(view)
-    volatile = volatile_block(runtime_facts=_defused(runtime_facts), recall=_defused(recall))
+    volatile = volatile_block(runtime_facts=defused(runtime_facts), recall=defused(recall, keep_fences=True))
     live = [shown_entry(entry, view.open_turn, policy) for entry in view.entries]
     messages = _messages(live, background, volatile, instruction, view.open_turn)
     passing = _text_tokens(volatile, count)
@@ -111,13 +110,13 @@ def build_context(
 def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy) -> Entry:
     """The entry as it is sent: pruned, without finished thinking, our own marks defused in foreign text."""
     first = entry.blocks[0] if len(entry.blocks) == 1 else None
-    if isinstance(first, Text) and (entry.author == "assistant" or "<" not in first.text):
+    if isinstance(first, Text) and (entry.author == "assistant" or _is_harmless(first.text, entry.author)):
         return entry  # nearly every one: nothing to prune, nothing thought, no mark
     blocks = apply_pruning(entry, policy)
     if entry.turn != open_turn:
         blocks = tuple(_told(block) for block in blocks if not isinstance(block, Thinking))
     if entry.author != "assistant":
-        blocks = tuple(_defused_block(block) for block in blocks)
+        blocks = tuple(_defused_block(block, entry.author) for block in blocks)
     return entry if blocks == entry.blocks else replace(entry, blocks=blocks)
 
 
@@ -132,8 +131,9 @@ def fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int
 
 
 def quoted(entry: Entry) -> str:
-    """An entry as one line of a record: `[#12] person: words`."""
-    return f"[#{entry.seq}] {entry.author}: {plain_words(entry.blocks)}"
+    """An entry as a line of a record, `[#12] person: words`; its words cannot begin another."""
+    words = defused(plain_words(entry.blocks), foreign=entry.author != "person").replace("[#", "(#")
+    return f"[#{entry.seq}] {entry.author}: {words}"
 
 
 def plain_words(blocks: Iterable[Block]) -> str:
@@ -162,8 +162,11 @@ def _told(block: Block) -> Block:
 
 
 def _system_parts(layers: SystemLayers, core: str) -> tuple[SystemPart, ...]:
-    rules = SystemPart(text=system_text(layers), cache=not core)
-    return (rules, SystemPart(text=notes_block(_defused(core)), cache=True)) if core else (rules,)
+    told = replace(
+        layers, mode=defused(layers.mode), goal=defused(layers.goal), person=defused(layers.person)
+    )
+    rules = SystemPart(text=system_text(told), cache=not core)
+    return (rules, SystemPart(text=notes_block(defused(core)), cache=True)) if core else (rules,)
 
 
 def _background(view: View) -> tuple[str, ...]:
@@ -171,9 +174,9 @@ def _background(view: View) -> tuple[str, ...]:
     head = view.head
     summary = ""
     if head is not None and head.summary_text.strip():
-        text = _defused(head.summary_text.strip())
+        text = defused(head.summary_text.strip())
         summary = summary_block(text, through_seq=head.through_seq, form=head.ledger.form)
-    pins = "\n\n".join(_defused(quoted(entry)) for entry in view.pins)
+    pins = "\n\n".join(quoted(entry) for entry in view.pins)
     return tuple(text for text in (summary, pins_block(pins) if pins else "") if text)
 
 
@@ -246,14 +249,15 @@ def _text_tokens(text: str, count: Count) -> int:
     return count(text) if text else 0
 
 
-def _defused_block(block: Block) -> Block:
+def _defused_block(block: Block, author: Author) -> Block:
+    """Nobody but us can open or close one of our marks, or speak as the program."""
     match block:
-        case Text(text=text) | ToolResult(text=text) if _OUR_TAG.search(text):
-            return replace(block, text=_defused(text))
+        case Text(text=text) | ToolResult(text=text):
+            shown = defused(text, foreign=author == "tool")
+            return block if shown == text else replace(block, text=shown)
         case _:
             return block
 
 
-def _defused(text: str) -> str:
-    """Nobody but us can open or close one of our marks."""
-    return _OUR_TAG.sub("‹", text)
+def _is_harmless(text: str, author: Author) -> bool:
+    return defused(text, foreign=author == "tool") == text

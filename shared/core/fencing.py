@@ -1,0 +1,96 @@
+"""Foreign words as data: a fence around them, and nothing within that looks like words of the program.
+
+Whatever a person, a file, a page, a tool or an older text of ours brings into a request goes through
+`defused`; what is put in as a passage of its own goes through `fenced`. The log keeps what was said:
+this changes only what is sent, always in the same way.
+"""
+
+from __future__ import annotations
+
+import re
+
+from shared.core.prompts import FENCE_TAG, OUR_TAGS
+
+LABEL_CHARS = 64
+
+_HIDDEN = r"[\s\u00ad\u200b-\u200f\u2060\ufeff]*"
+_OPENING = r"(?:<|[＜﹤]|&lt;)"
+_OTHERS_TAGS = (
+    "system", "system[-_]reminder", "system_prompt", "human", "assistant", "function_calls?",
+    "function_results?", "tool_use", "tool_calls?", "tool_results?", "antml:\\w+",
+    r"invoke(?=\s+name\s*=)",
+)  # fmt: skip
+_SMUGGLED = re.compile(r"(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0001-\U000e007f]+")
+"""Letters that nobody sees and a model reads; behind a black flag they are the flag of a region."""
+
+
+def _opened(names: tuple[str, ...]) -> re.Pattern[str]:
+    """The sign that opens one of these marks, also with blanks that cannot be seen, or written otherwise."""
+    return re.compile(rf"{_OPENING}(?={_HIDDEN}/?{_HIDDEN}(?:{'|'.join(names)})(?![\w-]))", re.IGNORECASE)
+
+
+_MARK = _opened((*OUR_TAGS, *_OTHERS_TAGS))
+_MARK_BUT_FENCE = _opened((*(tag for tag in OUR_TAGS if tag != FENCE_TAG), *_OTHERS_TAGS))
+_CONTROL = re.compile(r"<(?=\|[\w-]{1,40}\|>|<\s*/?\s*SYS\s*>>)", re.IGNORECASE)
+_INST = re.compile(r"\[(?=/?INST\])")
+_SPEAKERS = r"(?:system|evertalk)"
+_FOREIGN_SPEAKERS = r"(?:system|evertalk|assistant|tool(?! result cleared\]))"
+_PROGRAM = (
+    r"(?:message|note|notice|instruction)s?\s+(?:of|from|by|for)"
+    r"\s+the\s+(?:program|system|developer|operator)\b"
+)
+_NOTE = re.compile(rf"\[(?=\s*(?:{_SPEAKERS}(?:\s+\w|\s*:)|{_PROGRAM}))", re.IGNORECASE)
+_FOREIGN_NOTE = re.compile(rf"\[(?=\s*(?:{_FOREIGN_SPEAKERS}(?:\s+\w|\s*[:\]])|{_PROGRAM}))", re.IGNORECASE)
+_ROLE = re.compile(
+    r"^([ \t>#*_]*(?:Human|Assistant|System|HUMAN|ASSISTANT|SYSTEM)[*_]*[ \t]*)[:：](?=[*_]*(?:\s|$))",
+    re.MULTILINE,
+)
+_ROLES = ("Human", "Assistant", "System", "HUMAN", "ASSISTANT", "SYSTEM")
+_NOT_IN_LABELS = re.compile(r"[\s\[\]<>:#\"＜＞]+")
+_INVISIBLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\U000e0001-\U000e007f]"
+)
+
+
+def defused(text: str, *, foreign: bool = True, keep_fences: bool = False) -> str:
+    """The same words without anything that reads as a mark, a role or a note of the program.
+
+    A person's own words (`foreign=False`) are touched as little as can be. `keep_fences`: the text has
+    passages that went through `fenced` already. Doing it again changes nothing.
+    """
+    if not text.isascii():
+        text = _SMUGGLED.sub("", text)
+    if "<" in text or "&lt;" in text or "＜" in text or "﹤" in text:
+        text = (_MARK_BUT_FENCE if keep_fences else _MARK).sub("‹", text)
+        text = _CONTROL.sub("‹", text)
+    if "[" in text:
+        text = (_FOREIGN_NOTE if foreign else _NOTE).sub("(", _INST.sub("(", text))
+    for role in _ROLES:
+        if role in text:
+            return _ROLE.sub("\\1\u2236", text)
+    return text
+
+
+def fenced(kind: str, text: str, *, source: str = "") -> str:
+    """A passage of foreign text as data; `kind` is a word of ours, such as `knowledge` or `page`.
+
+    For what is put into a request when it is sent. What is stored (a tool's result, a message) needs no
+    fence of this kind: it stands in a block of its own and is defused on its way to the model.
+    """
+    named = f' from="{label(source)}"' if source else ""
+    return f'<{FENCE_TAG} kind="{kind}"{named}>\n{defused(text)}\n</{FENCE_TAG}>'
+
+
+def label(name: str, *, nameless: str = "", chars: int = LABEL_CHARS) -> str:
+    """A name, a title or an address on one line, without signs that would end or open a mark."""
+    plain = _NOT_IN_LABELS.sub(" ", without_invisible(name)).strip()
+    return plain[:chars].strip() or nameless
+
+
+def without_invisible(text: str) -> str:
+    return _INVISIBLE.sub("", text)
+
+
+def quoted_lines(text: str) -> str:
+    """Each line behind a sign, so that no line of it can be taken for one of ours; may be stored."""
+    return "\n".join(f"> {line}" for line in defused(without_invisible(text)).splitlines())
