@@ -98,13 +98,22 @@ class CapReached(EvertalkError):
 
     code = "cap_reached"
 
-    def __init__(self, *, scope: str) -> None:
+    def __init__(self, *, scope: str, timezone: str = "UTC") -> None:
         super().__init__(f"spending cap of scope {scope!r} reached")
         self.scope = scope
+        what = {"party": "Your spending limit", "session": "The spending limit of this conversation"}
         self.advice = (
-            "The spending limit for today is reached. Your message is kept; "
-            "please write again tomorrow, or ask the operator to raise the limit."
+            f"{what.get(scope, 'The spending limit')} for today is reached. Your message is kept; "
+            f"please write again after midnight ({timezone}), or ask the operator to raise the limit. "
+            "Commands such as /budget work meanwhile."
         )
+
+
+BUDGET_WARNING = "budget_warning"
+BUDGET_WARNING_ADVICE = (
+    "Most of today's spending limit is used. I go on until it is reached; /budget shows how much is left."
+)
+"""Said once a day, not an error: nothing failed."""
 
 
 class ContextBudgetExceeded(EvertalkError):

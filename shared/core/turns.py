@@ -17,7 +17,7 @@ StepOutcome = Literal["done", "failed", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """Spending limits in micro-dollars per day (a session's: in all its days); None is no limit."""
+    """Spending limits in micro-dollars per day; None is no limit. Days end at midnight in `timezone`."""
 
     total: int | None
     person: int | None
@@ -59,6 +59,8 @@ class Claim:
     """The spending cap that said no, if one did."""
     view: View
     """Without entries: they are loaded in the next statement."""
+    near_caps: bool = False
+    """With what this turn may cost, most of some cap is used, and nobody was told today."""
     party_kind: Literal["person", "group"] = "person"
     display_name: str = ""
     timezone: str | None = None
@@ -80,6 +82,15 @@ class Spending:
     cost_micro: int | None
     request_id: str = ""
     aborted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendingWarning:
+    """Scopes (`party`, `session`, `total`) that were nearly used up; the event that says so to the person."""
+
+    scopes: tuple[str, ...]
+    event_seq: int | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
 
 
 def total_cost(calls: Sequence[Spending]) -> int | None:

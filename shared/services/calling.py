@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from shared.core.errors import ContextBudgetExceeded, ModelError, PromptTooLong
 from shared.core.exchange import Delta, Emit
+from shared.core.money import worst_case_micro
 from shared.core.pruning import PruneDecision
 from shared.core.rhythm import LONG_LIFE, SHORT_LIFE
 from shared.core.session import Entry, View
@@ -20,7 +21,7 @@ from shared.core.turns import Caps, Claim, Spending
 from shared.ports import ChatModel, ModelCard, ModelReply, Picture, Usage
 from shared.services.crash import CrashPoint
 from shared.services.prompting import Prepared, Prompting
-from shared.services.spending import Purse, SpendStore, spending, spending_of
+from shared.services.spending import SpendStore, spending, spending_of
 from shared.services.tools import Toolbox
 
 OVERFLOW_TRIES = 3
@@ -72,6 +73,8 @@ class Attempt:
     spent: list[Spending] = field(default_factory=list)
     spent_before: list[Spending] = field(default_factory=list)
     """Calls whose usage was committed with a tool round."""
+    held_micro: int = 0
+    """What the claim's reservation was raised to."""
     restarts: int = 0
     model_attempt: int = 0
     draft: str = ""
@@ -225,22 +228,10 @@ class Calling:
         return replace(prepared, estimate=tokens, ratio=ratio, before=tokens + prepared.saved)
 
     async def _paid(self, state: Attempt, prepared: Prepared) -> ModelReply:
-        """Nothing is sent whose worst case is not set aside; the claim has done so for most first calls.
-
-        It could not know the message, the agent's model or how long the prefix is to be kept.
-        """
         state.calls += 1
-        purse = Purse(self._spend, session_id=state.claim.session_id, job_id=None, caps=self._caps)
-        holding = purse.holding(
-            prepared.estimate,
-            prepared.budget.out,
-            prepared.card,
-            hour=prepared.request.cache_long,
-            held_micro=state.claim.reserved_micro if state.calls == 1 else 0,
-        )
+        await self._set_aside(state, prepared)
         try:
-            async with holding:
-                return await self._stoppable(state, prepared)
+            return await self._stoppable(state, prepared)
         except ModelError as error:
             state.spent.extend(
                 spending(usage, prepared.card.name, prepared.card, aborted=True) for usage in error.aborted
@@ -250,6 +241,23 @@ class Calling:
                 await self._store.record_waste(state.claim, tuple(state.spent), settled_micro=settled)
                 state.spent.clear()
             raise
+
+    async def _set_aside(self, state: Attempt, prepared: Prepared) -> None:
+        """Nothing is sent whose worst case is not set aside, beside what the turn has cost already.
+
+        The claim has done so for most first calls. It could not know the message, the agent's model or how
+        long the prefix is to be kept. One reservation grows with the turn, and the turn's end settles it.
+        """
+        prices, claim = prepared.card.prices, state.claim
+        if claim.reservation_id is None or prices is None:
+            return
+        worst = worst_case_micro(
+            prepared.estimate, prepared.budget.out, prices, hour=prepared.request.cache_long
+        )
+        needed = micro_of([*state.spent_before, *state.spent]) + worst
+        if needed > max(state.held_micro, claim.reserved_micro):
+            await self._spend.raise_reservation(claim.reservation_id, needed, caps=self._caps)
+            state.held_micro = needed
 
     async def _stoppable(self, state: Attempt, prepared: Prepared) -> ModelReply:
         """The model's reply, or Stopped as soon as the person asks."""

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import structlog
 
 from shared.core.errors import (
+    BUDGET_WARNING,
+    BUDGET_WARNING_ADVICE,
     CapReached,
     EmptyMessage,
     EvertalkError,
@@ -32,7 +34,7 @@ from shared.core.exchange import (
     Stored,
 )
 from shared.core.tokens import estimate_blocks
-from shared.core.turns import AnswerStored, Caps, Claim, Outcome
+from shared.core.turns import AnswerStored, Caps, Claim, Outcome, SpendingWarning
 from shared.core.upkeep import SessionState
 from shared.ports import Doorbell, TokenCounter
 from shared.services.assistant import Assistant, Room
@@ -66,6 +68,9 @@ class TurnStore(Protocol):
     async def postpone(
         self, claim: Claim, *, seconds: float, fault: bool, notice: Mapping[str, Any] | None
     ) -> tuple[int, Mapping[str, Any]] | None: ...
+    async def warn_of_spending(
+        self, claim: Claim, *, caps: Caps, notice: Mapping[str, Any]
+    ) -> SpendingWarning | None: ...
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None: ...
     async def unanswered(
         self, channel: str, *, accounts: Sequence[str] | None = None, limit: int = 100
@@ -206,7 +211,9 @@ class Conversation:
 
     async def _attempt(self, claim: Claim, emit: Emit, stop: asyncio.Future[None]) -> Answered:
         if claim.refused_scope is not None:
-            return refusal(CapReached(scope=claim.refused_scope.partition(":")[0]))
+            return refusal(
+                CapReached(scope=claim.refused_scope.partition(":")[0], timezone=self._caps.timezone)
+            )
         return await self._assistant.answer(claim, emit=emit, stop=stop)
 
     async def _commit(self, claim: Claim, answered: Answered, emit: Emit) -> bool:
@@ -222,12 +229,27 @@ class Conversation:
         if self._delivers:
             await self._turns.record_delivered(claim)
         self._crash_point("after_delivered")
+        if claim.near_caps and answered.outcome.state == "answered":
+            await self._warn(claim, emit)
         if answered.unseen is not None:
             # The job that is due reads what the pictures show.
             self._assistant.describe_later(answered.unseen, then=lambda: self._ring(stored.job_id))
         else:
             await self._ring(stored.job_id)
         return stored.another_waits
+
+    async def _warn(self, claim: Claim, emit: Emit) -> None:
+        """Of a limit that is nearly reached: the person of theirs, the operator of everybody's."""
+        notice = {"text": BUDGET_WARNING_ADVICE, "error": BUDGET_WARNING, "waiting": True}
+        try:
+            warned = await self._turns.warn_of_spending(claim, caps=self._caps, notice=notice)
+        except StorageUnavailable:
+            return  # the next turn looks again
+        if warned is None:
+            return
+        log.warning("spending_near_cap", scopes=list(warned.scopes), session_id=claim.session_id)
+        if warned.event_seq is not None:
+            await emit(Stored(event_seq=warned.event_seq, kind="msg", payload=warned.payload))
 
     async def _ring(self, job_id: int | None) -> None:
         if job_id is not None:

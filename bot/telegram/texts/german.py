@@ -28,8 +28,12 @@ _ADVICE = {
     "unknown_session": "Dieses Gespräch habe ich nicht gefunden. Schreib mir, dann beginnt ein neues.",
     "stale_view": "Das Gespräch hat sich inzwischen verändert. Bitte versuch es noch einmal.",
     "cap_reached": (
-        "Für heute ist das Budget aufgebraucht. Deine Nachricht ist aufbewahrt; "
-        "schreib bitte morgen wieder, oder bitte den Betreiber, mehr zu erlauben."
+        "Für heute ist das Budget aufgebraucht. Deine Nachricht ist aufbewahrt; schreib bitte nach "
+        "Mitternacht wieder, oder bitte den Betreiber, mehr zu erlauben. Befehle wie /budget gehen weiter."
+    ),
+    "budget_warning": (
+        "Das Budget für heute ist zum größten Teil aufgebraucht. Ich mache weiter, bis es zu Ende ist; "
+        "/budget zeigt, wie viel noch übrig ist."
     ),
     "context_budget_exceeded": (
         "Das ist zu viel für eine Antwort. Bitte kürze die Nachricht oder löse etwas Angeheftetes."
@@ -58,6 +62,7 @@ _PUBLIC_ADVICE = {
         "Ich kann gerade nicht antworten. Deine Nachricht ist aufbewahrt, ich antworte bald."
     ),
     "model_busy": "Gerade schreiben mir viele. Deine Nachricht ist aufbewahrt, ich antworte in Kürze.",
+    "budget_warning": "Wir haben heute viel geredet. Vielleicht brauche ich bald eine Pause bis morgen.",
     "cap_reached": (
         "Für heute habe ich genug geredet. Deine Nachricht ist aufbewahrt; schreib bitte morgen wieder."
     ),

@@ -855,6 +855,12 @@ AFTER_TABLES = (
        FOR EACH ROW EXECUTE FUNCTION entries_are_only_added()""",
     """CREATE FUNCTION party_family(bigint) RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 1 AS $$
          SELECT $1 UNION ALL SELECT id FROM parties WHERE merged_into = $1 $$""",
+    """CREATE FUNCTION agent_cap(config jsonb, name text) RETURNS bigint
+           LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+         SELECT CASE WHEN jsonb_typeof(config #> ARRAY['caps', name]) = 'number'
+                     THEN (least(greatest((config #>> ARRAY['caps', name])::numeric, 0), 1000000)
+                           * 1000000)::bigint
+                END $$""",
 )
 """What SQLModel cannot say: the migration runs the same statements, a test compares both dumps."""
 

@@ -73,25 +73,39 @@ SELECT e.seq, t.turn_no, e.at,
 """
 
 
-def _hold(*, visitor: int, person: int, session: int, total: int) -> str:
-    """Set `cost.micro` aside in every capped scope; the numbers are those of the caps' parameters."""
-    return f"""), want AS (
+WARN_PERCENT = 80
+"""Of a cap: from there on somebody is told, once per scope and day."""
+
+
+def _want(*, visitor: int, person: int, session: int, total: int) -> str:
+    """The caps of every scope of `cost`; of the deployment's and the agent's the smaller one holds."""
+    return f"""want AS (
   SELECT 'party:' || party_id AS scope, micro, day,
-         CASE WHEN anonymous THEN ${visitor}::bigint ELSE ${person}::bigint END AS cap FROM cost
-  UNION ALL SELECT 'session:' || id, micro, day, ${session}::bigint FROM cost
+         least(CASE WHEN anonymous THEN ${visitor}::bigint ELSE ${person}::bigint END,
+               agent_cap(config, 'person_per_day_usd')) AS cap FROM cost
+  UNION ALL SELECT 'session:' || id, micro, day, least(${session}::bigint, agent_cap(config, 'session_usd'))
+                   FROM cost
   UNION ALL SELECT 'total', micro, day, ${total}::bigint FROM cost
-), held AS (
+)"""
+
+
+def _hold(*, visitor: int, person: int, session: int, total: int, among: str = "true") -> str:
+    """Set `cost.micro` aside in every capped scope; the numbers are those of the caps' parameters."""
+    return f"""), {_want(visitor=visitor, person=person, session=session, total=total)}, held AS (
   INSERT INTO spend_days AS d (scope, day, reserved_micro)
-  SELECT scope, day, micro FROM want WHERE cap IS NOT NULL AND micro > 0 AND micro <= cap ORDER BY scope
+  SELECT scope, day, micro FROM want
+   WHERE cap IS NOT NULL AND micro >= 0 AND micro <= cap AND {among} ORDER BY scope
   ON CONFLICT (scope, day) DO UPDATE SET reserved_micro = d.reserved_micro + excluded.reserved_micro
    WHERE d.reserved_micro + d.spent_micro + excluded.reserved_micro <=
          (SELECT cap FROM want WHERE want.scope = excluded.scope)
-  RETURNING scope
+  RETURNING scope, reserved_micro + spent_micro AS used, warned_at
 """
 
 
-REFUSED_SCOPE = """(SELECT min(scope) FROM want w WHERE w.cap IS NOT NULL AND w.micro > 0
+REFUSED_SCOPE = """(SELECT min(scope) FROM want w WHERE w.cap IS NOT NULL AND w.micro >= 0
            AND w.scope NOT IN (SELECT scope FROM held))"""
+NEAR_SCOPES = f"""(SELECT array_agg(h.scope ORDER BY h.scope) FROM held h JOIN want w USING (scope)
+         WHERE h.warned_at IS NULL AND h.used * 100 >= w.cap * {WARN_PERCENT})"""
 
 CLAIM = f"""
 WITH s AS (
@@ -115,8 +129,8 @@ WITH s AS (
   RETURNING turns.*
 ), cost AS (
   SELECT ceil($4::float8 * (greatest(s.context_tokens, 2000) + 4000) + $5::float8)::bigint AS micro,
-         (now() AT TIME ZONE $6)::date AS day, s.id, s.party_id, p.anonymous
-    FROM s JOIN parties p ON p.id = s.party_id
+         (now() AT TIME ZONE $6)::date AS day, s.id, s.party_id, p.anonymous, c.config
+    FROM s JOIN parties p ON p.id = s.party_id JOIN agents c ON c.id = s.agent_id
 {_hold(visitor=7, person=8, session=9, total=10)}), r AS (
   INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes)
   SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held)
@@ -125,7 +139,7 @@ WITH s AS (
 )
 SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
        r.id AS reservation_id, c.micro AS reserved_micro,
-       {REFUSED_SCOPE} AS refused_scope,
+       {REFUSED_SCOPE} AS refused_scope, {NEAR_SCOPES} AS near_scopes,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
        (SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
@@ -261,8 +275,9 @@ SELECT event_seq, now() AS at FROM s
 
 RESERVE = f"""
 WITH cost AS (
-  SELECT $2::bigint AS micro, (now() AT TIME ZONE $3)::date AS day, s.id, s.party_id, p.anonymous
-    FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = $1
+  SELECT nullif($2::bigint, 0) AS micro, (now() AT TIME ZONE $3)::date AS day, s.id, s.party_id, p.anonymous,
+         a.config
+    FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
 {_hold(visitor=4, person=5, session=6, total=7)}), r AS (
   INSERT INTO reservations (session_id, party_id, turn_no, job_id, day, amount_micro, scopes)
   SELECT c.id, c.party_id, $8, $9, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held)
@@ -272,14 +287,70 @@ WITH cost AS (
 SELECT (SELECT id FROM r) AS id, {REFUSED_SCOPE} AS refused_scope
 """
 
+RAISE_RESERVATION = f"""
+WITH mine AS (
+  SELECT id, session_id, day, scopes, $2::bigint - amount_micro AS more FROM reservations
+   WHERE id = $1 AND state = 'held' AND amount_micro < $2::bigint FOR UPDATE
+), cost AS (
+  SELECT m.more AS micro, m.day, s.id, s.party_id, p.anonymous, a.config, m.scopes
+    FROM mine m JOIN sessions s ON s.id = m.session_id JOIN parties p ON p.id = s.party_id
+    JOIN agents a ON a.id = s.agent_id
+{_hold(visitor=3, person=4, session=5, total=6, among="scope = ANY ((SELECT scopes FROM cost)::text[])")}), r AS (
+  UPDATE reservations r SET amount_micro = $2 FROM mine WHERE r.id = mine.id
+)
+SELECT (SELECT min(scope) FROM unnest((SELECT scopes FROM cost)) AS scope
+         WHERE scope NOT IN (SELECT scope FROM held)) AS refused_scope
+"""
+"""A reservation for more, on the day and in the scopes that it was made for; whole or to be rolled back."""
+
+WARN = f"""
+WITH cost AS (
+  SELECT 0::bigint AS micro, (now() AT TIME ZONE $2)::date AS day, s.id, s.party_id, p.anonymous, a.config
+    FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
+), {_want(visitor=3, person=4, session=5, total=6)}, w AS (
+  UPDATE spend_days d SET warned_at = now() FROM want
+   WHERE d.scope = want.scope AND d.day = want.day AND d.warned_at IS NULL
+     AND d.spent_micro * 100 >= want.cap * {WARN_PERCENT}
+  RETURNING d.scope
+), s AS (
+  UPDATE sessions SET next_event_seq = next_event_seq + 1
+   WHERE id = $1 AND EXISTS (SELECT FROM w WHERE scope <> 'total') RETURNING next_event_seq - 1 AS event_seq
+), ev AS (
+  INSERT INTO events (session_id, event_seq, kind, turn_no, payload)
+  SELECT $1, event_seq, 'msg', $7, $8::jsonb FROM s
+)
+SELECT (SELECT array_agg(scope ORDER BY scope) FROM w) AS scopes, (SELECT event_seq FROM s) AS event_seq,
+       now() AS at
+"""
+"""Of rivals that see the same scope near its cap, one finds it not warned of yet."""
+
 COMMITTED_MICRO = """
 CASE WHEN r.turn_no IS NULL THEN 0 ELSE
   (SELECT coalesce(sum(u.cost_micro), 0) FROM usage u
-    WHERE u.session_id = r.session_id AND u.turn_no = r.turn_no AND u.at >= r.created_at
+    WHERE u.session_id = r.session_id AND u.turn_no = r.turn_no AND u.purpose = 'chat' AND u.at >= r.created_at
       AND u.at < coalesce((SELECT min(n.created_at) FROM reservations n WHERE n.id > r.id
                               AND n.session_id = r.session_id AND n.turn_no = r.turn_no), 'infinity')) END
 """
 """What the ledger has of the turn that a reservation `r` was made for, up to the next attempt's reservation."""
+
+JOB_OWES_MICRO = """
+greatest(0, (SELECT coalesce(sum(u.cost_micro), 0) FROM usage u
+              WHERE u.session_id = r.session_id AND u.job_id = r.job_id)
+          - (SELECT coalesce(sum(o.settled_micro), 0) FROM reservations o
+              WHERE o.job_id = r.job_id AND o.session_id = r.session_id AND o.id <> r.id))
+"""
+"""What the ledger has of a job beyond what its other reservations have paid: nothing is charged twice."""
+
+SWEEP_RESERVATION = f"""
+WITH done AS (
+  UPDATE reservations r SET state = 'released', ended_at = now(),
+         settled_micro = CASE WHEN r.job_id IS NULL THEN {COMMITTED_MICRO} ELSE {JOB_OWES_MICRO} END
+   WHERE r.id = $1 AND r.state = 'held' RETURNING amount_micro, settled_micro, scopes, day
+)
+UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
+       spent_micro = d.spent_micro + done.settled_micro
+  FROM done WHERE d.day = done.day AND d.scope = ANY (done.scopes)
+"""
 
 RELEASE_RESERVATION = f"""
 WITH done AS (

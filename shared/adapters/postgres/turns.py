@@ -27,6 +27,7 @@ from shared.core.turns import (
     ContextAudit,
     Outcome,
     Spending,
+    SpendingWarning,
     StepOutcome,
     link_from_json,
     notes_from_json,
@@ -232,9 +233,42 @@ class PostgresTurns:
         if row["refused_scope"] is not None:
             if row["id"] is not None:
                 await self._pool.execute(turn_sql.RELEASE_RESERVATION, row["id"], 0)
-            raise CapReached(scope=row["refused_scope"].partition(":")[0])
+            raise CapReached(scope=row["refused_scope"].partition(":")[0], timezone=caps.timezone)
         reservation_id: int | None = row["id"]
         return reservation_id
+
+    @store_method
+    async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> None:
+        """Set more aside, `micro` in all, where it is less; raises CapReached and leaves it as it was."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            refused = await connection.fetchval(
+                turn_sql.RAISE_RESERVATION, reservation_id, micro, caps.visitor, caps.person, caps.session,
+                caps.total,
+            )  # fmt: skip
+            if refused is not None:
+                raise CapReached(scope=refused.partition(":")[0], timezone=caps.timezone)
+
+    @store_method
+    async def warn_of_spending(
+        self, claim: Claim, *, caps: Caps, notice: Mapping[str, Any]
+    ) -> SpendingWarning | None:
+        """Note that the caps of this turn are nearly reached; None when that was said today already.
+
+        The notice becomes an event of the session when it concerns the person or the conversation.
+        """
+        row = await self._pool.fetchrow(
+            turn_sql.WARN, claim.session_id, caps.timezone, caps.visitor, caps.person, caps.session,
+            caps.total, claim.turn, dict(notice),
+        )  # fmt: skip
+        if row is None or not row["scopes"]:
+            return None
+        scopes = tuple(str(scope).partition(":")[0] for scope in row["scopes"])
+        if row["event_seq"] is None:
+            return SpendingWarning(scopes=scopes)
+        payload = notice_payload(
+            event_seq=row["event_seq"], at=row["at"], extra={"turn": claim.turn, **notice}
+        )
+        return SpendingWarning(scopes=scopes, event_seq=row["event_seq"], payload=payload)
 
     @store_method
     async def unanswered(
@@ -349,6 +383,7 @@ def _claim_from(row: Record, worker_id: int) -> Claim:
         reservation_id=row["reservation_id"],
         reserved_micro=row["reserved_micro"],
         refused_scope=row["refused_scope"],
+        near_caps=bool(row["near_scopes"]),
         view=view_from(row, open_turn=row["turn_no"]),
         party_kind=row["party_kind"],
         display_name=row["display_name"],

@@ -12,7 +12,7 @@ from asyncpg.pool import PoolConnectionProxy
 from shared.adapters.postgres import upkeep_sql as sql
 from shared.adapters.postgres.hidden import state_from
 from shared.adapters.postgres.pool import store_method
-from shared.adapters.postgres.turn_sql import LOAD, RELEASE_RESERVATION
+from shared.adapters.postgres.turn_sql import LOAD, SWEEP_RESERVATION
 from shared.adapters.postgres.turns import described, entry_from, sums_of, usage_rows
 from shared.adapters.postgres.upkeep_asks import LATE_SECONDS, ask_for_late_flush, ask_for_upgrade
 from shared.core.errors import Fenced, StaleView, UnknownSession
@@ -376,14 +376,12 @@ class PostgresUpkeep:
     async def sweep_reservations(self) -> int:
         """Free what dead processes had set aside, charging what the ledger says they used."""
         rows = await self._pool.fetch(
-            """SELECT r.id, coalesce((SELECT sum(u.cost_micro) FROM usage u
-                        WHERE u.session_id = r.session_id AND u.at >= r.created_at
-                          AND u.job_id = r.job_id), 0)::bigint AS spent
-                 FROM reservations r
-                WHERE r.state = 'held' AND r.created_at < now() - interval '20 minutes' LIMIT 100"""
+            """SELECT r.id FROM reservations r
+                WHERE r.state = 'held' AND r.created_at < now() - interval '20 minutes'
+                ORDER BY r.id LIMIT 100"""
         )
         for row in rows:
-            await self._pool.execute(RELEASE_RESERVATION, row["id"], row["spent"])
+            await self._pool.execute(SWEEP_RESERVATION, row["id"])
         return len(rows)
 
 
