@@ -33,6 +33,7 @@ from shared.ports import Tool
 from shared.services.artifacts import OpenArtifact
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
+from shared.services.commands.budget import BudgetCommands
 from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
@@ -163,6 +164,16 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         doorbell=doorbell,
         caps=caps,
         model_name=models.chat,
+        more=[
+            BudgetCommands(
+                spending=PostgresFigures(pool, timezone=settings.timezone),
+                states=upkeep,
+                prompting=prompting,
+                model=models,
+                caps=caps,
+                clock=SystemClock(),
+            )
+        ],
     )
     summariser = Summariser(
         model=models,

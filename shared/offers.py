@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from shared.adapters.models.chosen import models_of
 from shared.adapters.models.ollama import find_ollama
+from shared.adapters.models.routing import Models
 from shared.adapters.token_counter import VocabularyCounter
+from shared.core.money import are_old
 from shared.settings import Settings
 
 
@@ -12,12 +16,27 @@ async def who_answers(settings: Settings) -> list[tuple[str, str]]:
     """Lines for people, each with its label. Raises ModelsFileBroken."""
     models = models_of(settings, VocabularyCounter())
     remarks = [("", remark) for remark in models.remarks]
+    remarks += [("", remark) for remark in await _price_remarks(models)]
     if not models.offline:
         return [("Answers", f"{models.chat}, {_served_by(settings)}"), *remarks]
     lines = [("Answers", "the offline model, a demo without intelligence; ./evertalk setup adds a real one")]
     if found := await ollama_models():
         lines.append(("", f"Ollama runs here ({', '.join(found[:3])}); ./evertalk setup can use it"))
     return [*lines, *remarks]
+
+
+async def _price_remarks(models: Models) -> list[str]:
+    """A cap holds only what has a price."""
+    said: list[str] = []
+    for name in dict.fromkeys((models.chat, models.summary)):
+        card = await models.card(name)
+        if card.offline:
+            continue
+        if card.prices is None:
+            said.append(f"the price of {name} is unknown, so that no cap holds it; name it in a models file")
+        elif are_old(card.prices, datetime.now(UTC).date()):
+            said.append(f"the price of {name} is from {card.prices.dated} and may have changed")
+    return said
 
 
 async def ollama_models() -> list[str]:

@@ -69,6 +69,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(name="status", description="Show how the conversation is doing"),
     Command(name="context", description="Show what fills the assistant's view"),
     Command(name="usage", description="Show what this conversation has used"),
+    Command(name="budget", description="Show what may still be spent today"),
     Command(
         name="pin",
         description="Keep a message word for word; send it as a reply, or alone for the newest answer",

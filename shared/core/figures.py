@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,31 @@ class SessionFigures:
     @property
     def cached_percent(self) -> int | None:
         return round(100 * self.cache_read_tokens / self.input_tokens) if self.input_tokens else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeSpending:
+    """What a capped scope has spent today, and what of it is only set aside; micro-dollars."""
+
+    scope: Literal["party", "session", "total"]
+    spent_micro: int
+    held_micro: int
+    cap_micro: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaySpending:
+    """Today's money as one conversation meets it."""
+
+    scopes: tuple[ScopeSpending, ...]
+    session_micro: int
+    """What this conversation has cost today, as far as the price was known."""
+    unknown_calls: int
+    """Calls of today in this conversation whose price nobody knows."""
+    anew_at: datetime
+    """When the day of spending ends."""
+    timezone: str | None
+    """The person's own, where it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

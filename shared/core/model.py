@@ -49,3 +49,10 @@ class Prices:
     cache_read: float
     cache_write: float
     dated: str
+    """When this was read, as `2026-11` or `2026-11-21`; empty where nobody said."""
+    starts: str = ""
+    """The day from which on it holds, `2026-11-21`; empty is always."""
+    above: int | None = None
+    """A prompt of more tokens than this costs more, all of it and its answer."""
+    above_factor: float = 1.0
+    """How many times as much."""

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
+from datetime import date
 from fractions import Fraction
 from functools import lru_cache
 
 from shared.core.model import Prices, Usage
 
+OLD_AFTER_MONTHS = 12
+_MONTH = re.compile(r"(\d{4})-(\d\d)")
+_MARGIN = 10
+"""One part in so many is how far an estimate may be too low."""
 HOUR_WRITE_FACTOR = 2
 """What is to be kept for an hour costs twice the input price to write, by the provider's price list."""
 
@@ -21,6 +28,7 @@ def cost_micro(usage: Usage, prices: Prices | None) -> int | None:
         return None
     of_input, of_output, of_read, of_write, share = _in_whole_shares(prices)
     of_hour = max(0, HOUR_WRITE_FACTOR * of_input - of_write)
+    prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     shares = (
         usage.input_tokens * of_input
         + usage.output_tokens * of_output
@@ -28,15 +36,45 @@ def cost_micro(usage: Usage, prices: Prices | None) -> int | None:
         + usage.cache_write_tokens * of_write
         + usage.cache_hour_tokens * of_hour
     )
+    if (factor := _factor(prompt, prices)) != 1:
+        return math.ceil(Fraction(shares, share) * factor)
     return -(-shares // share)
 
 
 def worst_case_micro(context_tokens: int, max_output: int, prices: Prices, *, hour: bool = False) -> int:
-    """What must be reserved: everything written to the cache anew, and the longest answer."""
+    """What must be reserved: everything written to the cache anew, and the longest answer.
+
+    Near the size from which on prompts are dearer, the estimate is not trusted to be below it.
+    """
     dearest = max(_exact(prices.input), _exact(prices.cache_write), _exact(prices.cache_read))
     if hour:
         dearest = max(dearest, HOUR_WRITE_FACTOR * _exact(prices.input))
-    return math.ceil(context_tokens * dearest + max_output * _exact(prices.output))
+    factor = _factor(context_tokens + context_tokens // _MARGIN, prices)
+    return math.ceil((context_tokens * dearest + max_output * _exact(prices.output)) * factor)
+
+
+def micro_per_input_token(prices: Prices) -> float:
+    """The most that a token of an ordinary prompt costs."""
+    return float(max(_exact(prices.input), _exact(prices.cache_write), _exact(prices.cache_read)))
+
+
+def price_on(day: date, prices: Sequence[Prices]) -> Prices | None:
+    """Of several, the newest that holds on that day; before all of them the first."""
+    begun = [price for price in prices if not price.starts or price.starts <= day.isoformat()]
+    return max(begun, key=lambda price: price.starts) if begun else next(iter(prices), None)
+
+
+def are_old(prices: Prices, today: date) -> bool:
+    """Read more than a year ago: the provider may charge something else by now."""
+    known = _MONTH.match(max(prices.dated, prices.starts))
+    if known is None:
+        return False
+    return (today.year - int(known[1])) * 12 + today.month - int(known[2]) > OLD_AFTER_MONTHS
+
+
+def _factor(prompt: int, prices: Prices) -> Fraction:
+    is_long = prices.above is not None and prompt > prices.above
+    return _exact(prices.above_factor) if is_long else Fraction(1)
 
 
 @lru_cache(maxsize=256)

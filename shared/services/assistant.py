@@ -15,7 +15,7 @@ from shared.core.errors import CapReached, ContextBudgetExceeded
 from shared.core.exchange import ContextMeasured, Emit, Organizing
 from shared.core.jobs import next_job
 from shared.core.messages import Block, Text, text_of, tool_uses
-from shared.core.money import worst_case_micro
+from shared.core.money import micro_per_input_token, worst_case_micro
 from shared.core.policy import ContradictoryPolicy
 from shared.core.pruning import clear_first, plan_pruning, saved_by, with_decisions
 from shared.core.rhythm import SHORT_LIFE, cache_life
@@ -54,8 +54,6 @@ ORGANIZE_SECONDS = 30.0
 TAKEN_SECONDS = 3.0
 """A job that nobody has taken after so long is not waited for."""
 _LOOK_SECONDS = 0.1
-_MANY = 1_000_000
-"""So many tokens have a price that rounding up does not change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +136,7 @@ class Assistant:
             return ClaimPrices(micro_per_input_token=0.0, micro_output=0.0)
         longest = min(self._prompting.max_output, card.max_output)
         return ClaimPrices(
-            micro_per_input_token=worst_case_micro(_MANY, 0, card.prices) / _MANY,
+            micro_per_input_token=micro_per_input_token(card.prices),
             micro_output=worst_case_micro(0, longest, card.prices),
         )
 

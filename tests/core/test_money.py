@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import date
+
 from shared.core.model import Prices, Usage
-from shared.core.money import cost_micro, worst_case_micro
+from shared.core.money import are_old, cost_micro, micro_per_input_token, price_on, worst_case_micro
 
 PRICES = Prices(input=2.0, output=10.0, cache_read=0.1, cache_write=2.5, dated="2026-11-01")
 
@@ -39,3 +42,28 @@ def test_the_worst_case_of_an_hour_is_what_it_costs_to_write() -> None:
 def test_what_is_kept_for_an_hour_costs_twice_the_input() -> None:
     usage = Usage(cache_write_tokens=1_000, cache_hour_tokens=400)
     assert cost_micro(usage, PRICES) == 600 * 2.5 + 400 * 4
+
+
+def test_a_long_prompt_costs_more_and_is_reserved_for_before_it_is_surely_long() -> None:
+    dear = replace(PRICES, above=100_000, above_factor=5.0)
+    short, long = Usage(input_tokens=100_000, output_tokens=10), Usage(input_tokens=100_001, output_tokens=10)
+    assert cost_micro(short, dear) == 200_000 + 100
+    assert cost_micro(long, dear) == 5 * (200_002 + 100)
+    assert worst_case_micro(80_000, 0, dear) == worst_case_micro(80_000, 0, PRICES)
+    assert worst_case_micro(95_000, 0, dear) == 5 * worst_case_micro(95_000, 0, PRICES)
+    assert micro_per_input_token(dear) == 2.5
+
+
+def test_of_several_prices_that_of_the_day_is_taken() -> None:
+    first, second = replace(PRICES, input=1.0), replace(PRICES, input=3.0, starts="2027-01-01")
+    assert price_on(date(2026, 12, 31), [first, second]) == first
+    assert price_on(date(2027, 1, 1), [first, second]) == second
+    assert price_on(date(2026, 1, 1), [second]) == second
+    assert price_on(date(2026, 1, 1), []) is None
+
+
+def test_prices_that_were_read_more_than_a_year_ago_are_old() -> None:
+    assert not are_old(replace(PRICES, dated="2026-11"), date(2027, 11, 30))
+    assert are_old(replace(PRICES, dated="2026-11"), date(2027, 12, 1))
+    assert not are_old(replace(PRICES, dated="2024-01", starts="2027-01-01"), date(2027, 12, 1))
+    assert not are_old(replace(PRICES, dated="lately"), date(2030, 1, 1))

@@ -1,9 +1,8 @@
 """What is known of each model before anyone asks its provider: windows, prices, abilities.
 
 The table repeats the provider's public price list as read in November 2026 (and the model list of its SDK
-2.11). Haiku 5.5 costs five times as much for prompts above 100,000 tokens; the table holds the lower band,
-which is where the context budget keeps us. Cache writes are those of the five-minute cache, 1.25 × input.
-What is not listed is None, never 0.
+2.11). Haiku 5.5 costs five times as much for prompts above 100,000 tokens. Cache writes are those of the
+five-minute cache, 1.25 × input. What is not listed is None, never 0.
 """
 
 from __future__ import annotations
@@ -12,9 +11,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from shared.core.money import price_on
 from shared.ports import ModelCard, Prices
 
 UNKNOWN_WINDOW = 8_192
@@ -33,7 +34,8 @@ _ENTRY_FIELDS = frozenset(
     {"name", "model", "base_url", "key_env", "prices", "window", "max_output", "capabilities"}
     | {"token_factor", "fallback"}
 )
-_PRICE_FIELDS = frozenset({"input", "output", "cache_read", "cache_write", "dated"})
+_PRICE_WORDS = frozenset({"dated", "from"})
+_PRICE_FIELDS = _PRICE_WORDS | {"input", "output", "cache_read", "cache_write", "above", "above_factor"}
 
 
 class ModelsFileBroken(ValueError):
@@ -52,6 +54,8 @@ class ModelEntry:
     key_env: str | None = None
     """The environment variable that holds its key. A foreign base URL never gets the usual key."""
     prices: Prices | None = None
+    later_prices: tuple[Prices, ...] = ()
+    """Each from its day on; what a call has cost was stored when it was made and stays."""
     window: int | None = None
     max_output: int | None = None
     capabilities: frozenset[str] | None = None
@@ -69,15 +73,19 @@ def _known(
     *,
     window: int,
     max_output: int,
-    dollars: tuple[float, float, float] | None,
+    dollars: tuple[float, float, float],
     token_factor: float,
 ) -> ModelCard:
+    prices = _prices(*dollars)
+    if name in _DEARER_ABOVE:
+        above, factor = _DEARER_ABOVE[name]
+        prices = replace(prices, above=above, above_factor=factor)
     return ModelCard(
         name=name,
         window=window,
         max_output=max_output,
         window_known=True,
-        prices=None if dollars is None else _prices(*dollars),
+        prices=prices,
         capabilities=ALL_CAPABILITIES,
         token_factor=token_factor,
     )
@@ -103,6 +111,8 @@ _ROWS = (
     ("claude-haiku-5-5", 1_000_000, 128_000, (0.10, 0.50, 0.01), _NEWER_TOKENS),
     ("claude-haiku-4-5", 200_000, 64_000, (1.0, 5.0, 0.10), _OLDER_TOKENS),
 )
+_DEARER_ABOVE: Mapping[str, tuple[int, float]] = {"claude-haiku-5-5": (100_000, 5.0)}
+"""Tokens of a prompt from which on all of the call costs so many times as much."""
 TABLE: Mapping[str, ModelCard] = {
     name: _known(name, window=window, max_output=output, dollars=dollars, token_factor=factor)
     for name, window, output, dollars, factor in _ROWS
@@ -116,7 +126,12 @@ def known_card(name: str) -> ModelCard | None:
 
 
 def card_of(
-    entry: ModelEntry, *, window: int | None = None, max_output: int | None = None, foreign: bool = False
+    entry: ModelEntry,
+    *,
+    window: int | None = None,
+    max_output: int | None = None,
+    foreign: bool = False,
+    today: date | None = None,
 ) -> ModelCard:
     """What the operator said, else what the provider said (`window`, `max_output`), else the table.
 
@@ -124,7 +139,9 @@ def card_of(
     """
     row = known_card(entry.wire_name)
     told = entry.window or window or (row.window if row else None)
-    prices = entry.prices or (row.prices if row and not foreign else None)
+    given = (entry.prices, *entry.later_prices) if entry.prices else ()
+    prices = price_on(today or datetime.now(UTC).date(), given)
+    prices = prices or (row.prices if row and not foreign else None)
     usual = ALL_CAPABILITIES if row and not foreign else MODEST_CAPABILITIES
     longest = entry.max_output or max_output or (row.max_output if row else UNKNOWN_MAX_OUTPUT)
     return ModelCard(
@@ -174,6 +191,7 @@ def _entry(raw: Any, at: str) -> ModelEntry:
     for field in ("window", "max_output"):
         if raw.get(field) is not None and (type(raw[field]) is not int or raw[field] <= 0):
             raise ModelsFileBroken(f"{at}: {field} must be a whole number above 0")
+    prices = _entry_price_list(raw.get("prices"), at)
     base_url = raw.get("base_url") or None
     if base_url is not None and not base_url.startswith(("http://", "https://")):
         raise ModelsFileBroken(f"{at}: base_url must begin with http:// or https://")
@@ -182,7 +200,8 @@ def _entry(raw: Any, at: str) -> ModelEntry:
         model=raw.get("model") or "",
         base_url=base_url.rstrip("/") if base_url else None,
         key_env=raw.get("key_env") or None,
-        prices=_entry_prices(raw.get("prices"), at),
+        prices=prices[0] if prices else None,
+        later_prices=prices[1:],
         window=raw.get("window"),
         max_output=raw.get("max_output"),
         capabilities=_entry_capabilities(raw.get("capabilities"), at),
@@ -200,14 +219,24 @@ def _entry_capabilities(raw: Any, at: str) -> frozenset[str] | None:
     return frozenset(raw)
 
 
-def _entry_prices(raw: Any, at: str) -> Prices | None:
-    """Without prices for the cache the dearest are assumed, so that a spending cap errs on the safe side."""
+def _entry_price_list(raw: Any, at: str) -> tuple[Prices, ...]:
+    """One price, or several, each with the day from which on it holds."""
     if raw is None:
-        return None
+        return ()
+    found = tuple(_entry_prices(one, at) for one in (raw if isinstance(raw, list) else [raw]))
+    days = [price.starts for price in found]
+    if not found or days != sorted(set(days)):
+        raise ModelsFileBroken(f"{at}: prices must stand in the order of their days (`from`)")
+    return found
+
+
+def _entry_prices(raw: Any, at: str) -> Prices:
+    """Without prices for the cache the dearest are assumed, so that a spending cap errs on the safe side."""
     if not isinstance(raw, dict) or not {"input", "output"} <= set(raw):
         raise ModelsFileBroken(f"{at}: prices need input and output, in dollars per million tokens")
     _refuse_strangers(raw, _PRICE_FIELDS, f"{at}: prices")
-    given = {name: _number(raw.get(name), f"{at}: prices.{name}") for name in _PRICE_FIELDS - {"dated"}}
+    given = {name: _number(raw.get(name), f"{at}: prices.{name}") for name in _PRICE_FIELDS - _PRICE_WORDS}
+    starts = _day(raw.get("from"), f"{at}: prices.from")
     input_, output = given["input"], given["output"]
     if input_ is None or output is None:
         raise ModelsFileBroken(f"{at}: prices need input and output, in dollars per million tokens")
@@ -217,8 +246,20 @@ def _entry_prices(raw: Any, at: str) -> Prices | None:
         output=output,
         cache_read=input_ if read is None else read,
         cache_write=input_ * CACHE_WRITE_FACTOR if write is None else write,
-        dated=str(raw.get("dated", "")),
+        dated=str(raw.get("dated", "")) or starts,
+        starts=starts,
+        above=None if given["above"] is None else int(given["above"]),
+        above_factor=1.0 if given["above_factor"] is None else given["above_factor"],
     )
+
+
+def _day(raw: Any, what: str) -> str:
+    if raw is None:
+        return ""
+    try:
+        return date.fromisoformat(raw).isoformat()
+    except (TypeError, ValueError) as error:
+        raise ModelsFileBroken(f"{what} must be a day such as 2026-11-21") from error
 
 
 def _number(raw: Any, what: str) -> float | None:

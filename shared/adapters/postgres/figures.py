@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncpg
 
 from shared.adapters.postgres.pool import store_method
+from shared.adapters.postgres.turn_sql import wanted_caps
 from shared.core.errors import UnknownSession
-from shared.core.figures import SessionFigures
+from shared.core.figures import DaySpending, ScopeSpending, SessionFigures
+from shared.core.turns import Caps
 
 
 class PostgresFigures:
@@ -24,6 +26,48 @@ class PostgresFigures:
             raise UnknownSession(f"session {session_id}")
         return SessionFigures(**dict(row))
 
+    @store_method
+    async def spending(self, session_id: int, *, caps: Caps) -> DaySpending:
+        """Today's, by the caps' own midnight; raises UnknownSession."""
+        rows = await self._pool.fetch(
+            _SPENDING, session_id, caps.timezone, caps.visitor, caps.person, caps.session, caps.total
+        )
+        if not rows:
+            raise UnknownSession(f"session {session_id}")
+        scopes = tuple(
+            ScopeSpending(
+                scope=row["scope"].partition(":")[0],
+                spent_micro=row["spent"],
+                held_micro=row["held"],
+                cap_micro=row["cap"],
+            )
+            for row in rows
+            if row["cap"] is not None
+        )
+        return DaySpending(
+            scopes=scopes,
+            session_micro=rows[0]["ledger"],
+            unknown_calls=rows[0]["unknown"],
+            anew_at=rows[0]["anew_at"],
+            timezone=rows[0]["timezone"],
+        )
+
+
+_SPENDING = f"""
+WITH cost AS (
+  SELECT 0::bigint AS micro, (now() AT TIME ZONE $2)::date AS day, s.id, s.party_id, p.anonymous, p.timezone,
+         a.config
+    FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
+), {wanted_caps(visitor=3, person=4, session=5, total=6)}, ledger AS (
+  SELECT coalesce(sum(u.cost_micro), 0)::bigint AS ledger,
+         count(u.id) FILTER (WHERE u.cost_micro IS NULL) AS unknown
+    FROM cost c LEFT JOIN usage u ON u.session_id = c.id AND u.at >= c.day::timestamp AT TIME ZONE $2
+)
+SELECT w.scope, w.cap, coalesce(d.spent_micro, 0) AS spent, coalesce(d.reserved_micro, 0) AS held,
+       (c.day + 1)::timestamp AT TIME ZONE $2 AS anew_at, c.timezone, l.ledger, l.unknown
+  FROM want w CROSS JOIN cost c CROSS JOIN ledger l
+  LEFT JOIN spend_days d ON d.scope = w.scope AND d.day = w.day ORDER BY w.scope
+"""
 
 _FIGURES = """
 WITH spent AS (

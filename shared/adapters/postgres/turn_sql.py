@@ -77,7 +77,7 @@ WARN_PERCENT = 80
 """Of a cap: from there on somebody is told, once per scope and day."""
 
 
-def _want(*, visitor: int, person: int, session: int, total: int) -> str:
+def wanted_caps(*, visitor: int, person: int, session: int, total: int) -> str:
     """The caps of every scope of `cost`; of the deployment's and the agent's the smaller one holds."""
     return f"""want AS (
   SELECT 'party:' || party_id AS scope, micro, day,
@@ -91,7 +91,7 @@ def _want(*, visitor: int, person: int, session: int, total: int) -> str:
 
 def _hold(*, visitor: int, person: int, session: int, total: int, among: str = "true") -> str:
     """Set `cost.micro` aside in every capped scope; the numbers are those of the caps' parameters."""
-    return f"""), {_want(visitor=visitor, person=person, session=session, total=total)}, held AS (
+    return f"""), {wanted_caps(visitor=visitor, person=person, session=session, total=total)}, held AS (
   INSERT INTO spend_days AS d (scope, day, reserved_micro)
   SELECT scope, day, micro FROM want
    WHERE cap IS NOT NULL AND micro >= 0 AND micro <= cap AND {among} ORDER BY scope
@@ -307,7 +307,7 @@ WARN = f"""
 WITH cost AS (
   SELECT 0::bigint AS micro, (now() AT TIME ZONE $2)::date AS day, s.id, s.party_id, p.anonymous, a.config
     FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
-), {_want(visitor=3, person=4, session=5, total=6)}, w AS (
+), {wanted_caps(visitor=3, person=4, session=5, total=6)}, w AS (
   UPDATE spend_days d SET warned_at = now() FROM want
    WHERE d.scope = want.scope AND d.day = want.day AND d.warned_at IS NULL
      AND d.spent_micro * 100 >= want.cap * {WARN_PERCENT}

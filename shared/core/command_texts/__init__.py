@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from shared.core.command_texts.english import CommandTexts
 from shared.core.command_texts.german import GermanCommandTexts
-from shared.core.command_texts.shown import ContextShown, Markdown, PinShown, UsageShown
+from shared.core.command_texts.shown import (
+    BudgetShown,
+    ContextShown,
+    LimitShown,
+    Markdown,
+    PinShown,
+    UsageShown,
+)
 from shared.core.commands import Command
 
 __all__ = [
     "LANGUAGES",
+    "BudgetShown",
     "CommandTexts",
     "ContextShown",
+    "LimitShown",
     "Markdown",
     "PinShown",
     "UsageShown",

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.core.command_texts.shown import (
+    BudgetShown,
     ContextShown,
+    LimitShown,
     Markdown,
     PinShown,
     UsageShown,
@@ -163,6 +165,32 @@ class CommandTexts:
                 f"- Today: {self.dollars(shown.today_usd)}{cap}",
             )
         )
+
+    scope_names: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "party": "You",
+            "session": "This conversation",
+            "total": "Everybody together",
+        }
+    )
+
+    def budget(self, shown: BudgetShown) -> Markdown:
+        lines = [self.limit_line(limit) for limit in shown.limits] or ["No limit is set."]
+        lines.append(f"This conversation today: {self.dollars(shown.session_usd)}")
+        if shown.unknown_calls:
+            lines[-1] += f", and {self.number(shown.unknown_calls)} calls of unknown price"
+        if shown.limits:
+            lines.append(f"It begins anew at {shown.anew}")
+        if shown.unpriced_model:
+            lines.append(f"The price of {excerpt(shown.unpriced_model)} is not known, so it is not counted")
+        if shown.old_price:
+            lines.append(f"Prices are those of {excerpt(shown.old_price)} and may have changed")
+        return "\n".join(("**What may be spent today**", "", *(f"- {line}" for line in lines)))
+
+    def limit_line(self, limit: LimitShown) -> str:
+        name = self.scope_names.get(limit.scope, limit.scope)
+        used = f"{self.dollars(limit.spent_usd)} of {self.dollars(limit.cap_usd)} ({limit.percent} %)"
+        return f"{name}: {used} {limit.sign}".rstrip()
 
     def pinned(self, *, words: str) -> Markdown:
         return f"📌 Pinned: “{excerpt(words)}” I keep this word for word, however long we talk."

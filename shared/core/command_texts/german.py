@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.core.command_texts.english import CommandTexts
-from shared.core.command_texts.shown import ContextShown, Markdown, PinShown, UsageShown, excerpt
+from shared.core.command_texts.shown import (
+    BudgetShown,
+    ContextShown,
+    LimitShown,
+    Markdown,
+    PinShown,
+    UsageShown,
+    excerpt,
+)
 
 _DESCRIPTIONS: Mapping[str, str] = {
     "help": "Zeigen, was du hier tun kannst",
@@ -19,6 +27,7 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "status": "Zeigen, wie es um das Gespräch steht",
     "context": "Zeigen, was der Assistent im Blick hat",
     "usage": "Zeigen, was das Gespräch verbraucht hat",
+    "budget": "Zeigen, was heute noch ausgegeben werden darf",
     "separator": "Alles darüber dem Assistenten nicht mehr zeigen",
     "pin": "Eine Nachricht Wort für Wort behalten; als Antwort senden",
     "unpin": "Angeheftetes wieder lösen; als Antwort senden",
@@ -179,6 +188,28 @@ class GermanCommandTexts(CommandTexts):
                 f"- Heute: {self.dollars(shown.today_usd)}{cap}",
             )
         )
+
+    scope_names: Mapping[str, str] = field(
+        default_factory=lambda: {"party": "Du", "session": "Dieses Gespräch", "total": "Alle zusammen"}
+    )
+
+    def budget(self, shown: BudgetShown) -> Markdown:
+        lines = [self.limit_line(limit) for limit in shown.limits] or ["Es gibt keine Grenze."]
+        lines.append(f"Dieses Gespräch heute: {self.dollars(shown.session_usd)}")
+        if shown.unknown_calls:
+            lines[-1] += f", dazu {self.number(shown.unknown_calls)} Aufrufe mit unbekanntem Preis"
+        if shown.limits:
+            lines.append(f"Von vorn beginnt es um {shown.anew}")
+        if shown.unpriced_model:
+            lines.append(f"Der Preis von {excerpt(shown.unpriced_model)} ist unbekannt und zählt nicht mit")
+        if shown.old_price:
+            lines.append(f"Die Preise sind von {excerpt(shown.old_price)} und können sich geändert haben")
+        return "\n".join(("**Was heute ausgegeben werden darf**", "", *(f"- {line}" for line in lines)))
+
+    def limit_line(self, limit: LimitShown) -> str:
+        name = self.scope_names.get(limit.scope, limit.scope)
+        used = f"{self.dollars(limit.spent_usd)} von {self.dollars(limit.cap_usd)} ({limit.percent} %)"
+        return f"{name}: {used} {limit.sign}".rstrip()
 
     def pinned(self, *, words: str) -> Markdown:
         return f"📌 Angeheftet: „{excerpt(words)}“ Das behalte ich Wort für Wort, egal wie lange wir reden."

@@ -14,6 +14,8 @@ _MARKS = re.compile(r"[\\`*_~\[<>#|$&!]")
 """Not "]": a formula is read only between both brackets with a backslash."""
 _BAR_CELLS = 20
 EXCERPT_CHARS = 80
+NEARLY_USED = 80
+"""Percent of a limit from which on it is warned of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,38 @@ class UsageShown:
     today_usd: float | None
     today_cap_usd: float | None = None
     """The most that this conversation may spend in a day; None without such a cap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitShown:
+    scope: str
+    """`party`, `session` or `total`."""
+    spent_usd: float
+    """With what is set aside for answers that are being written."""
+    cap_usd: float
+
+    @property
+    def percent(self) -> int:
+        return 100 if self.cap_usd <= 0 else min(100, int(100 * self.spent_usd / self.cap_usd))
+
+    @property
+    def sign(self) -> str:
+        return "⛔" if self.percent >= 100 else "⚠️" if self.percent >= NEARLY_USED else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetShown:
+    """What `/budget` tells."""
+
+    limits: tuple[LimitShown, ...]
+    session_usd: float
+    unknown_calls: int
+    anew: str
+    """Where and when the day begins anew: `00:00 (Europe/Berlin)`."""
+    unpriced_model: str = ""
+    """The model that answers, when its price is not known."""
+    old_price: str = ""
+    """Of when its price is, when that is long ago."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

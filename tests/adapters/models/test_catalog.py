@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +128,26 @@ def test_a_broken_models_file_is_refused_with_place_and_reason(
 def test_a_missing_models_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelsFileBroken):
         read_entries(tmp_path / "nowhere.json")
+
+
+def test_prices_may_change_on_a_day(tmp_path: Path) -> None:
+    prices = [{"input": 1, "output": 2}, {"input": 3, "output": 4, "from": "2027-01-01", "above": 9}]
+    (entry,) = read_entries(write(tmp_path, [{"name": "m", "prices": prices}]))
+    before, after = (card_of(entry, today=date(year, 1, 1)).prices for year in (2026, 2027))
+    assert before is not None
+    assert after is not None
+    assert (before.input, after.input, after.above, after.dated) == (1.0, 3.0, 9, "2027-01-01")
+
+
+def test_prices_in_disorder_are_refused(tmp_path: Path) -> None:
+    price = {"input": 1, "output": 2}
+    for prices in ([price, price], [], [{**price, "from": "2027-01-01"}, price], [{**price, "from": "soon"}]):
+        with pytest.raises(ModelsFileBroken, match="prices"):
+            read_entries(write(tmp_path, [{"name": "m", "prices": prices}]))
+
+
+def test_the_dearer_band_of_long_prompts_is_in_the_table() -> None:
+    haiku = known_card("claude-haiku-5-5")
+    assert haiku is not None
+    assert haiku.prices is not None
+    assert (haiku.prices.above, haiku.prices.above_factor) == (100_000, 5.0)

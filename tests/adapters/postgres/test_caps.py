@@ -80,6 +80,7 @@ async def day_of(guest: Visit, scope: str) -> tuple[int, int]:
         " WHERE scope LIKE $1",
         scope,
     )
+    assert row is not None
     return (row["held"] or 0, row["spent"] or 0)
 
 

@@ -1,0 +1,79 @@
+"""What may be spent today, and what of it is left: `/budget`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from shared.core.command_texts import BudgetShown, LimitShown
+from shared.core.figures import DaySpending
+from shared.core.money import are_old
+from shared.core.turns import Caps
+from shared.core.upkeep import SessionState
+from shared.ports import ChatModel, Clock
+from shared.services.commands.call import Call, Doer, Said
+from shared.services.prompting import Prompting
+
+
+class SpendingStore(Protocol):
+    async def spending(self, session_id: int, *, caps: Caps) -> DaySpending: ...
+
+
+class StateStore(Protocol):
+    async def state(self, session_id: int) -> SessionState: ...
+
+
+class BudgetCommands:
+    def __init__(
+        self,
+        *,
+        spending: SpendingStore,
+        states: StateStore,
+        prompting: Prompting,
+        model: ChatModel,
+        caps: Caps,
+        clock: Clock,
+    ) -> None:
+        self._spending = spending
+        self._states = states
+        self._prompting = prompting
+        self._model = model
+        self._caps = caps
+        self._clock = clock
+
+    @property
+    def doers(self) -> dict[str, Doer]:
+        return {"budget": self._budget}
+
+    async def _budget(self, call: Call) -> Said:
+        day = await self._spending.spending(call.session_id, caps=self._caps)
+        state = await self._states.state(call.session_id)
+        card = await self._model.card(self._prompting.model_of(state.agent_config))
+        prices = card.prices
+        is_old = prices is not None and are_old(prices, self._clock.now().date())
+        shown = BudgetShown(
+            limits=tuple(
+                LimitShown(
+                    scope=one.scope,
+                    spent_usd=(one.spent_micro + one.held_micro) / 1_000_000,
+                    cap_usd=one.cap_micro / 1_000_000,
+                )
+                for one in day.scopes
+            ),
+            session_usd=day.session_micro / 1_000_000,
+            unknown_calls=day.unknown_calls,
+            anew=_clock_time(day.anew_at, day.timezone or self._caps.timezone),
+            unpriced_model=card.name if prices is None and not card.offline else "",
+            old_price=prices.dated if prices is not None and is_old else "",
+        )
+        return True, call.texts.budget(shown)
+
+
+def _clock_time(moment: datetime, timezone: str) -> str:
+    """In the person's own time, where their zone is one."""
+    try:
+        local = moment.astimezone(ZoneInfo(timezone))
+    except (ZoneInfoNotFoundError, ValueError):
+        return f"{moment:%H:%M} (UTC)"
+    return f"{local:%H:%M} ({timezone})"
