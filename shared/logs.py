@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 from pydantic import SecretStr
 
+from shared.core.secrets_filter import redact
 from shared.settings import Settings
 
 _HIDDEN = "(hidden)"
@@ -23,16 +24,17 @@ def configure_logs(settings: Settings, *, process: str, secrets: Iterable[Secret
     `auto` is text for a terminal and JSON elsewhere, as when the supervisor reads.
     """
     as_json = settings.log_format == "json" or (settings.log_format == "auto" and not sys.stderr.isatty())
+    redactor = _Redactor((*_secret_values(settings), *(secret.get_secret_value() for secret in secrets)))
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.PositionalArgumentsFormatter(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        _Redactor((*_secret_values(settings), *(secret.get_secret_value() for secret in secrets))),
+        redactor,
     ]
     renderers: list[structlog.types.Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if as_json:
-        renderers += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        renderers += [structlog.processors.format_exc_info, redactor, structlog.processors.JSONRenderer()]
     else:
         renderers += [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     structlog.configure(
@@ -71,7 +73,7 @@ class _Redactor:
         for secret in self._secrets:
             if secret in value:
                 value = value.replace(secret, _HIDDEN)
-        return value
+        return redact(value)
 
 
 def _secret_values(settings: Settings) -> list[str]:

@@ -29,13 +29,25 @@ _TEMPLATE = re.compile(
 )
 _INJECTION = re.compile(
     rf"</?\s*(?:{'|'.join(OUR_TAGS)}|system|human|assistant|user|tool_(?:use|result)|function_calls?)\b"
-    r"|<\|[a-z_]+\|>|\[/?INST\]"
-    r"|^\s*(?:system|human|assistant)\s*:"
+    r"|<\|[a-z_]+\|>|\[/?INST\]|<</?SYS>>"
+    r"|^\s*(?:system|human|assistant)\s*[:：]"
+    r"|\[\s*system\b|\[\s*message (?:of|from) the (?:program|system)\b"
     r"|\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:previous|prior|above|all|earlier)\b.{0,30}"
     r"\b(?:instructions?|rules?|prompts?)\b"
     r"|\b(?:reveal|print|repeat|output)\b.{0,20}\bsystem prompt\b"
     r"|\bnew (?:system )?instructions?\s*:"
-    r"|\b(?:ignorier|vergiss|missachte)\w*\b.{0,30}\b(?:anweisung|regel)\w*",
+    r"|\byou (?:are|must act as) now (?:in )?(?:DAN|developer mode|unrestricted|jailbroken)\b"
+    r"|\byou are no longer (?:bound|restricted|an? (?:assistant|AI))\b"
+    r"|\bfrom now on,? (?:you|the assistant|always|never) "
+    r"(?:must|will|shall|are|answer|reply|obey|tell|send)\b"
+    r"|\b(?:the )?assistant (?:must|shall|has to) (?:always |now )?(?:obey|send|reveal|forward|transfer)\b"
+    r"|\b(?:ignorier|vergiss|missacht)\w*\b.{0,30}\b(?:anweisung|regel|vorgabe)\w*"
+    r"|\b(?:ignore[zr]?|oublie[zr]?)\b.{0,30}\b(?:instructions|consignes|règles)\b"
+    r"|\b(?:ignor[ae]|olvid[ae])\b.{0,30}\b(?:instrucciones|reglas)\b"
+    r"|\b(?:ignora|dimentica)\b.{0,30}\b(?:istruzioni|regole)\b"
+    r"|\b(?:ignore|esqueça)\b.{0,30}\b(?:instruções|regras)\b"
+    r"|(?:игнорируй|забудь|не обращай внимания на).{0,30}(?:инструкци|указани|правил)"
+    r"|(?:忽略|无视|忘记).{0,12}(?:指令|指示|规则|提示)|(?:以前|上記|これまで).{0,8}(?:指示|命令).{0,6}無視",
     re.IGNORECASE | re.MULTILINE,
 )
 _CLEAR_LANGUAGE = 12

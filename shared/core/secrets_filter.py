@@ -8,13 +8,19 @@ REDACTED = "[secret removed]"
 
 _WHOLE = re.compile(
     r"""
-    -----BEGIN[ A-Z]*PRIVATE[ ]KEY-----.*?(?:-----END[ A-Z]*PRIVATE[ ]KEY-----|\Z)  # PEM
+    -----BEGIN[ A-Z]*PRIVATE[ ]KEY[ A-Z]*-----.*?(?:-----END[ A-Z]*PRIVATE[ ]KEY[ A-Z]*-----|\Z)  # PEM, PGP
+    | \bAGE-SECRET-KEY-1[A-Z0-9]{20,}
     | \b(?:sk|pk|rk)[-_](?:ant|live|test|proj|or)[-_][\w-]{10,}  # provider and payment keys
     | \bsk-[A-Za-z0-9]{20,}
     | \bgh[pousr]_[A-Za-z0-9]{20,} | \bgithub_pat_\w{20,} | \bglpat-[\w-]{16,}
-    | \bxox[abprs]-[\w-]{10,}
-    | \bA(?:KIA|SIA)[A-Z0-9]{16}\b
-    | \bAIza[\w-]{30,}
+    | \bxox[abeprs]-[\w-]{10,} | \bxapp-\d-[\w-]{10,}
+    | \bhooks\.slack\.com/services/[\w/]{20,} | \bdiscord(?:app)?\.com/api/webhooks/\d+/[\w-]{20,}
+    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
+    | \bAIza[\w-]{30,} | \bya29\.[\w-]{20,} | \bGOCSPX-[\w-]{20,}
+    | \b(?:npm|hf|gsk|whsec|glsa|ntn)_[A-Za-z0-9]{20,} | \bpypi-[\w-]{30,}
+    | \b(?:xai|pplx)-[A-Za-z0-9]{20,} | \bdop_v1_[a-f0-9]{40,} | \bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{20,}
+    | \bSG\.[\w-]{16,}\.[\w-]{16,}
+    | \bAccountKey=[A-Za-z0-9+/=]{40,}
     | \beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}  # JSON web token
     | \b\d{8,10}:[A-Za-z0-9_-]{35}\b  # Telegram bot token
     """,
@@ -23,21 +29,27 @@ _WHOLE = re.compile(
 _IN_URL = re.compile(r"(?P<keep>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)(?P<secret>[^\s/@]+)(?=@)", re.IGNORECASE)
 _BEARER = re.compile(r"(?P<keep>\bBearer\s+)(?P<secret>[\w.~+/=-]{16,})", re.IGNORECASE)
 _NAMED = re.compile(
-    r"""(?P<keep>\b(?:pass(?:word|wd|phrase)|passwort|api[ _-]?key|access[ _-]?key|secret(?:[ _-]?key)?
-        |client[ _-]?secret|auth[ _-]?token|access[ _-]?token|token|пароль)\b["']?
-        \s*(?:[:=]|\bis\b|\bist\b|это)\s*["']?)
+    r"""(?P<keep>(?<![^\W\d_])(?:pass(?:word|wd|phrase|code)|passwort|kennwort|contraseña|mot[ ]de[ ]passe
+        |senha|密码|пароль|api[ _-]?key|(?:secret[ _-]?)?access[ _-]?key|secret(?:[ _-]?key)?
+        |client[ _-]?secret|auth[ _-]?token|access[ _-]?token|token)\b["']?
+        \s*(?:[:：=]|\bis\b|\bist\b|\bes\b|\best\b|это|是)\s*["']?)
         (?P<secret>(?=[^\s"']*[\d!@#$%^&*_~+-])[^\s"',;]{6,})""",
     re.IGNORECASE | re.VERBOSE,
+)
+_CARD_GROUPS = re.compile(
+    r"[2-6](?:\d{12,15}|\d{18}|\d{3}([ -])\d{4}\1\d{4}\1\d{1,4}(?:\1\d{3})?|\d{3}([ -])\d{6}\2\d{4,5})"
 )
 _CARD = re.compile(r"(?<![\w.-])(?:\d[ -]?){12,18}\d(?![\w-])")
 
 
 _BEGINNINGS = (
     "-----BEGIN", "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
-    "github_pat_", "glpat-", "xox", "AKIA", "ASIA", "AIza", "eyJ",
+    "github_pat_", "glpat-", "xox", "xapp-", "AKIA", "ASIA", "AIza", "eyJ", "AGE-SECRET", "hooks.slack.com",
+    "/api/webhooks/", "ya29.", "GOCSPX-", "npm_", "hf_", "gsk_", "whsec_", "glsa_", "ntn_", "pypi-", "xai-",
+    "pplx-", "dop_v1_", "shp", "SG.", "AccountKey=",
 )  # fmt: skip
 _MANY_DIGITS = re.compile(r"\d(?:[ -]?\d){7}")
-_NAMES = ("pass", "key", "secret", "token", "пароль")
+_NAMES = ("pass", "key", "secret", "token", "пароль", "kennwort", "contraseña", "senha", "密码")
 
 
 def redact(text: str) -> str:
@@ -69,7 +81,9 @@ def holds_secret(text: str) -> bool:
 
 
 def _is_card(number: str) -> bool:
-    """By the check digit that every payment card has (Luhn)."""
+    """By its groups, its length, and the check digit that every payment card has (Luhn)."""
+    if _CARD_GROUPS.fullmatch(number) is None:
+        return False
     digits = [int(char) for char in number if char.isdigit()]
     doubled = (sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
     return len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
