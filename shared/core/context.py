@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, overload
 
-from shared.core.fencing import defused
+from shared.core.fencing import FENCE, defused
 from shared.core.memory import core_block
 from shared.core.messages import (
     Author,
@@ -78,11 +78,14 @@ def build_context(
 
     `runtime_facts` and `recall` must stay the same between the tool rounds of one turn: they stand with the
     person's newest message, and a changed prefix would make the provider refuse the thinking behind it.
+    `recall` begins with a passage made by `fencing.fenced`, or no fence in it is believed.
     """
     core = core_block(notes, count)
     system_parts = _system_parts(system, core)
     background = _background(view)
-    volatile = volatile_block(runtime_facts=defused(runtime_facts), recall=defused(recall, keep_fences=True))
+    volatile = volatile_block(
+        runtime_facts=defused(runtime_facts), recall=defused(recall, keep_fences=recall.startswith(FENCE))
+    )
     live = [shown_entry(entry, view.open_turn, policy) for entry in view.entries]
     messages = _messages(live, background, volatile, instruction, view.open_turn)
     passing = _text_tokens(volatile, count)
@@ -157,7 +160,7 @@ def _told(block: Block) -> Block: ...
 def _told(block: Block) -> Block:
     """A picture is looked at in the turn that it came with; later its description stands for it."""
     if isinstance(block, Image):
-        return Text(text=f"(picture: {block.description or 'not described'})")
+        return Text(text=f"(picture: {defused(block.description) or 'not described'})")
     return block
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from shared.core.fencing import defused
 from shared.core.forms import says_nothing
 from shared.core.grounding import Ground, script_of
 from shared.core.language import language_of
@@ -34,6 +35,7 @@ _INJECTION = re.compile(
     r"|\[\s*system\b|\[\s*message (?:of|from) the (?:program|system)\b"
     r"|\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:previous|prior|above|all|earlier)\b.{0,30}"
     r"\b(?:instructions?|rules?|prompts?)\b"
+    r"|\b(?:ignore|disregard|forget|override)\b.{0,20}\b(?:instructions|rules|prompt)\b.{0,12}\b(?:above|before)\b"
     r"|\b(?:reveal|print|repeat|output)\b.{0,20}\bsystem prompt\b"
     r"|\bnew (?:system )?instructions?\s*:"
     r"|\byou (?:are|must act as) now (?:in )?(?:DAN|developer mode|unrestricted|jailbroken)\b"
@@ -66,7 +68,8 @@ def text_fault(text: str, ground: Ground) -> str | None:
 
 
 def holds_injection(text: str) -> bool:
-    return _INJECTION.search(text) is not None
+    """Orders to a model, and what `core/fencing.py` would not let pass as it stands."""
+    return _INJECTION.search(text) is not None or defused(text) != text
 
 
 def is_refusal(text: str) -> bool:

@@ -12,6 +12,7 @@ import re
 from shared.core.prompts import FENCE_TAG, OUR_TAGS
 
 LABEL_CHARS = 64
+FENCE = f"<{FENCE_TAG} kind="
 
 _HIDDEN = r"[\s\u00ad\u200b-\u200f\u2060\ufeff]*"
 _OPENING = r"(?:<|[＜﹤]|&lt;)"
@@ -42,11 +43,11 @@ _PROGRAM = (
 _NOTE = re.compile(rf"\[(?=\s*(?:{_SPEAKERS}(?:\s+\w|\s*:)|{_PROGRAM}))", re.IGNORECASE)
 _FOREIGN_NOTE = re.compile(rf"\[(?=\s*(?:{_FOREIGN_SPEAKERS}(?:\s+\w|\s*[:\]])|{_PROGRAM}))", re.IGNORECASE)
 _ROLE = re.compile(
-    r"^([ \t>#*_]*(?:Human|Assistant|System|HUMAN|ASSISTANT|SYSTEM)[*_]*[ \t]*)[:：](?=[*_]*(?:\s|$))",
+    r"^([ \t>#*_•-]*(?:Human|Assistant|System|HUMAN|ASSISTANT|SYSTEM)[*_]*[ \t]*)[:：](?=[*_]*(?:\s|$))",
     re.MULTILINE,
 )
 _ROLES = ("Human", "Assistant", "System", "HUMAN", "ASSISTANT", "SYSTEM")
-_NOT_IN_LABELS = re.compile(r"[\s\[\]<>:#\"＜＞]+")
+_NOT_IN_LABELS = re.compile(r"(?:[\s\[\]<>:#\"＜＞﹤﹥]|&[lg]t;)+", re.IGNORECASE)
 _INVISIBLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\U000e0001-\U000e007f]"
 )
@@ -78,7 +79,7 @@ def fenced(kind: str, text: str, *, source: str = "") -> str:
     fence of this kind: it stands in a block of its own and is defused on its way to the model.
     """
     named = f' from="{label(source)}"' if source else ""
-    return f'<{FENCE_TAG} kind="{kind}"{named}>\n{defused(text)}\n</{FENCE_TAG}>'
+    return f'{FENCE}"{kind}"{named}>\n{defused(text)}\n</{FENCE_TAG}>'
 
 
 def label(name: str, *, nameless: str = "", chars: int = LABEL_CHARS) -> str:

@@ -128,7 +128,8 @@ WITH s AS (
     FROM s WHERE turns.session_id = s.id AND turns.turn_no = s.answered_turn + 1
   RETURNING turns.*
 ), cost AS (
-  SELECT ceil($4::float8 * (greatest(s.context_tokens, 2000) + 4000) + $5::float8)::bigint AS micro,
+  SELECT CASE WHEN $4::float8 + $5::float8 > 0 OR c.config ? 'model' THEN
+           ceil($4::float8 * (greatest(s.context_tokens, 2000) + 4000) + $5::float8)::bigint END AS micro,
          (now() AT TIME ZONE $6)::date AS day, s.id, s.party_id, p.anonymous, c.config
     FROM s JOIN parties p ON p.id = s.party_id JOIN agents c ON c.id = s.agent_id
 {_hold(visitor=7, person=8, session=9, total=10)}), r AS (
@@ -138,7 +139,7 @@ WITH s AS (
   RETURNING id, scopes
 )
 SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
-       r.id AS reservation_id, c.micro AS reserved_micro,
+       r.id AS reservation_id, coalesce(c.micro, 0) AS reserved_micro,
        {REFUSED_SCOPE} AS refused_scope, {NEAR_SCOPES} AS near_scopes,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,

@@ -1,0 +1,1 @@
+"""Attacks in words, and where they can enter."""

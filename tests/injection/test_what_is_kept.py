@@ -1,0 +1,69 @@
+"""No order to a model, and no secret, gets into a summary or into what is always shown of memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.core.audit import audit_patch
+from shared.core.digest import digest
+from shared.core.faults import holds_injection, text_fault
+from shared.core.grounding import Ground
+from shared.core.ledger import Ledger
+from shared.core.memory import core_block
+from shared.core.session import Entry, Note
+from shared.core.source import render_source
+from shared.core.summary import LedgerPatch, NewItem, render_summary
+from tests.core.builders import entry, exchange, words
+from tests.injection.samples import NOTES, ORDERS, OTHERS, OURS
+
+
+def log_with(sample: str) -> list[Entry]:
+    before, after = exchange(1, "We meet in Lisbon in May.", "Noted."), exchange(4, "And Ada?", "Yes.")
+    return [*before, entry(5, 2, sample), *after]
+
+
+def source_with(sample: str) -> str:
+    return render_source(log_with(sample))
+
+
+@pytest.mark.parametrize("sample", ORDERS)
+def test_an_order_is_known_for_one_in_every_language(sample: str) -> None:
+    assert holds_injection(sample)
+
+
+@pytest.mark.parametrize("sample", [*ORDERS, *OTHERS, *NOTES, *(s for s in OURS if s.startswith("<"))])
+def test_an_order_that_was_said_is_still_no_item_of_a_summary(sample: str) -> None:
+    """Said by a person or read in a file: it is in the log, and there it stays."""
+    source = source_with(sample)
+    patch = LedgerPatch(
+        narrative=f"They meet in Lisbon. {sample}",
+        add=(
+            NewItem(kind="constraint", text=sample, sources=(5,)),
+            NewItem(kind="fact", text="We meet in Lisbon in May.", sources=(1,)),
+        ),
+    )
+    verdict = audit_patch(Ledger(), patch, source, count=words)
+    shown = render_summary(verdict.ledger)
+    assert sample not in shown
+    assert "Lisbon" in shown
+
+
+@pytest.mark.parametrize("sample", ORDERS)
+def test_the_digest_without_a_model_carries_no_order_on(sample: str) -> None:
+    source = source_with(sample)
+    assert text_fault(sample, Ground.of(source, Ledger())) is not None
+    assert sample not in render_summary(digest(log_with(sample), Ledger(), words, budget_tokens=500))
+
+
+def test_a_note_that_only_a_tool_vouches_for_is_not_shown_by_itself() -> None:
+    notes = [Note(id=number, kind="fact", text=text, authority="tool") for number, text in enumerate(ORDERS)]
+    assert core_block(notes, words) == ""
+
+
+@pytest.mark.parametrize(
+    "words_",
+    ["We ignored the noise.", "The system works.", "Please repeat the output of the test.", "New shoes: red.",
+     "The assistant must be polite, she said.", "From now on we meet on Tuesdays."],
+)  # fmt: skip
+def test_ordinary_sentences_are_not_taken_for_orders(words_: str) -> None:
+    assert not holds_injection(words_)
