@@ -28,6 +28,7 @@ from shared.core.presets import preset
 from shared.core.prompts import default_layers, system_text
 from shared.core.prune_rules import BadPruneRules, prune_rules
 from shared.core.tokens import by_script, estimate_tools
+from shared.doctor_money import check_spending
 from shared.doctor_telegram import bots_in_service, check_bots
 from shared.findings import Finding
 from shared.offers import who_answers
@@ -197,6 +198,9 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
                     yield finding
                 for finding in await bots_in_service(settings, database_url):
                     yield finding
+                yield await _guarded(
+                    "spending", "DATABASE_URL", lambda: check_spending(settings, database_url)
+                )
                 yield await _guarded(
                     "the agents", "DATABASE_URL", lambda: _check_agents(settings, database_url)
                 )

@@ -35,6 +35,7 @@ FLOORS: tuple[tuple[str, int, str], ...] = (
     ("shared.supervisor", 5, "starts the processes, so it stands beside them"),
     ("shared.findings", 4, "what the doctor's parts say"),
     ("shared.doctor_telegram", 5, "the doctor's look at Telegram"),
+    ("shared.doctor_money", 5, "the doctor's look at money"),
     ("shared.doctor", 5, "looks at everything"),
     ("shared.setup_wizard", 5, "talks to a person at a terminal"),
     ("shared.pairing", 5, "decides at a terminal who may write"),

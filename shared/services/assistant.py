@@ -42,7 +42,7 @@ from shared.services.endings import (
 )
 from shared.services.pictures import Pictures, Unseen, Whose, unseen_of
 from shared.services.prompting import Prepared, Prompting, audit_of, prompt_parts
-from shared.services.spending import SpendStore
+from shared.services.spending import TurnSpendStore
 from shared.services.tool_rounds import RoundStore, ToolRounds
 from shared.services.tools import Toolbox
 
@@ -97,7 +97,7 @@ class Assistant:
         model: ChatModel,
         prompting: Prompting,
         toolbox: Toolbox,
-        spend: SpendStore,
+        spend: TurnSpendStore,
         caps: Caps,
         doorbell: Doorbell,
         pictures: Pictures,

@@ -21,7 +21,7 @@ from shared.core.turns import Caps, Claim, Spending
 from shared.ports import ChatModel, ModelCard, ModelReply, Picture, Usage
 from shared.services.crash import CrashPoint
 from shared.services.prompting import Prepared, Prompting
-from shared.services.spending import SpendStore, spending, spending_of
+from shared.services.spending import TurnSpendStore, spending, spending_of
 from shared.services.tools import Toolbox
 
 OVERFLOW_TRIES = 3
@@ -117,7 +117,7 @@ class Calling:
         model: ChatModel,
         prompting: Prompting,
         toolbox: Toolbox,
-        spend: SpendStore,
+        spend: TurnSpendStore,
         caps: Caps,
         store: CallStore,
         due: Due,

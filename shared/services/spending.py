@@ -20,6 +20,11 @@ class SpendStore(Protocol):
         self, session_id: int, micro: int, *, caps: Caps, turn: int | None = None, job_id: int | None = None
     ) -> int | None: ...
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None: ...
+
+
+class TurnSpendStore(Protocol):
+    """A turn has one reservation, made by its claim, which grows with its rounds."""
+
     async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> None: ...
 
 

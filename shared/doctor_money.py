@@ -1,0 +1,27 @@
+"""What `evertalk doctor` says about money: how much of today's cap is used, and which scopes were stopped."""
+
+from __future__ import annotations
+
+from shared.adapters.postgres.spending_overview import spent_today
+from shared.findings import Finding
+from shared.settings import Settings
+
+_NEARLY_PERCENT = 80
+
+
+async def check_spending(settings: Settings, database_url: str) -> Finding:
+    used, warned = await spent_today(database_url, timezone=settings.timezone)
+    return spending_finding(settings, used_micro=used, warned=warned)
+
+
+def spending_finding(settings: Settings, *, used_micro: int, warned: int) -> Finding:
+    """`warned`: people and conversations that were near a cap of theirs today."""
+    cap = settings.cap_total_per_day_usd
+    near = f"; {warned} people or conversations came near a cap of theirs" if warned else ""
+    cap_micro = int(cap * 1_000_000)
+    percent = 100 * used_micro // cap_micro if cap_micro else 100
+    what = f"${used_micro / 1e6:.2f} of today's ${cap:.2f} are used ({percent} %){near}"
+    if percent < _NEARLY_PERCENT:
+        return Finding(level="ok", what=what)
+    advice = "At 100 % nobody is answered until midnight. EVERTALK_CAP_TOTAL_PER_DAY_USD raises the cap."
+    return Finding(level="warn", what=what, advice=advice)

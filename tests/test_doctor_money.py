@@ -1,0 +1,37 @@
+"""The doctor tells operators when a day's money runs out, and of prices that nobody knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shared.doctor_money import check_spending, spending_finding
+from shared.offers import who_answers
+from shared.settings import load_settings
+
+
+def test_most_of_the_cap_is_a_warning_with_what_to_do() -> None:
+    settings = load_settings(cap_total_per_day_usd="5")
+    fine = spending_finding(settings, used_micro=1_000_000, warned=0)
+    assert (fine.level, fine.what) == ("ok", "$1.00 of today's $5.00 are used (20 %)")
+    near = spending_finding(settings, used_micro=4_000_000, warned=2)
+    assert near.level == "warn"
+    assert "(80 %); 2 people" in near.what
+    assert "EVERTALK_CAP_TOTAL_PER_DAY_USD" in near.advice
+
+
+async def test_a_day_without_spending_is_well(database_url: str) -> None:
+    found = await check_spending(load_settings(), database_url)
+    assert found.level == "ok"
+
+
+async def test_unknown_and_old_prices_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "models.json"
+    path.write_text(
+        '[{"name": "a", "base_url": "http://127.0.0.1:9", "window": 9000},'
+        ' {"name": "b", "base_url": "http://127.0.0.1:9", "window": 9000,'
+        '  "prices": {"input": 1, "output": 2, "dated": "2020-01"}}]'
+    )
+    lines = await who_answers(load_settings(models_file=str(path), model="a", summary_model="b"))
+    said = " ".join(line for _, line in lines)
+    assert "the price of a is unknown" in said
+    assert "the price of b is from 2020-01" in said
