@@ -16,6 +16,7 @@ from shared.adapters.models.chosen import models_of
 from shared.adapters.models.routing import Models
 from shared.adapters.postgres.attachments import PostgresAttachments
 from shared.adapters.postgres.figures import PostgresFigures
+from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.turns import PostgresTurns
@@ -40,9 +41,10 @@ from shared.services.flusher import Flusher
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
+from shared.services.remembering import memory_tools
 from shared.services.spare_summaries import SpareSummaries
 from shared.services.summariser import Summariser
-from shared.services.tools import SaveMemory, Toolbox
+from shared.services.tools import Toolbox
 from shared.services.writers import Writers
 from shared.settings import Settings
 
@@ -107,8 +109,8 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     turns, upkeep, workers = PostgresTurns(pool), PostgresUpkeep(pool), PostgresWorkers(pool)
     worker_id = await workers.register(role)
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
-    caps = caps_of(settings)
-    toolbox = Toolbox([SaveMemory(upkeep), *tools, OpenArtifact(turns, counter)])
+    caps, notes = caps_of(settings), PostgresNotes(pool)
+    toolbox = Toolbox([*memory_tools(notes, crash_point), *tools, OpenArtifact(turns, counter)])
     prompting = Prompting(
         policy=policy,
         chat_model=models.chat,

@@ -25,6 +25,7 @@ WEB = (
     "after_model",
     "after_model:2",
     "after_tool_calls",
+    "after_note",
     "after_tool_run",
     "after_tool_results",
     "after_answer",
