@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
-from uuid import UUID
 
 Authority = Literal["person", "assistant", "tool", "operator"]
 Durability = Literal["permanent", "durable", "ephemeral"]
@@ -56,7 +55,8 @@ class NoteSource:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptNote:
     id: int
-    public_id: UUID
+    short_id: str
+    """What a model can repeat and screens ask by: the beginning of the row's public id."""
     kind: str
     text: str
     subject: str
@@ -68,11 +68,6 @@ class KeptNote:
     from_turn: int | None
     state: NoteState = "kept"
     undo_until: datetime | None = None
-
-    @property
-    def short_id(self) -> str:
-        """What a model can repeat."""
-        return short_id(self.public_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +87,3 @@ class NotesFound:
 
     notes: tuple[KeptNote, ...]
     total: int
-
-
-def short_id(public_id: UUID) -> str:
-    return f"n{public_id.hex[:8]}"

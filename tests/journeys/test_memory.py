@@ -42,7 +42,8 @@ def says(text: str) -> dict[str, Any]:
 async def results(guest: Visit) -> list[dict[str, Any]]:
     """What the tools said in the newest round."""
     blocks: list[dict[str, Any]] = await guest.one(
-        "SELECT blocks FROM entries WHERE author = 'tool' ORDER BY seq DESC LIMIT 1"
+        "SELECT blocks FROM entries WHERE author = 'tool' AND session_id = $1 ORDER BY seq DESC LIMIT 1",
+        guest.session_id,
     )
     return blocks
 
@@ -98,19 +99,19 @@ async def test_nearly_the_same_words_are_one_note(guest: Visit, provider: Runnin
     assert await guest.one("SELECT count(*) FROM notes") == 1
 
 
-async def test_a_note_of_a_megabyte_and_one_with_a_secret_get_a_clear_answer(
+async def test_a_note_that_is_too_long_and_one_with_a_secret_get_a_clear_answer(
     guest: Visit, provider: RunningFake
 ) -> None:
     secret = "The key of the garden house API is sk-ant-abcdefghij0123456789, kept by Anna."
     notes = [
-        {"text": "x" * 1_000_000, "kind": "fact"},
+        {"text": "x" * 1_000, "kind": "fact"},
         {"text": secret, "kind": "fact"},
         {"text": "password: hunter2!", "kind": "fact"},
     ]
     await provider.script([calls(*notes), says("Ok.")])
     await guest.ask("Keep this.")
     told = "\n".join(block["text"] for block in await results(guest))
-    assert "1,000,000 characters; 600 is the most" in told
+    assert "1,000 characters; 600 is the most" in told
     assert "Saved without the secret: The key of the garden house API is [secret removed]" in told
     assert "such things are never kept" in told
     assert await guest.one("SELECT count(*) FROM notes") == 1

@@ -315,7 +315,7 @@ def _note_from(row: Record) -> KeptNote:
     state: NoteState = row["state"]
     return KeptNote(
         id=row["id"],
-        public_id=row["public_id"],
+        short_id=f"n{row['public_id'].hex[:8]}",
         kind=row["kind"],
         text=row["text"],
         subject=row["subject"],
