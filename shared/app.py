@@ -34,6 +34,7 @@ from shared.ports import Tool
 from shared.services.artifacts import OpenArtifact
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
+from shared.services.commands.memory import MemoryCommands
 from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
@@ -165,6 +166,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         doorbell=doorbell,
         caps=caps,
         model_name=models.chat,
+        more=[MemoryCommands(notes)],
     )
     summariser = Summariser(
         model=models,

@@ -10,7 +10,7 @@ from datetime import date
 from typing import Any, get_args
 
 from shared.core.errors import BadInput
-from shared.core.notes import Authority, Durability, NewNote
+from shared.core.notes import Authority, Durability, KeptNote, NewNote
 from shared.core.secrets_filter import REDACTED, redact
 from shared.core.session import Note
 
@@ -51,6 +51,18 @@ def note_from(arguments: Mapping[str, Any], *, like: NewNote | None = None) -> N
         durability=next((one for one in DURABILITIES if one == durability), before.durability),
         event_date=_event_date(arguments.get("event_date")) or before.event_date,
         redacted=redacted,
+    )
+
+
+def as_new(note: KeptNote) -> NewNote:
+    """What a change keeps of the old note where it says nothing else."""
+    return NewNote(
+        kind=note.kind,
+        text=note.text,
+        subject=note.subject,
+        importance=note.importance,
+        durability=note.durability,
+        event_date=note.event_date,
     )
 
 

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from shared.core.errors import Fenced
-from shared.core.memory import FOUND_AT_MOST, SAVES_PER_TURN, UNDO_DAYS, BadNote, note_from, search_stems
+from shared.core.memory import (
+    FOUND_AT_MOST,
+    SAVES_PER_TURN,
+    UNDO_DAYS,
+    BadNote,
+    as_new,
+    note_from,
+    search_stems,
+)
 from shared.core.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.notes import SHORT_ID, KeptNote, NewNote, NoteResult, NotesFound, NoteSource
 from shared.ports import Tool, ToolContext, ToolFailed, ToolSpec
@@ -125,18 +133,6 @@ class SearchMemory:
         more = found.total - len(found.notes)
         tail = [f"… and {more} more; other words narrow it down."] if more > 0 else []
         return "\n".join([*map(_line, found.notes), *tail])
-
-
-def as_new(note: KeptNote) -> NewNote:
-    """What a change keeps of the old note where it says nothing else."""
-    return NewNote(
-        kind=note.kind,
-        text=note.text,
-        subject=note.subject,
-        importance=note.importance,
-        durability=note.durability,
-        event_date=note.event_date,
-    )
 
 
 def _line(note: KeptNote) -> str:
