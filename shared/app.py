@@ -76,6 +76,7 @@ class App:
     turns: PostgresTurns
     upkeep: PostgresUpkeep
     flushes: PostgresFlushes
+    notes: PostgresNotes
     announcer: RedisAnnouncer
     doorbell: ArqDoorbell
     models: Models
@@ -227,6 +228,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         turns=turns,
         upkeep=upkeep,
         flushes=flushes,
+        notes=notes,
         announcer=announcer,
         doorbell=doorbell,
         models=models,
