@@ -19,6 +19,7 @@ from shared.adapters.postgres.figures import PostgresFigures
 from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.tidying import PostgresTidying
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
 from shared.adapters.postgres.upkeep_flush import PostgresFlushes
@@ -45,6 +46,7 @@ from shared.services.prompting import Prompting
 from shared.services.remembering import memory_tools
 from shared.services.spare_summaries import SpareSummaries
 from shared.services.summariser import Summariser
+from shared.services.tidier import Tidier
 from shared.services.tools import Toolbox
 from shared.services.writers import Writers
 from shared.settings import Settings
@@ -77,6 +79,7 @@ class App:
     upkeep: PostgresUpkeep
     flushes: PostgresFlushes
     notes: PostgresNotes
+    tidying: PostgresTidying
     announcer: RedisAnnouncer
     doorbell: ArqDoorbell
     models: Models
@@ -210,12 +213,14 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         announcer=announcer,
         crash_point=crash_point,
     )
+    tidying = PostgresTidying(pool)
     maintenance = Maintenance(
         worker_id=worker_id,
         store=upkeep,
         flusher=flusher,
         compactor=compactor,
         spare=spare,
+        tidier=Tidier(tidying, timezone=settings.timezone, crash_point=crash_point),
         writers=writers,
         doorbell=doorbell,
         crash_point=crash_point,
@@ -229,6 +234,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         upkeep=upkeep,
         flushes=flushes,
         notes=notes,
+        tidying=tidying,
         announcer=announcer,
         doorbell=doorbell,
         models=models,

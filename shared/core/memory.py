@@ -96,7 +96,7 @@ def _event_date(raw: object) -> str | None:
 
 _WORD = re.compile(r"\w+")
 _WORDS_BESIDE_A_SECRET = 4
-_ALIKE_AT = 0.85
+ALIKE_AT = 0.85
 _SAID_AT = 0.6
 """The share of a note's telling words that the person must have used for it to be theirs."""
 _STEM = 5
@@ -138,7 +138,7 @@ def near_gists(a: Collection[int], b: Collection[int]) -> bool:
 def _alike(a: set[Any], b: set[Any], *, telling: Callable[[Any], bool]) -> bool:
     if any(telling(word) for word in a ^ b):
         return False
-    return len(a & b) / len(a | b) >= _ALIKE_AT
+    return len(a & b) / len(a | b) >= ALIKE_AT
 
 
 def _gist(word: str) -> int:
@@ -169,8 +169,13 @@ def authority_of(text: str, said: Iterable[str], *, tools_used: bool) -> Authori
 
 def search_stems(query: str, *, most: int = 12) -> list[str]:
     """Beginnings of the telling words to look for, the longest first; they may stand within a word."""
-    stems = _stems(query) or {word for word in normalised(query).split() if word}
+    stems = set(map(_singular, _stems(query))) or set(normalised(query).split())
     return sorted(stems, key=lambda stem: (-len(stem), stem))[:most]
+
+
+def _singular(stem: str) -> str:
+    """Without the ending that most plurals have: who asks for dogs means the dog, too."""
+    return stem[:-1] if len(stem) > 3 and stem[-1] in "sen" and stem.isalpha() else stem
 
 
 def _stems(text: str) -> set[str]:

@@ -13,6 +13,7 @@ PINS_TAG = "pinned_messages"
 FACTS_TAG = "runtime_facts"
 RECALL_TAG = "recalled_passages"
 NOTES_TAG = "known_about_this_person"
+NOTES_OPENED = f"<{NOTES_TAG}>"
 OUR_TAGS = (SUMMARY_TAG, SECTIONS_TAG, PINS_TAG, FACTS_TAG, RECALL_TAG, NOTES_TAG)
 
 

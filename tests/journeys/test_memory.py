@@ -305,18 +305,14 @@ async def test_what_a_flush_saves_is_an_event_and_no_message(guest: Visit, provi
             {"match": {"kind": "flush"}, "times": 1, "action": {"text": "SILENT"}},
         ]
     )
-    seen = [
-        await guest.one(f"SELECT count(*) FROM {table}")
-        for table in ("entries", "deliveries", "turns")
-    ]
+    seen = [await guest.one(f"SELECT count(*) FROM {table}") for table in ("entries", "deliveries", "turns")]
     heard = len(guest.heard)
     await guest.app.pool.execute("UPDATE jobs SET due_at = now() WHERE state = 'due'")
     await guest.run_due_jobs()
     assert await guest.one("SELECT authority FROM notes") == "person"
     assert await guest.one("SELECT note_count FROM flushes") == 1
     assert seen == [
-        await guest.one(f"SELECT count(*) FROM {table}")
-        for table in ("entries", "deliveries", "turns")
+        await guest.one(f"SELECT count(*) FROM {table}") for table in ("entries", "deliveries", "turns")
     ]
     assert len(guest.heard) == heard
     assert await guest.one("SELECT payload ->> 'change' FROM events WHERE kind = 'memory'") == "saved"

@@ -12,10 +12,19 @@ from shared.adapters.postgres import notes_sql as sql
 from shared.adapters.postgres.pool import store_method
 from shared.core.context import plain_words
 from shared.core.errors import Fenced, UnknownSession
-from shared.core.memory import SAVES_PER_TURN, UNDO_DAYS, authority_of, gist_of, near_gists, note_hash
+from shared.core.memory import (
+    SAVES_PER_TURN,
+    UNDO_DAYS,
+    authority_of,
+    core_line,
+    gist_of,
+    near_gists,
+    note_hash,
+)
 from shared.core.memory_tools import MEMORY_TOOLS, SAVE_MEMORY, SEARCH_MEMORY
 from shared.core.messages import blocks_from_json
 from shared.core.notes import KeptNote, NewNote, NoteResult, NotesFound, NoteSource, NoteState
+from shared.core.prompts import NOTES_OPENED
 
 Record = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[Record]"
@@ -92,7 +101,7 @@ class PostgresNotes:
             else:
                 kept = await _insert(connection, note, source)
             await connection.execute(sql.SUPERSEDE, [old["id"]], kept.id, "changed")
-            return await _told(connection, source, kept, "changed", replaces=_note_from(old).short_id)
+            return await _told(connection, source, kept, "changed", replaces=_short_id(old))
 
     @store_method
     async def put_away(self, short_id: str, source: NoteSource) -> NoteResult:
@@ -140,22 +149,13 @@ class PostgresNotes:
             rows = await connection.fetch(sql.CLOSURE, whose.party_id, whose.scope, list(note_ids))
             if not rows:
                 return 0
-            ids = [row["id"] for row in rows]
-            shorts = [_note_from(row).short_id for row in rows]
-            lines = [" ".join(row["text"].split()) for row in rows if row["text"].strip()]
-            blank = [row["id"] for row in rows if not row["gist"]]
-            for row in (row for row in rows if row["id"] in blank):
-                await connection.execute(sql.SET_GIST, row["id"], list(gist_of(row["text"])))
-            await connection.execute(sql.ERASE, ids)
-            await connection.execute(sql.ERASE_EVENTS, whose.party_id, shorts)
-            await connection.execute(sql.ERASE_STRAY, ids)
-            await connection.execute(sql.ERASE_PARTS, whose.party_id, lines)
+            await erase_notes(connection, whose.party_id, rows)
             await connection.execute(sql.ASK_FOR_TIDY, whose.session_id, whose.party_id)
             for row in rows:
                 if row["state"] == "kept":
-                    erased = {"id": _note_from(row).short_id, "text": "", "kind": row["kind"]}
+                    erased = {"id": _short_id(row), "text": "", "kind": row["kind"]}
                     await _event(connection, whose.session_id, {**erased, "change": "forgotten"})
-            return len(ids)
+            return sum(row["text"] != "" for row in rows)
 
     @store_method
     async def remember_list(
@@ -178,6 +178,23 @@ class PostgresNotes:
                 return None
             await connection.execute(sql.DROP_LIST, session_id, address_id)
         return tuple(ids) if number is None else (ids[number - 1],)
+
+
+async def erase_notes(connection: Connection, party_id: int, rows: Sequence[Record]) -> None:
+    """The words of these notes, and of what shows them: events, a flush's stray words, blocks of prompts."""
+    ids = [row["id"] for row in rows]
+    for row in rows:
+        if not row["gist"]:
+            await connection.execute(sql.SET_GIST, row["id"], list(gist_of(row["text"])))
+    await connection.execute(sql.ERASE, ids)
+    await connection.execute(sql.ERASE_EVENTS, party_id, [_short_id(row) for row in rows])
+    await connection.execute(sql.ERASE_STRAY, ids)
+    lines = [core_line(row["text"]) for row in rows if row["text"].strip()]
+    await connection.execute(sql.ERASE_PARTS, party_id, lines, NOTES_OPENED)
+
+
+def _short_id(row: Record) -> str:
+    return f"n{row['public_id'].hex[:8]}"
 
 
 async def _begin(connection: Connection, source: NoteSource) -> None:
@@ -315,7 +332,7 @@ def _note_from(row: Record) -> KeptNote:
     state: NoteState = row["state"]
     return KeptNote(
         id=row["id"],
-        short_id=f"n{row['public_id'].hex[:8]}",
+        short_id=_short_id(row),
         kind=row["kind"],
         text=row["text"],
         subject=row["subject"],
