@@ -72,7 +72,8 @@ def note_text(raw: str) -> tuple[str, bool]:
         raise BadNote(
             f"The note has {len(raw):,} characters; {NOTE_CHARS} is the most. Keep one thing per note."
         )
-    text = " ".join(raw.replace("\x00", " ").encode(errors="replace").decode().split())
+    readable = raw.replace("\x00", " ").encode(errors="replace").decode()
+    text = " ".join(unicodedata.normalize("NFC", readable).split())
     if not text:
         raise BadNote("The note has no words: say what to remember in one sentence.")
     safe = redact(text)

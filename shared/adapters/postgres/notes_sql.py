@@ -25,16 +25,23 @@ BY_CALL = f"SELECT {_COLUMNS} FROM notes n WHERE n.call_key = $1"
 BY_SHORT_ID = f"SELECT {_COLUMNS} FROM notes n WHERE {_OURS} AND left(n.public_id::text, 8) = $3 LIMIT 2"
 
 NEWEST = f"""
-SELECT {_COLUMNS}, count(*) OVER () AS total FROM notes n
- WHERE {_OURS} AND ($4 AND n.text <> '' OR {LIVE}) ORDER BY n.observed_at DESC, n.id DESC LIMIT $3
+SELECT {_COLUMNS}, f.total FROM (
+       SELECT n.id, count(*) OVER () AS total, row_number() OVER (ORDER BY n.observed_at DESC, n.id DESC) AS place
+         FROM notes n WHERE {_OURS} AND ($4 AND n.text <> '' OR {LIVE}) ORDER BY place LIMIT $3) f
+  JOIN notes n USING (id) ORDER BY f.place
 """
 
 FIND = f"""
-SELECT {_COLUMNS}, f.hits, count(*) OVER () AS total FROM notes n
- CROSS JOIN LATERAL (SELECT count(*) AS hits FROM unnest($5::text[]) AS w
-                      WHERE strpos(lower(normalize(n.text || ' ' || n.subject, NFKC)), w) > 0) f
- WHERE {_OURS} AND ($4 AND n.text <> '' OR {LIVE}) AND f.hits > 0
- ORDER BY f.hits DESC, n.importance DESC, n.observed_at DESC, n.id DESC LIMIT $3
+SELECT {_COLUMNS}, f.total FROM (
+       SELECT w.id, count(*) OVER () AS total,
+              row_number() OVER (ORDER BY w.hits DESC, w.importance DESC, w.observed_at DESC, w.id DESC) AS place
+         FROM (SELECT n.id, n.importance, n.observed_at,
+                      (SELECT count(*) FROM unnest($5::text[]) AS stem WHERE strpos(l.words, stem) > 0) AS hits
+                 FROM notes n
+                CROSS JOIN LATERAL (SELECT lower(n.text || ' ' || n.subject) AS words OFFSET 0) l
+                WHERE {_OURS} AND ($4 AND n.text <> '' OR {LIVE})) w
+        WHERE w.hits > 0 ORDER BY place LIMIT $3) f
+  JOIN notes n USING (id) ORDER BY f.place
 """
 
 SAVES_OF_TURN = """
@@ -44,10 +51,12 @@ SELECT count(*) FROM turn_steps
 
 TWINS = f"""
 SELECT {_COLUMNS}, n.hash = $3 AS same FROM notes n
- CROSS JOIN LATERAL (SELECT count(*)::float8 AS shared FROM unnest(n.gist) g WHERE g = ANY ($4::int[])) s
  WHERE {_OURS} AND n.id <> $5
    AND (n.hash = $3
-        OR n.gist && $4::int[] AND s.shared / nullif(cardinality(n.gist) + cardinality($4::int[]) - s.shared, 0) >= 0.8)
+        OR cardinality(n.gist) BETWEEN 0.8 * cardinality($4::int[]) AND cardinality($4::int[]) / 0.8
+           AND n.gist && $4::int[]
+           AND (SELECT count(*)::float8 FROM unnest(n.gist) g WHERE g = ANY ($4::int[]))
+               >= 0.8 * greatest(cardinality(n.gist), cardinality($4::int[])))
  ORDER BY n.superseded_by IS NULL AND n.forgotten_at IS NULL DESC, n.id LIMIT 100
 """
 """A little wider than what counts as nearly the same: the core decides."""
