@@ -89,6 +89,7 @@ class PostgresTidying:
     @store_method
     async def ask(self, *, timezone: str, hour: int, limit: int = 100) -> list[int]:
         """Ask for the tidying that is due today, once the night has come; the new jobs' ids."""
+        await self._pool.execute("DELETE FROM note_lists WHERE expires_at < now()")
         return [row["id"] for row in await self._pool.fetch(_ASK, timezone, hour, limit)]
 
     @store_method
