@@ -16,8 +16,10 @@ from shared.adapters.models.chosen import models_of
 from shared.adapters.models.routing import Models
 from shared.adapters.postgres.attachments import PostgresAttachments
 from shared.adapters.postgres.figures import PostgresFigures
+from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.tidying import PostgresTidying
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
 from shared.adapters.postgres.upkeep_flush import PostgresFlushes
@@ -34,6 +36,7 @@ from shared.services.artifacts import OpenArtifact
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
 from shared.services.commands.budget import BudgetCommands
+from shared.services.commands.memory import MemoryCommands
 from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
@@ -41,9 +44,11 @@ from shared.services.flusher import Flusher
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
+from shared.services.remembering import memory_tools
 from shared.services.spare_summaries import SpareSummaries
 from shared.services.summariser import Summariser
-from shared.services.tools import SaveMemory, Toolbox
+from shared.services.tidier import Tidier
+from shared.services.tools import Toolbox
 from shared.services.writers import Writers
 from shared.settings import Settings
 
@@ -74,6 +79,8 @@ class App:
     turns: PostgresTurns
     upkeep: PostgresUpkeep
     flushes: PostgresFlushes
+    notes: PostgresNotes
+    tidying: PostgresTidying
     announcer: RedisAnnouncer
     doorbell: ArqDoorbell
     models: Models
@@ -108,8 +115,8 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     turns, upkeep, workers = PostgresTurns(pool), PostgresUpkeep(pool), PostgresWorkers(pool)
     worker_id = await workers.register(role)
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
-    caps = caps_of(settings)
-    toolbox = Toolbox([SaveMemory(upkeep), *tools, OpenArtifact(turns, counter)])
+    caps, notes = caps_of(settings), PostgresNotes(pool)
+    toolbox = Toolbox([*memory_tools(notes, crash_point), *tools, OpenArtifact(turns, counter)])
     prompting = Prompting(
         policy=policy,
         chat_model=models.chat,
@@ -173,6 +180,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
                 caps=caps,
                 clock=SystemClock(),
             )
+            MemoryCommands(notes),
         ],
     )
     summariser = Summariser(
@@ -216,12 +224,14 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         announcer=announcer,
         crash_point=crash_point,
     )
+    tidying = PostgresTidying(pool)
     maintenance = Maintenance(
         worker_id=worker_id,
         store=upkeep,
         flusher=flusher,
         compactor=compactor,
         spare=spare,
+        tidier=Tidier(tidying, timezone=settings.timezone, crash_point=crash_point),
         writers=writers,
         doorbell=doorbell,
         crash_point=crash_point,
@@ -234,6 +244,8 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         turns=turns,
         upkeep=upkeep,
         flushes=flushes,
+        notes=notes,
+        tidying=tidying,
         announcer=announcer,
         doorbell=doorbell,
         models=models,

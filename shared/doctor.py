@@ -21,7 +21,7 @@ from shared.adapters.embedded.binaries import find_binaries
 from shared.adapters.embedded.servers import are_running, urls_of
 from shared.bots import configured_bots
 from shared.core.budget import budget_for, refuse_heavy_fixed
-from shared.core.memory import SAVE_MEMORY
+from shared.core.memory_tools import SAVE_MEMORY
 from shared.core.overrides import BadContextConfig, agent_policy
 from shared.core.policy import ContradictoryPolicy
 from shared.core.presets import preset

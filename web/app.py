@@ -9,13 +9,14 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.postgres.events import PostgresEvents
+from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.adapters.postgres.visitors import PostgresVisitors
 from shared.core.command_texts import LANGUAGES, described
 from shared.core.commands import COMMANDS
 from shared.settings import Settings
 from shared.tasks import Tasks
-from web import rest, routes
+from web import memory, rest, routes
 from web.chat import chat
 from web.hub import Announcements, Hub
 from web.limits import LOCAL, Limits, Places, Windows
@@ -67,6 +68,7 @@ def make_parts(
         command_table=web_commands() if command_table is None else command_table,
         model=model,
         events=events,
+        notes=PostgresNotes(services.pool),
         schema=PostgresReadiness(services.pool),
         visitors=Visitors(PostgresVisitors(services.pool), settings=settings, proxies=proxies),
         proxies=proxies,
@@ -100,6 +102,12 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     add.add_get("/readyz", routes.readyz)
     add.add_get("/api/v1/commands", rest.list_commands)
     add.add_post("/api/v1/commands/{name:[a-z][a-z0-9_]*}", rest.run_command)
+    add.add_get(memory.NOTES, memory.list_notes)
+    add.add_put(memory.NOTE, memory.change_note)
+    add.add_delete(memory.NOTE, memory.put_note_away)
+    add.add_post(memory.RESTORE, memory.restore_note)
+    for path in (memory.NOTES, memory.NOTE, memory.RESTORE):
+        add.add_route("OPTIONS", path, preflight)
     for path in ("/api/v1/commands", "/api/v1/commands/{name:[a-z][a-z0-9_]*}", ORIGINALS):
         add.add_route("OPTIONS", path, preflight)
     _add_dashboard(app, services)

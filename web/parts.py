@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from shared.adapters.postgres.events import PostgresEvents
+from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.core.commands import Audience
 from shared.core.exchange import Accepted, ContextMeasured, Inbound
@@ -106,6 +107,7 @@ class Parts:
     command_table: Sequence[CommandShown]
     model: ModelShown
     events: PostgresEvents
+    notes: PostgresNotes
     schema: PostgresReadiness
     visitors: Visitors
     proxies: Proxies

@@ -113,3 +113,7 @@ async def _json(request: web.Request, body: Any) -> web.Response:
     text = json.dumps(body, ensure_ascii=False)
     headers = {**_NO_STORE, **await cross_origin_headers(request)}
     return web.json_response(text=text, headers=headers)
+
+
+caller, check_rate, json_reply = _caller, _check_rate, _json
+"""For the rooms beside this one, which answer in the same way."""

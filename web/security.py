@@ -191,7 +191,7 @@ async def preflight(request: web.Request) -> web.StreamResponse:
     headers = await cross_origin_headers(request)
     if "Access-Control-Allow-Origin" in headers:
         headers |= {
-            "Access-Control-Allow-Methods": "GET, POST",
+            "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
             "Access-Control-Allow-Headers": "Authorization, Content-Type",
             "Access-Control-Max-Age": "600",
         }

@@ -24,6 +24,8 @@ POLL_SECONDS = 0.1
 SWEEP_SECONDS = 1.0
 RING_AGAIN_SECONDS = 5.0
 HOUSEKEEPING_SECONDS = 300.0
+TIDY_HOUR = 3
+"""Of the deployment's local day: from then on each person's notes are tidied once."""
 OWED_SECONDS = 30.0
 """How often the log is searched for turns that were hidden unread."""
 
@@ -79,6 +81,7 @@ async def sweep(app: App) -> None:
                 if now - housekeeping > HOUSEKEEPING_SECONDS:
                     housekeeping = now
                     await app.upkeep.sweep_reservations()
+                    await app.tidying.ask(timezone=app.settings.timezone, hour=TIDY_HOUR)
                     await ensure_month_partitions(server_urls(app.settings)[0])
             except StorageUnavailable as error:
                 log.warning("sweep_waits_for_storage", reason=str(error))

@@ -83,6 +83,15 @@ COMMANDS: tuple[Command, ...] = (
         groups="admins",
     ),
     Command(name="pins", description="Show what is pinned"),
+    Command(name="memory", description="Show what I remember about you, or find it by words", args="[words]"),
+    Command(name="remember", description="Keep a sentence for good", args="<text>"),
+    Command(
+        name="forget",
+        description="Erase what I remember; it shows first what that would be",
+        args="<what>",
+        audiences=_ALL_AUDIENCES,
+        groups="admins",
+    ),
     Command(
         name="export",
         description="Get the whole conversation as a file",

@@ -52,7 +52,7 @@ class JobClaim:
     """The right to do one job, until its epoch is raised."""
 
     id: int
-    kind: Literal["flush", "compact"]
+    kind: Literal["flush", "compact", "tidy"]
     session_id: int
     key: str
     trigger: str
@@ -82,16 +82,6 @@ class FlushReport:
     error: str
     model: str
     spent: tuple[Spending, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewNote:
-    kind: str
-    text: str
-    subject: str
-    importance: int
-    hash: bytes
-    authority: str = "person"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

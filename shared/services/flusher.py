@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from shared.core.errors import CapReached, ContextBudgetExceeded, ModelError
 from shared.core.flushing import LATE, WITH_COMPACTION, next_portion, retry_seconds, was_flushed
+from shared.core.memory_tools import MEMORY_TOOLS
 from shared.core.messages import Message, ToolUse, text_of, tool_uses
 from shared.core.policy import ContradictoryPolicy
 from shared.core.prompts import SILENT, flush_instruction
@@ -37,7 +38,6 @@ PORTION_SHARE = 0.8
 """Of the hard limit: estimates of a cut view may be off, and the ghost's own calls come behind it."""
 RESULT_TOKENS = 60
 """What surrounds a tool's result in a request, with some to spare."""
-MEMORY_TOOLS = frozenset({"save_memory"})
 
 
 class FlushStore(Protocol):
@@ -277,10 +277,11 @@ class Flusher:
             turn=ticket.from_turn,
             through_turn=ticket.through_turn,
             key=f"flush:{ticket.id}:{call.id}",
+            call_id=call.id,
             flush_id=ticket.id,
         )
         result, status = await self._toolbox.only(MEMORY_TOOLS).run(call, context=context)
-        return result, status == "done" and result.text.startswith("Saved")
+        return result, status == "done" and result.text.startswith(("Saved", "Changed"))
 
     async def told(self, state: SessionState) -> SessionState:
         """With what its pictures show: whoever reads these words later has no pictures."""

@@ -21,6 +21,7 @@ from shared.services.crash import CrashPoint
 from shared.services.flusher import FAULTS_AT_MOST, Flusher
 from shared.services.spare_summaries import SpareSummaries
 from shared.services.summary_writing import without_quotes
+from shared.services.tidier import Tidier
 from shared.services.writers import Writers
 
 log = structlog.get_logger(__name__)
@@ -59,6 +60,7 @@ class Maintenance:
         flusher: Flusher,
         compactor: Compactor,
         spare: SpareSummaries,
+        tidier: Tidier,
         writers: Writers,
         doorbell: Doorbell,
         crash_point: CrashPoint,
@@ -68,6 +70,7 @@ class Maintenance:
         self._flusher = flusher
         self._compactor = compactor
         self._spare = spare
+        self._tidier = tidier
         self._writers = writers
         self._doorbell = doorbell
         self._crash_point = crash_point
@@ -103,6 +106,8 @@ class Maintenance:
             await self._ring_next(job, rung)
 
     async def _do(self, job: JobClaim) -> JobDone:
+        if job.kind == "tidy":
+            return await self._tidier.tidy(job)
         if job.kind == "compact":
             return await (
                 self._spare.upgrade(job) if job.trigger == "upgrade" else self._compactor.compact(job)
@@ -163,6 +168,8 @@ class Maintenance:
 
     async def _next(self, job: JobClaim) -> JobOrder | None:
         """Look again, as after every turn: the work may not be over."""
+        if job.kind == "tidy":
+            return None
         state = await self._store.state(job.session_id)
         prepared = await self._writers.prepared(state)
         wish = next_job(

@@ -3,83 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 import structlog
 
-from shared.core.memory import SAVE_MEMORY, note_hash
+from shared.core.memory_tools import MEMORY_TOOLS as MEMORY_TOOLS
 from shared.core.messages import ToolResult, ToolUse
 from shared.core.spill import OPEN_ARTIFACT
 from shared.core.turns import StepOutcome
-from shared.core.upkeep import NewNote
 from shared.ports import Tool, ToolContext, ToolFailed, ToolSpec
 
 log = structlog.get_logger(__name__)
 
 OUTPUT_CHARS = 1_000_000
 """What is longer is cut here; what is long and shorter is spilled, see `core/spill.py`."""
-MEMORY_TOOLS = frozenset({SAVE_MEMORY.name})
-SAVES_PER_TURN = 3
-NOTE_CHARS = 600
-_KINDS = frozenset(SAVE_MEMORY.input_schema["properties"]["kind"]["enum"])
-
-
-class NoteStore(Protocol):
-    async def save_note(
-        self,
-        note: NewNote,
-        *,
-        party_id: int,
-        scope: str,
-        session_id: int,
-        from_turn: int | None = None,
-        through_turn: int | None = None,
-        flush_id: int | None = None,
-    ) -> bool: ...
-
-
-class SaveMemory:
-    """Keeps one note about the person; the same note twice is one note."""
-
-    spec: ToolSpec = SAVE_MEMORY
-    idempotent = True
-    timeout_seconds = 10.0
-
-    def __init__(self, notes: NoteStore) -> None:
-        self._notes = notes
-
-    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
-        note = _note_from(arguments)
-        saved = await self._notes.save_note(
-            note,
-            party_id=context.party_id,
-            scope=context.scope,
-            session_id=context.session_id,
-            from_turn=context.turn,
-            through_turn=context.through_turn or context.turn,
-            flush_id=context.flush_id,
-        )
-        return "Saved." if saved else "This is known already."
-
-
-def _note_from(arguments: Mapping[str, Any]) -> NewNote:
-    text = str(arguments.get("text", "")).strip()
-    if not text:
-        raise ToolFailed("`text` is empty: say what to remember in one sentence.")
-    if len(text) > NOTE_CHARS:
-        raise ToolFailed(
-            f"`text` has {len(text)} characters; {NOTE_CHARS} is the most. Save one fact per call."
-        )
-    kind = str(arguments.get("kind", "fact"))
-    importance = arguments.get("importance", 5)
-    return NewNote(
-        kind=kind if kind in _KINDS else "fact",
-        text=text,
-        subject=str(arguments.get("subject", ""))[:120],
-        importance=min(9, max(1, importance)) if isinstance(importance, int) else 5,
-        hash=note_hash(text),
-    )
 
 
 class Toolbox:

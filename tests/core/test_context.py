@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shared.core.context import BuiltContext, build_context, plain_words
 from shared.core.errors import ContextBudgetExceeded
-from shared.core.memory import SAVE_MEMORY
+from shared.core.memory_tools import SAVE_MEMORY
 from shared.core.messages import Text, Thinking, ToolResult, ToolUse, text_of
 from shared.core.presets import preset
 from shared.core.prompts import default_layers, flush_instruction

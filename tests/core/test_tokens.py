@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.memory import SAVE_MEMORY
+from shared.core.memory_tools import SAVE_MEMORY
 from shared.core.messages import Image, Text, Thinking, ToolResult, ToolUse
 from shared.core.tokens import (
     IMAGE_TOKENS,

@@ -25,6 +25,7 @@ WEB = (
     "after_model",
     "after_model:2",
     "after_tool_calls",
+    "after_note",
     "after_tool_run",
     "after_tool_results",
     "after_answer",
@@ -33,12 +34,13 @@ WEB = (
 WALK = "We walked along the river and talked of this and that. " * 12
 """Enough words that a summary is shorter than they are."""
 WORKER = ("after_job_claim", "after_flush_model", "after_flush", "after_summary_model", "after_compaction")
+NIGHT = ("after_tidy",)
 BY_SIGNAL = {"after_ack"}
 """Whoever hears the acknowledgement ends the process: that is the place."""
 
 
 def test_every_crash_point_is_tried() -> None:
-    tried = {point.partition(":")[0] for point in (*WEB, *WORKER, *BOT)} | BY_SIGNAL
+    tried = {point.partition(":")[0] for point in (*WEB, *WORKER, *NIGHT, *BOT)} | BY_SIGNAL
     assert tried == set(POINTS)
 
 
@@ -117,6 +119,29 @@ async def test_a_worker_that_dies_delays_a_summary_and_nothing_else(
         links = """SELECT count(*) FROM links WHERE active AND kind = 'summary' AND session_id = (
                      SELECT session_id FROM entries WHERE cid = $1)"""
         assert await case.value(links, next(iter(person.said))) == 1
+
+
+@pytest.mark.parametrize("point", NIGHT)
+async def test_a_worker_that_dies_at_night_tidies_again(case: Case, recovery: Recovery, point: str) -> None:
+    async with case.web(), Person(case.port) as person:
+        await person.ask(REMEMBER)
+        await person.ask("Please remember that I am in Rome on 2020-05-01.")
+        await case.value(
+            "UPDATE notes SET durability = 'ephemeral', event_date = '2020-05-01' WHERE text ~ 'Rome'"
+        )
+        await case.value(
+            """INSERT INTO jobs (kind, session_id, key) SELECT 'tidy', min(session_id), 'tidy:now' FROM notes
+               RETURNING id"""
+        )
+        async with case.worker(crash_point=point) as worker:
+            await worker.crashed()
+            recovery.note(f"worker died at {point}", worker.fell_at)
+            await _worker_rests(case)
+            assert worker.exits == [CRASHED], worker.words()
+        assert await case.value("SELECT state FROM jobs WHERE kind = 'tidy' AND key = 'tidy:now'") == "done"
+        assert await case.value("SELECT count(*) FROM notes WHERE expired_at IS NOT NULL") == 1
+        await person.ask("What is my cat called now?")
+        await case.promises_hold(person)
 
 
 async def _worker_rests(case: Case) -> None:

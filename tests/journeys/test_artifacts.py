@@ -15,7 +15,7 @@ from shared.adapters.postgres.replays import PostgresReplays
 from shared.adapters.token_counter import VocabularyCounter
 from shared.app import policy_of
 from shared.core.errors import Fenced
-from shared.core.memory import SAVE_MEMORY
+from shared.core.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.messages import ToolResult, ToolUse, tool_results
 from shared.core.model import ToolSpec
 from shared.core.spill import OPEN_ARTIFACT, OPENED_PER_TURN, artifact_id, artifact_of
@@ -128,7 +128,7 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
         policy=policy_of(settings), chat_model=app.models.chat, summary_model=app.models.summary,
         max_output=policy_of(settings).max_output, counter=VocabularyCounter(),
     )  # fmt: skip
-    tools = Toolbox([ReadReport(), _Named("save_memory"), _Named("open_artifact")]).specs
+    tools = Toolbox([ReadReport(), *map(_Named, sorted(_SPECS))]).specs
     prepared = prompting.prepare(
         view, card=card, agent_config=state.agent_config, tools=tools, token_ratio=1.0,
         runtime_facts=runtime_facts(view),
@@ -136,6 +136,11 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
     body = request_body(prepared.request, card, sent["model"])
     assert body["messages"] == sent["messages"]
     assert (body["system"], body["tools"]) == (sent["system"], sent["tools"])
+
+
+_SPECS = {
+    spec.name: spec for spec in (SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, OPEN_ARTIFACT)
+}
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ class _Named:
 
     @property
     def spec(self) -> ToolSpec:
-        return {"save_memory": SAVE_MEMORY, "open_artifact": OPEN_ARTIFACT}[self.name]
+        return _SPECS[self.name]
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         raise ToolFailed("nobody runs this")
@@ -267,7 +272,7 @@ async def test_a_result_that_was_lost_with_its_process_is_fetched_and_spilled_ag
 
 
 def test_artifacts_are_offered_only_beside_a_tool_that_can_make_one() -> None:
-    memory = [_Named("save_memory"), _Named("open_artifact")]
+    memory = [*map(_Named, sorted(_SPECS))]
     assert {spec.name for spec in Toolbox(memory).specs} == MEMORY_TOOLS
     assert {spec.name for spec in Toolbox([*memory, ReadReport()]).specs} > {"open_artifact"}
 

@@ -395,6 +395,49 @@ _PARTIES = (
     ),
 )
 
+_MEMORY = (
+    _Check(
+        code="I1",
+        what="a note was replaced by one that is not there",
+        rows=f"""SELECT {_at("note=n.id")} FROM notes n LEFT JOIN notes h ON h.id = n.superseded_by
+                  WHERE n.superseded_by IS NOT NULL AND h.id IS NULL""",
+    ),
+    _Check(
+        code="I1",
+        what="notes replace each other in a circle",
+        rows=f"""WITH RECURSIVE chain AS (
+                   SELECT id, superseded_by AS heir, ARRAY[id] AS seen FROM notes
+                    WHERE superseded_by IS NOT NULL
+                   UNION ALL SELECT c.id, n.superseded_by, c.seen || n.id FROM chain c
+                     JOIN notes n ON n.id = c.heir WHERE n.id <> ALL (c.seen))
+                 SELECT {_at("note=id")} FROM chain WHERE heir = ANY (seen)""",
+    ),
+    _Check(
+        code="I7",
+        what="a note was replaced by one of somebody else",
+        rows=f"""SELECT {_at("note=n.id")} FROM notes n JOIN notes h ON h.id = n.superseded_by
+                   JOIN parties p ON p.id = n.party_id JOIN parties o ON o.id = h.party_id
+                  WHERE {_PARTY.format("p")} <> {_PARTY.format("o")} OR n.scope <> h.scope""",
+    ),
+    _Check(
+        code="I12",
+        what="a forgotten note can still be read",
+        rows=f"""SELECT {_at("note=id")} FROM notes
+                  WHERE forgotten_at IS NOT NULL AND undo_until IS NULL
+                    AND (text <> '' OR subject <> '' OR event_date IS NOT NULL)""",
+    ),
+    _Check(
+        code="I12",
+        what="an event tells what a forgotten note said",
+        rows=f"""SELECT {_at("session=v.session_id", "event=v.event_seq")} FROM notes n
+                   JOIN sessions s ON s.party_id IN (SELECT party_family(n.party_id))
+                   JOIN events v ON v.session_id = s.id AND v.kind = 'memory'
+                  WHERE n.forgotten_at IS NOT NULL AND n.undo_until IS NULL
+                    AND v.payload ->> 'id' = 'n' || left(n.public_id::text, 8)
+                    AND v.payload ->> 'text' <> ''""",
+    ),
+)
+
 _SUMS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_micro")
 
 _MONEY = (
@@ -569,7 +612,7 @@ _TELEGRAM = (
     ),
 )
 
-CHECKS = (*_LOG, *_VIEW, *_PARTIES, *_MONEY, *_ENDS, *_TELEGRAM)
+CHECKS = (*_LOG, *_VIEW, *_PARTIES, *_MEMORY, *_MONEY, *_ENDS, *_TELEGRAM)
 
 _ACTIVITY = """
 SELECT 'process ' || pid || ', ' || state || ' for '

@@ -3,8 +3,8 @@
 Hot statements are written as SQL in the stores beside this file: the tables here are their contract.
 Retention: entries, links, notes, pins and artifacts stay until erasure; events, deliveries, jobs, flushes,
 checkpoints and attachments 365 days; usage, turn_context_audit and audit by month, 24 months;
-telegram_updates 30 days; telegram_messages 365 days; reservations, login links, one-time codes and operator
-sessions until they lapse; bots, access and feedback until erasure.
+telegram_updates 30 days; telegram_messages 365 days; reservations, login links, one-time codes, lists of
+notes and operator sessions until they lapse; bots, access and feedback until erasure.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Identity,
     Index,
+    Integer,
     Text,
     UniqueConstraint,
     event,
@@ -54,6 +55,10 @@ def belongs(table: str, *columns: str, name: str) -> ForeignKeyConstraint:
 
 def text_list(*, default: str | None = None) -> Any:
     return Column(ARRAY(Text), nullable=False, server_default=text(default) if default else None)
+
+
+def small_list() -> Any:
+    return Column(ARRAY(Integer), nullable=False, server_default=text("'{}'"))
 
 
 def one_of(column: str, *values: str, name: str) -> CheckConstraint:
@@ -369,7 +374,30 @@ class Note(SQLModel, table=True):
         UniqueConstraint("party_id", "scope", "hash", name="note_is_kept_once"),
         one_of("authority", "person", "assistant", "tool", "operator", name="note_authority"),
         CheckConstraint("importance BETWEEN 1 AND 9", name="note_importance"),
+        one_of("durability", "permanent", "durable", "ephemeral", name="note_durability"),
+        one_of("superseded_reason", "", "changed", "duplicate", name="note_reason"),
+        CheckConstraint(
+            """CASE WHEN forgotten_at IS NULL THEN text <> '' AND undo_until IS NULL
+                    WHEN undo_until IS NULL THEN text = '' AND subject = '' AND event_date IS NULL
+                    ELSE text <> '' END""",
+            name="note_words_until_forgotten",
+        ),
+        CheckConstraint("superseded_by <> id", name="note_is_not_its_own_heir"),
         Index("notes_of_party", "party_id", "scope", "id"),
+        Index("note_of_call", "call_key", unique=True, postgresql_where=text("call_key IS NOT NULL")),
+        Index(
+            "notes_in_core",
+            "party_id",
+            "scope",
+            text("importance DESC"),
+            text("id DESC"),
+            postgresql_where=text(
+                "superseded_by IS NULL AND forgotten_at IS NULL AND expired_at IS NULL "
+                "AND authority <> 'tool'"
+            ),
+        ),
+        Index("notes_by_time", "created_at"),
+        Index("notes_put_away", "undo_until", postgresql_where=text("undo_until IS NOT NULL")),
     )
     id: int = field(identity())
     public_id: UUID = field(public_id())
@@ -390,6 +418,25 @@ class Note(SQLModel, table=True):
     superseded_by: int | None = field(big(null=True))
     forgotten_at: datetime | None = field(moment(null=True))
     created_at: datetime = field(moment())
+    durability: str = field(words(default="durable"))
+    source_seqs: list[Any] = field(json(default="[]"))
+    gist: list[int] = field(small_list())
+    call_key: str | None = field(words(null=True))
+    superseded_reason: str = field(words(default=""))
+    expired_at: datetime | None = field(moment(null=True))
+    undo_until: datetime | None = field(moment(null=True))
+
+
+class NoteList(SQLModel, table=True):
+    """The notes that a place was shown last, so that a number can name one; it lapses and serves once."""
+
+    __tablename__ = "note_lists"
+    __table_args__ = (one_of("purpose", "list", "forget", name="note_list_purpose"),)
+    session_id: int = field(big(key=True, to="sessions.id"))
+    address_id: int = field(big(key=True))
+    purpose: str = field(words())
+    note_ids: list[int] = field(Column(ARRAY(BigInteger), nullable=False))
+    expires_at: datetime = field(moment(now=False))
 
 
 class Artifact(SQLModel, table=True):

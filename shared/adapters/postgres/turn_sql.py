@@ -107,6 +107,16 @@ REFUSED_SCOPE = """(SELECT min(scope) FROM want w WHERE w.cap IS NOT NULL AND w.
 NEAR_SCOPES = f"""(SELECT array_agg(h.scope ORDER BY h.scope) FROM held h JOIN want w USING (scope)
          WHERE h.warned_at IS NULL AND h.used * 100 >= w.cap * {WARN_PERCENT})"""
 
+CORE_NOTES = """(SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
+                 'authority', n.authority, 'importance', n.importance) ORDER BY n.importance DESC, n.id)
+          FROM (SELECT m.* FROM party_family(s.party_id) AS family(id)
+                 CROSS JOIN LATERAL (
+                   SELECT * FROM notes WHERE party_id = family.id AND scope = a.name AND superseded_by IS NULL
+                      AND forgotten_at IS NULL AND expired_at IS NULL AND authority <> 'tool'
+                    ORDER BY importance DESC, id DESC LIMIT 40) m
+                 ORDER BY m.importance DESC, m.id DESC LIMIT 40) n) AS notes"""
+"""Of a session `s` and its agent `a`: the notes that may stand in the core block, by an index of their own."""
+
 CLAIM = f"""
 WITH s AS (
   UPDATE sessions
@@ -143,11 +153,7 @@ SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.
        {REFUSED_SCOPE} AS refused_scope, {NEAR_SCOPES} AS near_scopes,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
-       (SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
-                 'authority', n.authority, 'importance', n.importance) ORDER BY n.importance DESC, n.id)
-          FROM (SELECT * FROM notes WHERE party_id = s.party_id AND scope = a.name AND superseded_by IS NULL
-                   AND forgotten_at IS NULL AND authority <> 'tool'
-                 ORDER BY importance DESC, id DESC LIMIT 40) n) AS notes,
+{CORE_NOTES},
        (SELECT array_agg(x.opened_at)
           FROM (SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
                  ORDER BY n.turn_no DESC LIMIT 21) x) AS turn_times,

@@ -26,7 +26,6 @@ from shared.core.upkeep import (
     JobClaim,
     LinkStored,
     NewLink,
-    NewNote,
     Refused,
     SessionState,
 )
@@ -148,25 +147,6 @@ class PostgresUpkeep:
         )
         assert row is not None
         return FlushTicket(id=row["id"], from_turn=row["from_turn"], through_turn=row["through_turn"])
-
-    @store_method
-    async def save_note(
-        self,
-        note: NewNote,
-        *,
-        party_id: int,
-        scope: str,
-        session_id: int,
-        from_turn: int | None = None,
-        through_turn: int | None = None,
-        flush_id: int | None = None,
-    ) -> bool:
-        """False when the same note is kept already, or was forgotten on purpose."""
-        saved = await self._pool.fetchval(
-            sql.SAVE_NOTE, party_id, scope, note.kind, note.text, note.subject, note.importance, note.hash,
-            note.authority, session_id, from_turn, through_turn, flush_id,
-        )  # fmt: skip
-        return saved is not None
 
     @store_method
     async def end_flush(

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.turn_sql import LEASE_SECONDS, OVERFLOW_COMES_FIRST
+from shared.adapters.postgres.turn_sql import CORE_NOTES, LEASE_SECONDS, OVERFLOW_COMES_FIRST
 
-STATE = """
+STATE = f"""
 SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous, p.kind AS party_kind, p.display_name, p.timezone,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f
          WHERE f.session_id = s.id AND f.cycle = s.cycle AND f.outcome <> 'failed') AS thresholds,
-       (SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
-                 'authority', n.authority, 'importance', n.importance) ORDER BY n.importance DESC, n.id)
-          FROM (SELECT * FROM notes WHERE party_id = s.party_id AND scope = a.name AND superseded_by IS NULL
-                   AND forgotten_at IS NULL AND authority <> 'tool'
-                 ORDER BY importance DESC, id DESC LIMIT 40) n) AS notes,
+{CORE_NOTES},
        coalesce((SELECT (c.parts->>'system')::bigint + (c.parts->>'tools')::bigint FROM turn_context_audit c
                   WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens,
        coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn), '')
@@ -75,13 +71,6 @@ VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (session_id, cycle, threshold, through_turn)
 DO UPDATE SET job_id = excluded.job_id, outcome = 'running', ended_at = NULL
 RETURNING id, from_turn, through_turn
-"""
-
-SAVE_NOTE = """
-INSERT INTO notes (party_id, scope, kind, text, subject, importance, hash, authority, session_id, from_turn,
-                   through_turn, flush_id)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-ON CONFLICT (party_id, scope, hash) DO NOTHING RETURNING id
 """
 
 END_FLUSH = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from shared.core.command_texts.memory import MemoryTexts
 from shared.core.command_texts.shown import (
     BudgetShown,
     ContextShown,
@@ -72,6 +73,7 @@ class CommandTexts:
     pin_too_long: Markdown = "This is too long to keep word for word. Please pin something shorter."
     which_pin: Markdown = "Several messages are pinned. Send `/unpin` with a number of `/pins`."
 
+    memory: MemoryTexts = field(default_factory=MemoryTexts)
     refusals: Mapping[str, str] = field(default_factory=dict)
     """Why an undo or a restore was refused, by its reason; else the refusal's own advice."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.core.command_texts.english import CommandTexts
+from shared.core.command_texts.memory import GermanMemoryTexts, MemoryTexts
 from shared.core.command_texts.shown import (
     BudgetShown,
     ContextShown,
@@ -32,6 +33,9 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "pin": "Eine Nachricht Wort für Wort behalten; als Antwort senden",
     "unpin": "Angeheftetes wieder lösen; als Antwort senden",
     "pins": "Zeigen, was angeheftet ist",
+    "memory": "Zeigen, was ich mir gemerkt habe; mit Worten auch suchen",
+    "remember": "Einen Satz für immer merken",
+    "forget": "Löschen, was ich mir gemerkt habe; zeigt zuerst, was es wäre",
     "export": "Das ganze Gespräch als Datei bekommen",
     "settings": "Wählen, wie ich mich in diesem Chat verhalte",
 }
@@ -51,6 +55,7 @@ class GermanCommandTexts(CommandTexts):
         }
     )
 
+    memory: MemoryTexts = field(default_factory=GermanMemoryTexts)
     hello: Markdown = (
         "Hallo! Schreib mir, worüber du magst; ich weiß noch, was wir gesagt haben. "
         "`/help` zeigt, was ich noch kann."

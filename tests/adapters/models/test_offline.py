@@ -15,7 +15,7 @@ from shared.core.audit import audit_ledger
 from shared.core.errors import PromptTooLong
 from shared.core.forms import form_of
 from shared.core.ledger import Ledger, LedgerItem, Section
-from shared.core.memory import SAVE_MEMORY
+from shared.core.memory_tools import SAVE_MEMORY
 from shared.core.messages import (
     Author,
     Message,

@@ -234,6 +234,20 @@ BROKEN = [
     ("I7", "turn came from", "UPDATE turns SET address_id = 2 WHERE session_id = 1 AND turn_no = 3"),
     ("I7", "answer goes to", "UPDATE deliveries SET address_id = 2 WHERE session_id = 1 AND turn_no = 3"),
     ("I7", "note was taken", "UPDATE notes SET party_id = 2"),
+    ("I1", "one that is not there", "UPDATE notes SET superseded_by = 999"),
+    ("I1", "in a circle", "UPDATE notes SET superseded_by = id"),
+    (
+        "I7",
+        "replaced by one of somebody else",
+        """INSERT INTO notes (party_id, scope, kind, text, hash) VALUES (2, 'other', 'fact', 'Other', 'x');
+           UPDATE notes SET superseded_by = (SELECT max(id) FROM notes) WHERE scope = 'default'""",
+    ),
+    ("I12", "can still be read", "UPDATE notes SET forgotten_at = now()"),
+    (
+        "I12",
+        "an event tells",
+        "UPDATE notes SET forgotten_at = now(), text = '', subject = '', event_date = NULL",
+    ),
     (
         "I7",
         "not of one session",

@@ -19,7 +19,7 @@ from shared.core.errors import ContextBudgetExceeded
 from shared.core.flushing import NEAR_LIMIT, mark_of, newest_ended
 from shared.core.jobs import JobWish, next_job
 from shared.core.ledger import Ledger
-from shared.core.memory import SAVE_MEMORY
+from shared.core.memory_tools import SAVE_MEMORY
 from shared.core.merging import joined
 from shared.core.messages import text_of, tool_results
 from shared.core.money import cost_micro

@@ -24,7 +24,7 @@ from shared.core.digest import digest
 from shared.core.errors import ContextBudgetExceeded, StaleView
 from shared.core.jobs import next_job
 from shared.core.ledger import ItemKind
-from shared.core.memory import SAVE_MEMORY
+from shared.core.memory_tools import SAVE_MEMORY
 from shared.core.messages import Message, Text, ToolResult, tool_results, tool_uses
 from shared.core.policy import ContextPolicy, fitted
 from shared.core.portions import readable

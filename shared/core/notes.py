@@ -1,0 +1,89 @@
+"""Notes as values: one about to be kept, one that is kept, where it came from, and what became of a wish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+Authority = Literal["person", "assistant", "tool", "operator"]
+Durability = Literal["permanent", "durable", "ephemeral"]
+NoteState = Literal["kept", "replaced", "put_away", "erased"]
+NoteOutcome = Literal[
+    "saved", "changed", "forgotten", "restored", "known", "replaced", "blocked", "too_many", "unknown", "gone"
+]
+"""The first four changed something. `replaced`: newer words stand for it; `blocked`: forgotten on purpose;
+`gone`: too late to bring it back."""
+SHORT_ID = r"n[0-9a-f]{8}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewNote:
+    """Checked words that may be kept: short enough, and without a secret in them."""
+
+    kind: str
+    text: str
+    subject: str = ""
+    importance: int = 5
+    durability: Durability = "durable"
+    event_date: str | None = None
+    redacted: bool = False
+    """Whether a secret was taken out of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteSource:
+    """Whose notes are meant, and what they were taken from; a command has no turns."""
+
+    session_id: int
+    party_id: int
+    """The session's own; notes of all parties that are one person now are searched."""
+    scope: str
+    """The agent's name."""
+    from_turn: int | None = None
+    through_turn: int | None = None
+    flush_id: int | None = None
+    call_id: str = ""
+    call_key: str | None = None
+    """Unique per tool call: what ran before a crash is recognised."""
+    epoch: int = 0
+    """Of the turn's claim; 0 outside of turns."""
+    by_person: bool = False
+    """The person asks for it in so many words: what they once had forgotten may come back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptNote:
+    id: int
+    short_id: str
+    """What a model can repeat and screens ask by: the beginning of the row's public id."""
+    kind: str
+    text: str
+    subject: str
+    importance: int
+    authority: Authority
+    durability: Durability
+    observed_at: datetime
+    event_date: str | None
+    from_turn: int | None
+    state: NoteState = "kept"
+    undo_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteResult:
+    """What became of a wish; `note` is the one that is kept now, where there is one."""
+
+    outcome: NoteOutcome
+    note: KeptNote | None = None
+    event_seq: int | None = None
+    """Of the durable event, when something changed."""
+    payload: dict[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotesFound:
+    """Some of the notes, and how many there are in all."""
+
+    notes: tuple[KeptNote, ...]
+    total: int

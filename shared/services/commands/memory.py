@@ -1,0 +1,121 @@
+"""What is remembered, for the person it is about: `/memory`, `/remember` and `/forget`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from shared.core.command_texts.memory import MemoryTexts
+from shared.core.commands import BadArguments
+from shared.core.memory import BadNote, note_from, search_stems
+from shared.core.notes import NewNote, NoteResult, NotesFound, NoteSource
+from shared.services.commands.call import Call, Doer, Said
+
+LISTED = 20
+_NUMBER = re.compile(r"[1-9][0-9]{0,3}")
+_YES = frozenset({"yes", "ja"})
+_OWN_IMPORTANCE = 8
+_WHAT_CHARS = 300
+
+
+class NoteStore(Protocol):
+    async def whose(self, session_id: int) -> NoteSource: ...
+    async def find(
+        self, whose: NoteSource, stems: Sequence[str], *, limit: int, everything: bool = False
+    ) -> NotesFound: ...
+    async def save(self, note: NewNote, source: NoteSource) -> NoteResult: ...
+    async def erase(self, whose: NoteSource, note_ids: Sequence[int]) -> int: ...
+    async def remember_list(
+        self, session_id: int, address_id: int, purpose: str, note_ids: Sequence[int]
+    ) -> None: ...
+    async def take_list(
+        self, session_id: int, address_id: int, *, number: int | None
+    ) -> tuple[int, ...] | None: ...
+
+
+class MemoryCommands:
+    def __init__(self, notes: NoteStore, *, everything: Doer | None = None) -> None:
+        """`everything` does `/forget everything`, and hears the yes to it."""
+        self._notes = notes
+        self._everything = everything
+
+    @property
+    def doers(self) -> dict[str, Doer]:
+        return {"memory": self._memory, "remember": self._remember, "forget": self._forget}
+
+    async def _memory(self, call: Call) -> Said:
+        texts, whose = call.texts.memory, await self._notes.whose(call.session_id)
+        stems = search_stems(_what(call)) if call.args else []
+        found = await self._notes.find(whose, stems, limit=LISTED)
+        if not found.notes:
+            return True, texts.nothing_about(call.args) if call.args else texts.nothing
+        await self._shown(call, "list", found)
+        return True, texts.listed(found.notes, total=found.total)
+
+    async def _remember(self, call: Call) -> Said:
+        texts = call.texts.memory
+        if not call.args:
+            return False, texts.remember_what
+        try:
+            note = note_from({"text": call.args, "importance": _OWN_IMPORTANCE})
+        except BadNote as error:
+            raise BadArguments(error.advice) from error
+        whose = await self._notes.whose(call.session_id)
+        result = await self._notes.save(note, _asked_by_person(whose))
+        if result.outcome == "known":
+            return True, texts.known_before
+        return True, " ".join([texts.noted(note.text), *([texts.left_out] if note.redacted else [])])
+
+    async def _forget(self, call: Call) -> Said:
+        words = call.args.casefold().split()
+        match words:
+            case []:
+                return False, call.texts.memory.forget_what
+            case ["everything", *_]:
+                return await self._all(call)
+            case [yes] if yes in _YES:
+                return await self._confirmed(call, number=None)
+            case [number] if _NUMBER.fullmatch(number):
+                return await self._confirmed(call, number=int(number))
+            case _:
+                return await self._preview(call)
+
+    async def _all(self, call: Call) -> Said:
+        if self._everything is None:
+            return False, call.texts.memory.no_everything
+        return await self._everything(call)
+
+    async def _preview(self, call: Call) -> Said:
+        """Also what is out of date or put away: to erase is to erase all of it."""
+        texts, whose = call.texts.memory, await self._notes.whose(call.session_id)
+        found = await self._notes.find(whose, search_stems(_what(call)), limit=LISTED, everything=True)
+        if not found.notes:
+            return False, texts.nothing_about(call.args)
+        await self._shown(call, "forget", found)
+        return True, texts.preview(found.notes, total=found.total)
+
+    async def _confirmed(self, call: Call, *, number: int | None) -> Said:
+        texts = call.texts.memory
+        ids = await self._notes.take_list(call.session_id, call.address_id or 0, number=number)
+        if ids is None:
+            return False, texts.no_list
+        erased = await self._notes.erase(await self._notes.whose(call.session_id), ids)
+        return True, self._report(texts, erased)
+
+    def _report(self, texts: MemoryTexts, erased: int) -> str:
+        more = [texts.everything_too] if self._everything else []
+        return " ".join([texts.erased(erased), texts.stays, *more])
+
+    async def _shown(self, call: Call, purpose: str, found: NotesFound) -> None:
+        await self._notes.remember_list(
+            call.session_id, call.address_id or 0, purpose, [note.id for note in found.notes]
+        )
+
+
+def _what(call: Call) -> str:
+    return call.args[:_WHAT_CHARS]
+
+
+def _asked_by_person(whose: NoteSource) -> NoteSource:
+    return NoteSource(session_id=whose.session_id, party_id=whose.party_id, scope=whose.scope, by_person=True)
