@@ -63,8 +63,10 @@ STATEMENTS = (
         CONSTRAINT passage_is_indexed_once UNIQUE (session_id, seq, part)
     )
     """,
-    "CREATE INDEX passages_by_word ON passages"
-    " USING gin (recall_keys(session_id, vector)) WITH (fastupdate = off)",
+    """
+    CREATE INDEX passages_by_word ON passages
+     USING gin (recall_keys(session_id, vector)) WITH (fastupdate = off)
+    """,
     "CREATE INDEX passages_by_time ON passages (session_id, at)",
     """
     CREATE TABLE knowledge (
@@ -81,8 +83,10 @@ STATEMENTS = (
         FOREIGN KEY(agent_id) REFERENCES agents (id)
     )
     """,
-    "CREATE INDEX knowledge_by_word ON knowledge"
-    " USING gin (recall_keys(agent_id, vector)) WITH (fastupdate = off)",
+    """
+    CREATE INDEX knowledge_by_word ON knowledge
+     USING gin (recall_keys(agent_id, vector)) WITH (fastupdate = off)
+    """,
     """
     CREATE TABLE note_words (
         note_id BIGINT NOT NULL,
@@ -94,8 +98,10 @@ STATEMENTS = (
         CONSTRAINT note_words_note FOREIGN KEY(note_id) REFERENCES notes (id) ON DELETE CASCADE
     )
     """,
-    "CREATE INDEX notes_by_word ON note_words"
-    " USING gin (recall_keys(party_id, vector)) WITH (fastupdate = off)",
+    """
+    CREATE INDEX notes_by_word ON note_words
+     USING gin (recall_keys(party_id, vector)) WITH (fastupdate = off)
+    """,
     """
     CREATE TABLE recall_words (
         lane TEXT NOT NULL,

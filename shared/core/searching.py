@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from datetime import date
 
 from shared.core.language import language_of
 
@@ -25,6 +26,16 @@ _DICTIONARIES = {
     "Russian": "russian",
 }
 DICTIONARIES = (PLAIN, *_DICTIONARIES.values())
+_MONTHS = {
+    "english": "January February March April May June July August September October November December",
+    "german": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+    "french": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+    "spanish": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+    "italian": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+    "portuguese": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+    "dutch": "januari februari maart april mei juni juli augustus september oktober november december",
+    "russian": "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
+}
 _LEAST_HITS = 2
 _UNSPACED = (
     "\u0e00-\u0eff"  # Thai, Lao
@@ -54,10 +65,16 @@ def searchable(*texts: str) -> str:
     return " ".join(words[:WORDS_AT_MOST])
 
 
-def dictionary_of(text: str, *, otherwise: str = PLAIN) -> str:
+def dictionary_of(text: str, *, otherwise: str = PLAIN, least: int = _LEAST_HITS) -> str:
     """The dictionary of the language a text is clearly in."""
-    language = language_of(text, least=_LEAST_HITS)
+    language = language_of(text, least=least)
     return _DICTIONARIES.get(language, PLAIN) if language else otherwise
+
+
+def date_words(day: date, dictionary: str = PLAIN) -> str:
+    """A day as people would ask for it, in the language of what was said on it."""
+    months = _MONTHS.get(dictionary, _MONTHS["english"]).split()
+    return f"{day.day} {months[day.month - 1]} {day.year}"
 
 
 def prevailing_dictionary(texts: Iterable[str], *, otherwise: str = PLAIN) -> str:

@@ -2,9 +2,9 @@
 
 Hot statements are written as SQL in the stores beside this file: the tables here are their contract.
 Retention: entries, links, notes, pins, artifacts and what recall finds them by stay until erasure; events,
-deliveries, jobs, flushes, checkpoints and attachments 365 days; usage, turn_context_audit and audit by month, 24 months;
-telegram_updates 30 days; telegram_messages 365 days; reservations, login links, one-time codes and operator
-sessions until they lapse; bots, access and feedback until erasure.
+deliveries, jobs, flushes, checkpoints and attachments 365 days; usage, turn_context_audit and audit by month,
+24 months; telegram_updates 30 days; telegram_messages 365 days; reservations, login links, one-time codes and
+operator sessions until they lapse; bots, access and feedback until erasure.
 """
 
 from __future__ import annotations
