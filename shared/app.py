@@ -18,6 +18,8 @@ from shared.adapters.postgres.attachments import PostgresAttachments
 from shared.adapters.postgres.figures import PostgresFigures
 from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.recall import PostgresRecall
+from shared.adapters.postgres.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
 from shared.adapters.postgres.upkeep_flush import PostgresFlushes
@@ -37,9 +39,12 @@ from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
 from shared.services.flusher import Flusher
+from shared.services.indexing import Indexing
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
+from shared.services.recall_tool import RecallTool
+from shared.services.recalling import Recalling
 from shared.services.spare_summaries import SpareSummaries
 from shared.services.summariser import Summariser
 from shared.services.tools import SaveMemory, Toolbox
@@ -80,6 +85,7 @@ class App:
     conversation: Conversation
     commands: Commands
     maintenance: Maintenance
+    indexing: Indexing
     pictures: Pictures
     crash_point: CrashPoint
 
@@ -108,7 +114,8 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     worker_id = await workers.register(role)
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
     caps = caps_of(settings)
-    toolbox = Toolbox([SaveMemory(upkeep), *tools, OpenArtifact(turns, counter)])
+    recall = PostgresRecall(pool)
+    toolbox = Toolbox([SaveMemory(upkeep), RecallTool(recall, counter), *tools, OpenArtifact(turns, counter)])
     prompting = Prompting(
         policy=policy,
         chat_model=models.chat,
@@ -139,6 +146,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         pictures=pictures,
         clock=SystemClock(),
         crash_point=crash_point,
+        recalling=Recalling(store=recall, prompting=prompting),
     )
     conversation = Conversation(
         channel=_CHANNELS[role],
@@ -205,7 +213,9 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         announcer=announcer,
         crash_point=crash_point,
     )
+    indexing = Indexing(PostgresRecallIndex(pool), crash_point=crash_point)
     maintenance = Maintenance(
+        indexing=indexing,
         worker_id=worker_id,
         store=upkeep,
         flusher=flusher,
@@ -230,6 +240,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         conversation=conversation,
         commands=commands,
         maintenance=maintenance,
+        indexing=indexing,
         pictures=pictures,
         crash_point=crash_point,
     )

@@ -26,8 +26,9 @@ SPEAKER_PRIOR = 0.1
 NOTE_HIT = 0.5
 NOTE_TURNS = 2
 """A note of more turns than this says too little about where its words were said."""
-LEAST_STRENGTH = 0.2
-"""How much of the question's weight the best passage must carry: below that, nothing is worth recalling."""
+LEAST_STRENGTH, LEAST_WEIGHT = 0.12, 2.5
+"""How much of the question's weight the best passage must carry, as a share and in all: below that,
+nothing is worth recalling."""
 LEAST_SHARE = 0.1
 """Of the best score: what is worse is left out."""
 
@@ -93,6 +94,21 @@ class Ranked:
     score: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """What one turn is reminded of, and the little of it that is left under pressure."""
+
+    text: str = ""
+    short: str = ""
+
+    @property
+    def shortened(self) -> Recalled:
+        return Recalled(text=self.short, short=self.short)
+
+
+NOTHING_RECALLED = Recalled()
+
+
 def ranked(search: Search, question: str) -> tuple[Ranked, ...]:
     """The passages from the best to the last that is worth anything; newer ones first where all is equal."""
     own = {
@@ -139,7 +155,7 @@ def _worth_it(search: Search, own: Mapping[_Key, float]) -> bool:
     for lane, of in search.frequencies.items():
         whole = sum(of.rarity(word) for word in range(len(of.with_word)))
         best = max((score for key, score in own.items() if key[0] == lane), default=0.0)
-        if whole and best >= LEAST_STRENGTH * whole:
+        if whole and best >= max(LEAST_WEIGHT, LEAST_STRENGTH * whole):
             return True
     return False
 
@@ -148,8 +164,10 @@ def _said(search: Search, own: Mapping[_Key, float], question: str) -> dict[_Key
     """Between 0 and about 2: words, neighbours, notes that point there, the speaker, the sitting."""
     said = [passage for passage in search.found if passage.lane == "said" and _key(passage) in own]
     scores = _scaled(_smoothed(said, own))
-    for passage in said:
-        scores[_key(passage)] += NOTE_HIT * _note_hit(passage, search, own)
+    hits = _note_hits(search, own)
+    if hits:
+        for passage in said:
+            scores[_key(passage)] += NOTE_HIT * hits.get((passage.owner, passage.turn), 0.0)
     asked = _speaker_asked_about(said, question)
     best = max(scores.values(), default=0.0)
     if asked:
@@ -184,11 +202,6 @@ def _with_sittings(said: Sequence[Found], scores: Mapping[_Key, float]) -> dict[
         _key(passage): scores[_key(passage)] + SITTING_PRIOR * means[passage.owner, passage.sitting]
         for passage in said
     }
-
-
-def _note_hit(passage: Found, search: Search, own: Mapping[_Key, float]) -> float:
-    hits = _note_hits(search, own)
-    return hits.get((passage.owner, passage.turn), 0.0)
 
 
 def _note_hits(search: Search, own: Mapping[_Key, float]) -> dict[tuple[int, int], float]:

@@ -31,7 +31,8 @@ _MONTHS = {
     "german": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
     "french": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
     "spanish": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
-    "italian": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+    "italian": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre "
+    "dicembre",
     "portuguese": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
     "dutch": "januari februari maart april mei juni juli augustus september oktober november december",
     "russian": "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",

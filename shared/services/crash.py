@@ -24,6 +24,7 @@ POINTS = (
     "after_flush",
     "after_summary_model",
     "after_compaction",
+    "before_indexing",
     "telegram_after_store",
     "telegram_after_bubble",
     "telegram_before_send",

@@ -37,7 +37,7 @@ PORTION_SHARE = 0.8
 """Of the hard limit: estimates of a cut view may be off, and the ghost's own calls come behind it."""
 RESULT_TOKENS = 60
 """What surrounds a tool's result in a request, with some to spare."""
-MEMORY_TOOLS = frozenset({"save_memory"})
+MEMORY_TOOLS = frozenset({"save_memory", "recall"})
 
 
 class FlushStore(Protocol):

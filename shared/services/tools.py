@@ -10,6 +10,7 @@ import structlog
 
 from shared.core.memory import SAVE_MEMORY, note_hash
 from shared.core.messages import ToolResult, ToolUse
+from shared.core.recall_query import RECALL
 from shared.core.spill import OPEN_ARTIFACT
 from shared.core.turns import StepOutcome
 from shared.core.upkeep import NewNote
@@ -19,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 OUTPUT_CHARS = 1_000_000
 """What is longer is cut here; what is long and shorter is spilled, see `core/spill.py`."""
-MEMORY_TOOLS = frozenset({SAVE_MEMORY.name})
+MEMORY_TOOLS = frozenset({SAVE_MEMORY.name, RECALL.name})
 SAVES_PER_TURN = 3
 NOTE_CHARS = 600
 _KINDS = frozenset(SAVE_MEMORY.input_schema["properties"]["kind"]["enum"])

@@ -8,11 +8,13 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.postgres.pool import store_method
-from shared.adapters.postgres.recall_sql import SEARCH
+from shared.adapters.postgres.recall_sql import ASKED_BEFORE, BETWEEN, SEARCH
 from shared.core.recall import Found, Frequencies, Lane, Search
-from shared.core.recall_query import RecallQuery
+from shared.core.recall_query import RECALL, RecallQuery
 from shared.core.searching import DICTIONARIES
 
+SEARCH_SECONDS = 3.0
+"""A person waits: beyond that the answer is made without."""
 LANES: tuple[Lane, ...] = ("said", "note", "knowledge")
 
 
@@ -24,15 +26,29 @@ class PostgresRecall:
 
     @store_method
     async def search(self, query: RecallQuery) -> Search:
-        """Candidates and their neighbours for a question, each with how often the question's words are in it."""
-        rows = await self._pool.fetch(
-            SEARCH, query.session_id, query.base_turn, list(query.words), query.dictionary,
-            list(DICTIONARIES), query.turn, query.automatic, list(query.known_notes),
-            query.after, query.before, query.from_seq, query.through_seq,
-        )  # fmt: skip
-        if not rows:
-            return Search()
+        """Candidates and their neighbours, each with how often the question's words are in it."""
+        rows = await self._pool.fetch(SEARCH, *_arguments(query), timeout=SEARCH_SECONDS)
         return _search(rows[0]["known"], rows)
+
+    @store_method
+    async def between(self, query: RecallQuery) -> list[Found]:
+        """The first passages of a time or a range, in their order."""
+        rows = await self._pool.fetch(BETWEEN, *_arguments(query), timeout=SEARCH_SECONDS)
+        return [_passage(row, ()) for row in rows]
+
+    @store_method
+    async def asked_before(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]:
+        """The newest message's number, and how often this turn has used the tool before this call."""
+        row = await self._pool.fetchrow(ASKED_BEFORE, session_id, turn, call_id, RECALL.name)
+        return (0, 0) if row is None else (row["last_seq"], row["asked"])
+
+
+def _arguments(query: RecallQuery) -> tuple[Any, ...]:
+    return (
+        query.session_id, query.base_turn, list(query.words), query.dictionary, list(DICTIONARIES),
+        query.turn, query.automatic, list(query.known_notes), query.after, query.before, query.from_seq,
+        query.through_seq,
+    )  # fmt: skip
 
 
 def _search(known: Mapping[str, Any], rows: Sequence[asyncpg.Record]) -> Search:
@@ -62,13 +78,34 @@ def _frequencies(lane: Lane, known: Mapping[str, Any], found: Sequence[Found]) -
 
 def _found(row: asyncpg.Record, forms: Sequence[Sequence[str]]) -> Found:
     vector = row["vector"]
+    hits = tuple(max((_often(vector, form) for form in word), default=0) for word in forms)
+    if row["lane"] == "said":
+        return _passage(row, hits)
     return Found(
         lane=row["lane"],
         owner=row["owner"],
         number=row["number"],
         text=row["text"],
         terms=row["terms"],
-        hits=tuple(max((_often(vector, form) for form in word), default=0) for word in forms),
+        hits=hits,
+        at=row["at"],
+        turn=row["turn_no"],
+        author=row["author"],
+        through_turn=row["through_turn"],
+        session=row["session_id"],
+        path=row["path"],
+        heading=row["heading"],
+    )
+
+
+def _passage(row: asyncpg.Record, hits: tuple[int, ...]) -> Found:
+    return Found(
+        lane="said",
+        owner=row["owner"],
+        number=row["number"],
+        text=row["text"],
+        terms=row["terms"],
+        hits=hits,
         at=row["at"],
         seq=row["seq"],
         part=row["part"],
@@ -76,10 +113,6 @@ def _found(row: asyncpg.Record, forms: Sequence[Sequence[str]]) -> Found:
         author=row["author"],
         speaker=row["speaker"],
         sitting=row["sitting"],
-        through_turn=row["through_turn"],
-        session=row["session_id"],
-        path=row["path"],
-        heading=row["heading"],
     )
 
 

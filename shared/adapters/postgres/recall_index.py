@@ -49,7 +49,7 @@ class PostgresRecallIndex:
             through = min(session["through"], session["indexed_turn"] + TURNS_AT_ONCE)
             rows = await connection.fetch(_ENTRIES, session_id, session["indexed_turn"], through)
             entries = await described(connection, [entry_from(row) for row in rows])
-            await connection.execute(_ADD, session_id, _passages(entries, session))
+            await connection.execute(_ADD, session_id, _passages(entries, dict(session)))
             await connection.execute(_ADVANCE, session_id, through)
             return bool(through < session["through"])
 
@@ -147,7 +147,8 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, f
  ORDER BY te.turn_no, te.step
 """
 _ADD = """
-INSERT INTO passages (session_id, number, seq, part, turn_no, author, speaker, sitting, at, text, terms, vector)
+INSERT INTO passages (session_id, number, seq, part, turn_no, author, speaker, sitting, at, text, terms,
+                      vector)
 SELECT $1, x.number, x.seq, x.part, x.turn, x.author, x.speaker, x.sitting, x.at, x.text,
        (SELECT coalesce(sum(cardinality(positions)), 0) FROM unnest(v)), v
   FROM jsonb_to_recordset($2::jsonb) AS x(number bigint, seq bigint, part int, turn bigint, author text,

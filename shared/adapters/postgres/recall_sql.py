@@ -32,7 +32,7 @@ WITH me AS MATERIALIZED (
            WHERE l.session_id = s.id AND l.active AND l.kind IN ('new', 'separator')) AS anew
     FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
 ), s AS MATERIALIZED (
-  SELECT o.id, CASE WHEN o.id = $1 THEN $2::bigint ELSE o.indexed_turn END AS through,
+  SELECT o.id, CASE WHEN o.id = $1 THEN coalesce($2::bigint, o.base_turn) ELSE o.indexed_turn END AS through,
          CASE WHEN $7::boolean THEN (
            SELECT coalesce(max(l.through_turn), 0) FROM links l
             WHERE l.session_id = o.id AND l.active AND l.kind IN ('new', 'separator')) ELSE 0 END AS since
@@ -40,6 +40,22 @@ WITH me AS MATERIALIZED (
    WHERE o.indexed_turn > 0
    ORDER BY o.id <> $1, o.last_active_at DESC, o.id DESC LIMIT {SESSIONS_AT_MOST}
 )"""
+
+BETWEEN = f"""{_WHO}
+SELECT p.session_id AS owner, p.number, p.seq, p.part, p.turn_no, p.author, p.speaker, p.sitting, p.at, p.text, p.terms
+  FROM me CROSS JOIN s JOIN passages p ON p.session_id = s.id
+ WHERE {_REACHED} AND {_STILL_THERE}
+   AND $3::text[] IS NOT NULL AND $4::text IS NOT NULL AND $5::text[] IS NOT NULL AND $8::bigint[] IS NOT NULL
+ ORDER BY p.at, p.session_id, p.number LIMIT {CANDIDATES}
+"""
+
+ASKED_BEFORE = """
+SELECT next_seq - 1 AS last_seq,
+       (SELECT count(*) FROM turn_steps
+         WHERE session_id = $1 AND turn_no = $2 AND tool = $4
+           AND (status = 'done' OR status = 'intent' AND call_id < $3)) AS asked
+  FROM sessions WHERE id = $1
+"""
 
 SEARCH = f"""{_WHO}, w AS MATERIALIZED (
   SELECT row_number() OVER (ORDER BY x.n) - 1 AS n,

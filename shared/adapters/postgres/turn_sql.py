@@ -93,6 +93,16 @@ def _hold(*, visitor: int, person: int, session: int, total: int) -> str:
 REFUSED_SCOPE = """(SELECT min(scope) FROM want w WHERE w.cap IS NOT NULL AND w.micro > 0
            AND w.scope NOT IN (SELECT scope FROM held))"""
 
+RECALLABLE = """(
+  s.indexed_turn > 0 AND least(s.indexed_turn, s.base_turn) > (
+    SELECT coalesce(max(l.through_turn), 0) FROM links l
+     WHERE l.session_id = s.id AND l.active AND l.kind IN ('new', 'separator'))
+  OR EXISTS (SELECT FROM knowledge k WHERE k.agent_id = s.agent_id)
+  OR EXISTS (SELECT FROM sessions o
+              WHERE o.party_id IN (SELECT party_family(s.party_id)) AND o.agent_id = s.agent_id
+                AND o.id <> s.id AND o.indexed_turn > 0))"""
+"""Whether there is anything that a turn could be reminded of, notes aside."""
+
 CLAIM = f"""
 WITH s AS (
   UPDATE sessions
@@ -136,7 +146,8 @@ SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.
        (SELECT array_agg(x.opened_at)
           FROM (SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
                  ORDER BY n.turn_no DESC LIMIT 21) x) AS turn_times,
-       a.name AS agent_name, a.config AS agent_config, p.anonymous, p.kind AS party_kind, p.display_name, p.timezone
+       a.name AS agent_name, a.config AS agent_config, p.anonymous, p.kind AS party_kind, p.display_name, p.timezone,
+       {RECALLABLE} AS recallable
   FROM s CROSS JOIN t CROSS JOIN cost c JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id
   LEFT JOIN r ON true
 """

@@ -103,9 +103,7 @@ def _places(marks: Iterable[str], known: set[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(place for place in found if place in known))
 
 
-_SYLLABLES = (
-    "ba be bo da de do fa ga go ka ke ko la le lo ma me mo na ne no pa po ra re ro sa se so ta te to".split()
-)
+_SYLLABLES = [f"{consonant}{vowel}" for consonant in "bdfgklmnprst" for vowel in "aeio"]
 _SENTENCES = (
     "I told {who} that the {thing} in {place} costs {number} {coin}.",
     "On Sunday {who} will bring the {thing} to {place}.",
@@ -135,7 +133,7 @@ def made_up(*, days: int, messages_a_day: int, seed: int = 1) -> Conversation:
                 text = f"{text} {sentence}"
                 questions.append(
                     Question(
-                        text=f"What did I say about the {thing} {chance.choice(words)} {chance.choice(words)}?",
+                        text=f"What did I say about {thing} {chance.choice(words)} {chance.choice(words)}?",
                         category="single_hop", evidence=(id_,), answer=thing,
                     )
                 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import asyncpg
 
@@ -120,8 +120,8 @@ async def _write(
 
 _WRITE = """
 WITH x AS (
-  SELECT * FROM jsonb_to_recordset($3::jsonb) AS x(seq bigint, turn bigint, role text, author text, blocks jsonb,
-                                                   tokens int, at timestamptz)
+  SELECT * FROM jsonb_to_recordset($3::jsonb) AS x(seq bigint, turn bigint, role text, author text,
+                                                   blocks jsonb, tokens int, at timestamptz)
 ), t AS (
   INSERT INTO turns (session_id, turn_no, state, channel, address_id, opened_at, ended_at)
   SELECT $1, turn, 'answered', 'web', $2, min(at), max(at) FROM x GROUP BY turn ON CONFLICT DO NOTHING
