@@ -19,6 +19,8 @@ from shared.adapters.postgres.figures import PostgresFigures
 from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.recall import PostgresRecall
+from shared.adapters.postgres.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.tidying import PostgresTidying
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
@@ -41,9 +43,12 @@ from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
 from shared.services.flusher import Flusher
+from shared.services.indexing import Indexing
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
+from shared.services.recall_tool import RecallTool
+from shared.services.recalling import Recalling
 from shared.services.remembering import memory_tools
 from shared.services.spare_summaries import SpareSummaries
 from shared.services.summariser import Summariser
@@ -88,6 +93,7 @@ class App:
     conversation: Conversation
     commands: Commands
     maintenance: Maintenance
+    indexing: Indexing
     pictures: Pictures
     crash_point: CrashPoint
 
@@ -116,7 +122,10 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     worker_id = await workers.register(role)
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
     caps, notes = caps_of(settings), PostgresNotes(pool)
-    toolbox = Toolbox([*memory_tools(notes, crash_point), *tools, OpenArtifact(turns, counter)])
+    recall = PostgresRecall(pool)
+    toolbox = Toolbox(
+        [*memory_tools(notes, crash_point), RecallTool(recall, counter), *tools, OpenArtifact(turns, counter)]
+    )
     prompting = Prompting(
         policy=policy,
         chat_model=models.chat,
@@ -147,6 +156,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         pictures=pictures,
         clock=SystemClock(),
         crash_point=crash_point,
+        recalling=Recalling(store=recall, prompting=prompting),
     )
     conversation = Conversation(
         channel=_CHANNELS[role],
@@ -179,7 +189,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
                 model=models,
                 caps=caps,
                 clock=SystemClock(),
-            )
+            ),
             MemoryCommands(notes),
         ],
     )
@@ -225,7 +235,9 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         crash_point=crash_point,
     )
     tidying = PostgresTidying(pool)
+    indexing = Indexing(PostgresRecallIndex(pool), crash_point=crash_point)
     maintenance = Maintenance(
+        indexing=indexing,
         worker_id=worker_id,
         store=upkeep,
         flusher=flusher,
@@ -253,6 +265,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         conversation=conversation,
         commands=commands,
         maintenance=maintenance,
+        indexing=indexing,
         pictures=pictures,
         crash_point=crash_point,
     )

@@ -26,6 +26,8 @@ RING_AGAIN_SECONDS = 5.0
 HOUSEKEEPING_SECONDS = 300.0
 TIDY_HOUR = 3
 """Of the deployment's local day: from then on each person's notes are tidied once."""
+INDEX_SECONDS = 10.0
+"""How often hidden messages are looked for that cannot be found again yet."""
 OWED_SECONDS = 30.0
 """How often the log is searched for turns that were hidden unread."""
 
@@ -69,12 +71,15 @@ async def run_arq(app: App) -> None:
 async def sweep(app: App) -> None:
     """Each second: see to due and orphaned jobs; now and then to what nobody asked for."""
     calls = Calls(app)
-    housekeeping = owed = 0.0
+    housekeeping = owed = indexed = 0.0
     try:
         while True:
             now = time.monotonic()
             try:
                 await calls.ring_for(await app.upkeep.due_jobs(), now)
+                if now - indexed > INDEX_SECONDS:
+                    indexed = now
+                    await app.indexing.sweep()
                 if now - owed > OWED_SECONDS:
                     owed = now
                     await app.flushes.ask_for_owed()

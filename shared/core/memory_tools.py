@@ -5,6 +5,7 @@ from __future__ import annotations
 from shared.core.memory import DURABILITIES, NOTE_CHARS, NOTE_KINDS
 from shared.core.model import ToolSpec
 from shared.core.notes import SHORT_ID
+from shared.core.recall_query import RECALL
 
 _TEXT = {"type": "string", "description": "One self-contained sentence.", "maxLength": NOTE_CHARS}
 _IMPORTANCE = {
@@ -78,4 +79,6 @@ FORGET_MEMORY = ToolSpec(
     },
 )
 MEMORY_TOOLS = frozenset(spec.name for spec in (SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY))
-"""All that a ghost turn may call."""
+
+FLUSH_TOOLS = MEMORY_TOOLS | {RECALL.name}
+"""What is carried out in a ghost turn, too; what recall finds is not the person's word of this turn."""

@@ -100,6 +100,9 @@ class ContextPolicy:
     """Tokens after a compaction, as a share of those before, above which it does not count."""
     pins_share: float = 0.10
 
+    recall_tokens: int = 0
+    """How much of what was said before, and is hidden now, each turn is given by itself; 0 is nothing."""
+
     # Who writes the summary, how it is asked for, how long it may be.
     summariser: Summariser = "cheap"
     summary_falls_back: bool = True
@@ -224,7 +227,7 @@ def _counts(p: ContextPolicy) -> Findings:
             "overhead", "reserve_leaves", "flush_share_below", "flush_cooldown_seconds", "idle_over",
             "keep_turns_least", "tail_least", "tail_most", "prune_keep_last_assistants", "prune_over_chars",
             "prune_head_chars", "prune_tail_chars", "prune_error_tail_chars",
-            "prune_clear_after_assistants", "prune_clear_over_chars",
+            "prune_clear_after_assistants", "prune_clear_over_chars", "recall_tokens",
         )
     }  # fmt: skip
     return tuple((count < 0, f"{name}={count} must not be negative") for name, count in counts.items())

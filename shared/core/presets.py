@@ -24,7 +24,7 @@ _BY_SHARE = ContextPolicy(
 PRESETS: dict[str, ContextPolicy] = {
     policy.name: policy
     for policy in (
-        ContextPolicy(name="steady", prune_error_tail_chars=2_500),
+        ContextPolicy(name="steady", prune_error_tail_chars=2_500, recall_tokens=1_200),
         ContextPolicy(
             name="spec008",
             soft_budget=None,

@@ -67,6 +67,8 @@ class Claim:
     """The person's own, where their browser told it."""
     goal: str = ""
     mode: str = ""
+    recallable: bool = False
+    """Whether anything can be found that is not live: hidden messages, what the agent's files say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,7 @@ from shared.services.endings import (
 )
 from shared.services.pictures import Pictures, Unseen, Whose, unseen_of
 from shared.services.prompting import Prepared, Prompting, audit_of, prompt_parts
+from shared.services.recalling import Recalling
 from shared.services.spending import TurnSpendStore
 from shared.services.tool_rounds import RoundStore, ToolRounds
 from shared.services.tools import Toolbox
@@ -103,7 +104,9 @@ class Assistant:
         pictures: Pictures,
         clock: Clock,
         crash_point: CrashPoint,
+        recalling: Recalling,
     ) -> None:
+        self._recalling = recalling
         self._calling = Calling(
             model=model,
             prompting=prompting,
@@ -157,6 +160,7 @@ class Assistant:
         mine = [block for entry in entries_of_open_turn(state.view) for block in entry.blocks]
         state.pictures = await self._pictures.of_turn(mine)
         state.pending = sum(entry.tokens for entry in entries_of_open_turn(state.view))
+        state.recalled = await self._recalling.for_turn(claim, state.view)
         await self._tool_rounds.finish_lost(state)
         try:
             self._prune(state, card)

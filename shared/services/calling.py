@@ -12,6 +12,7 @@ from shared.core.errors import ContextBudgetExceeded, ModelError, PromptTooLong
 from shared.core.exchange import Delta, Emit
 from shared.core.money import worst_case_micro
 from shared.core.pruning import PruneDecision
+from shared.core.recall import NOTHING_RECALLED, Recalled
 from shared.core.rhythm import LONG_LIFE, SHORT_LIFE
 from shared.core.session import Entry, View
 from shared.core.shrinking import Shrunk, largest_contributors
@@ -92,6 +93,8 @@ class Attempt:
     """After a refusal: how large requests of this turn may be."""
     refused: int = 0
     """What is known to be too large, in the model's tokens."""
+    recalled: Recalled = NOTHING_RECALLED
+    """What this turn is reminded of: the same in all its rounds."""
     prepared: Prepared | None = None
     """The newest request, whatever became of it."""
 
@@ -178,6 +181,7 @@ class Calling:
             runtime_facts=runtime_facts(state.view),
             channel=state.claim.channel,
             cache_long=state.cache_life >= LONG_LIFE,
+            recalled=state.recalled,
         )
         pending = state.pending + (0 if state.anchored else prepared.built.volatile)
         # What was counted before this turn holds messages that are not sent any more.

@@ -26,6 +26,7 @@ POINTS = (
     "after_summary_model",
     "after_compaction",
     "after_tidy",
+    "before_indexing",
     "telegram_after_store",
     "telegram_after_bubble",
     "telegram_before_send",

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from shared.core.errors import CapReached, ContextBudgetExceeded, ModelError
 from shared.core.flushing import LATE, WITH_COMPACTION, next_portion, retry_seconds, was_flushed
-from shared.core.memory_tools import MEMORY_TOOLS
+from shared.core.memory_tools import FLUSH_TOOLS
 from shared.core.messages import Message, ToolUse, text_of, tool_uses
 from shared.core.policy import ContradictoryPolicy
 from shared.core.prompts import SILENT, flush_instruction
@@ -280,7 +280,7 @@ class Flusher:
             call_id=call.id,
             flush_id=ticket.id,
         )
-        result, status = await self._toolbox.only(MEMORY_TOOLS).run(call, context=context)
+        result, status = await self._toolbox.only(FLUSH_TOOLS).run(call, context=context)
         return result, status == "done" and result.text.startswith(("Saved", "Changed"))
 
     async def told(self, state: SessionState) -> SessionState:

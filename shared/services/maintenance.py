@@ -19,6 +19,7 @@ from shared.ports import Doorbell
 from shared.services.compactor import Compactor
 from shared.services.crash import CrashPoint
 from shared.services.flusher import FAULTS_AT_MOST, Flusher
+from shared.services.indexing import Indexing
 from shared.services.spare_summaries import SpareSummaries
 from shared.services.summary_writing import without_quotes
 from shared.services.tidier import Tidier
@@ -64,7 +65,9 @@ class Maintenance:
         writers: Writers,
         doorbell: Doorbell,
         crash_point: CrashPoint,
+        indexing: Indexing,
     ) -> None:
+        self._indexing = indexing
         self._worker_id = worker_id
         self._store = store
         self._flusher = flusher
@@ -104,6 +107,7 @@ class Maintenance:
             await self._failed(job, error)
         else:
             await self._ring_next(job, rung)
+            await self._indexing.catch_up(job.session_id)
 
     async def _do(self, job: JobClaim) -> JobDone:
         if job.kind == "tidy":

@@ -18,6 +18,7 @@ from shared.core.overrides import BadContextConfig, agent_policy
 from shared.core.policy import Channel, ContextPolicy
 from shared.core.prompts import SystemLayers, default_layers
 from shared.core.prune_rules import BadPruneRules, Pruner, PruneRules, prune_rules
+from shared.core.recall import NOTHING_RECALLED, Recalled
 from shared.core.selection import Selection, select
 from shared.core.session import View
 from shared.core.spill import Artifact, can_open
@@ -61,6 +62,7 @@ class Prepared:
     selection: Selection
     """What of the view the policy sends; what it leaves out does not count as context."""
     channel: Channel | None = None
+    recalled: Recalled = NOTHING_RECALLED
 
     @property
     def unsent(self) -> int:
@@ -129,6 +131,7 @@ class Prompting:
         instruction: str = "",
         channel: str | None = None,
         cache_long: bool = False,
+        recalled: Recalled = NOTHING_RECALLED,
     ) -> Prepared:
         """The request for the open turn or, with an instruction, for a ghost turn after it.
 
@@ -140,7 +143,7 @@ class Prompting:
         ratio, policy = ratio_of(token_ratio, card), self.policy_of(agent_config)
         known = _channel(channel)
         chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
-        built = self._build(chosen.view, agent_config, offered, runtime_facts, instruction)
+        built = self._build(chosen.view, agent_config, offered, runtime_facts, instruction, recalled)
         budget = budget_for(policy, card.window, card.max_output, round(ratio * built.fixed))
         return Prepared(
             request=_request(built, offered, card, budget.out, cache_long=cache_long),
@@ -156,6 +159,7 @@ class Prompting:
             channel=known,
             before=round(ratio * built.estimate),
             entry_seqs=built.entry_seqs,
+            recalled=recalled,
         )
 
     def next_request(self, state: SessionState, *, card: ModelCard, tools: tuple[ToolSpec, ...]) -> Prepared:
@@ -173,13 +177,15 @@ class Prompting:
         self, prepared: Prepared, view: View, agent_config: Mapping[str, Any], *, hard: int
     ) -> Prepared:
         """The ladder's last steps, without a model; raises ContextBudgetExceeded."""
-        tools = prepared.request.tools
+        tools, recalled = prepared.request.tools, prepared.recalled.shortened
         unread = bool(prepared.instruction)
         chosen = select(view, prepared.policy, channel=prepared.channel, ratio=prepared.ratio, unread=unread)
         small = fit(
             chosen.view,
             hard=hard,
-            build=lambda v: self._build(v, agent_config, tools, prepared.runtime_facts, prepared.instruction),
+            build=lambda v: self._build(
+                v, agent_config, tools, prepared.runtime_facts, prepared.instruction, recalled
+            ),
             count=self.counter.count,
             ratio=prepared.ratio,
             budget=prepared.budget,
@@ -193,6 +199,7 @@ class Prompting:
             estimate=round(prepared.ratio * small.context.estimate),
             left_out=prepared.left_out + round(prepared.ratio * left_out),
             selection=chosen,
+            recalled=recalled,
             fitted_into=hard,
             wholes=tuple((cut.seq, cut.artifact) for cut in small.cut_short if cut.artifact is not None),
             request=_request(
@@ -211,12 +218,14 @@ class Prompting:
         tools: tuple[ToolSpec, ...],
         runtime_facts: str,
         instruction: str,
+        recalled: Recalled,
     ) -> BuiltContext:
         return build_context(
             view,
             policy=self.policy_of(agent_config),
             system=self.layers_of(agent_config),
             notes=view.notes,
+            recall=recalled.text,
             runtime_facts=runtime_facts,
             tools=tools,
             instruction=instruction,
@@ -262,6 +271,8 @@ def prompt_parts(prepared: Prepared) -> dict[str, str]:
     texts = [part.text for part in prepared.request.system]
     if prepared.request.tools:
         texts.append(_tools_text(tuple(prepared.request.tools)))
+    if prepared.recalled.text:
+        texts.append(prepared.recalled.text)
     texts.append(_policy_text(prepared.policy))
     return {hashlib.sha256(text.encode()).hexdigest(): text for text in texts}
 
@@ -308,6 +319,8 @@ def recipe_of(prepared: Prepared, view: View) -> dict[str, Any]:
         recipe["shown"] = shown
     if prepared.request.cache_long:
         recipe["hour"] = True
+    if prepared.recalled.text:
+        recipe["recall"] = True
     if prepared.fitted_into is not None:
         recipe["fit"] = {
             "into": prepared.fitted_into,

@@ -34,7 +34,8 @@ def rebuild(stored: StoredTurn, *, count: Count) -> ModelRequest:
     system = tuple(texts[: recipe["system"]])
     tools = _tools(texts[recipe["system"]]) if recipe["tools"] else ()
     policy = _policy(texts[-1])
-    built = _context(_view(stored), recipe, policy, count, opens=can_open(tools))
+    recall = texts[-2] if recipe.get("recall") else ""
+    built = _context(_view(stored), recipe, policy, count, opens=can_open(tools), recall=recall)
     return ModelRequest(
         model=audit.model_alias,
         system=tuple(
@@ -49,13 +50,18 @@ def rebuild(stored: StoredTurn, *, count: Count) -> ModelRequest:
 
 
 def _context(
-    view: View, recipe: Mapping[str, Any], policy: ContextPolicy, count: Count, *, opens: bool
+    view: View, recipe: Mapping[str, Any], policy: ContextPolicy, count: Count, *, opens: bool, recall: str
 ) -> BuiltContext:
     fixed = recipe.get("fit", {}).get("fixed", 0)
 
     def build(shown: View) -> BuiltContext:
         made = build_context(
-            shown, policy=policy, system=SystemLayers(base=""), runtime_facts=recipe["facts"], count=count
+            shown,
+            policy=policy,
+            system=SystemLayers(base=""),
+            recall=recall,
+            runtime_facts=recipe["facts"],
+            count=count,
         )
         return replace(made, estimate=made.estimate - made.fixed + fixed)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from shared.core.memory_tools import MEMORY_TOOLS as MEMORY_TOOLS
+from shared.core.memory_tools import FLUSH_TOOLS
 from shared.core.messages import ToolResult, ToolUse
 from shared.core.spill import OPEN_ARTIFACT
 from shared.core.turns import StepOutcome
@@ -29,7 +29,7 @@ class Toolbox:
     def specs(self) -> tuple[ToolSpec, ...]:
         """Artifacts can be opened only where a tool can make one: memory alone says little."""
         names = set(self._tools)
-        if not names - MEMORY_TOOLS - {OPEN_ARTIFACT.name}:
+        if not names - FLUSH_TOOLS - {OPEN_ARTIFACT.name}:
             names -= {OPEN_ARTIFACT.name}
         return tuple(self._tools[name].spec for name in sorted(names))
 

@@ -24,7 +24,7 @@ from shared.ports import ToolContext, ToolFailed
 from shared.services.calling import runtime_facts
 from shared.services.prompting import Prompting
 from shared.services.replaying import rebuild
-from shared.services.tools import MEMORY_TOOLS, Toolbox
+from shared.services.tools import Toolbox
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
 
@@ -273,7 +273,7 @@ async def test_a_result_that_was_lost_with_its_process_is_fetched_and_spilled_ag
 
 def test_artifacts_are_offered_only_beside_a_tool_that_can_make_one() -> None:
     memory = [*map(_Named, sorted(_SPECS))]
-    assert {spec.name for spec in Toolbox(memory).specs} == MEMORY_TOOLS
+    assert {spec.name for spec in Toolbox(memory).specs} == FLUSH_TOOLS
     assert {spec.name for spec in Toolbox([*memory, ReadReport()]).specs} > {"open_artifact"}
 
 

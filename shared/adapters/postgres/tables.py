@@ -1,10 +1,10 @@
 """Every table, with the constraints that carry the promise; `migrations/` is compared with this file.
 
 Hot statements are written as SQL in the stores beside this file: the tables here are their contract.
-Retention: entries, links, notes, pins and artifacts stay until erasure; events, deliveries, jobs, flushes,
-checkpoints and attachments 365 days; usage, turn_context_audit and audit by month, 24 months;
-telegram_updates 30 days; telegram_messages 365 days; reservations, login links, one-time codes, lists of
-notes and operator sessions until they lapse; bots, access and feedback until erasure.
+Retention: entries, links, notes, pins, artifacts and what recall finds them by stay until erasure; events,
+deliveries, jobs, flushes, checkpoints and attachments 365 days; usage, turn_context_audit and audit by month,
+24 months; telegram_updates 30 days; telegram_messages 365 days; reservations, login links, one-time codes,
+lists of notes and operator sessions until they lapse; bots, access and feedback until erasure.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from sqlalchemy import (
     event,
     text,
 )
+from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlmodel import Field, SQLModel
 
 from shared.adapters.postgres.columns import (
@@ -59,6 +60,20 @@ def text_list(*, default: str | None = None) -> Any:
 
 def small_list() -> Any:
     return Column(ARRAY(Integer), nullable=False, server_default=text("'{}'"))
+
+
+def found_words() -> Any:
+    return Column(TSVECTOR, nullable=False)
+
+
+def by_word(name: str, owner: str) -> Index:
+    """Each owner's words are keys of their own, so that nobody's search walks through another's text."""
+    return Index(
+        name,
+        text(f"recall_keys({owner}, vector)"),
+        postgresql_using="gin",
+        postgresql_with={"fastupdate": "off"},
+    )
 
 
 def one_of(column: str, *values: str, name: str) -> CheckConstraint:
@@ -132,6 +147,7 @@ class Session(SQLModel, table=True):
         Index("sessions_by_activity", "last_active_at", "id"),
         Index("sessions_by_party", "party_id"),
         Index("sessions_unflushed", "id", postgresql_where=text("flushed_turn < base_turn")),
+        Index("sessions_unindexed", "id", postgresql_where=text("indexed_turn < base_turn")),
         {"postgresql_with": {"fillfactor": "70"}},
     )
     id: int = field(identity())
@@ -163,6 +179,7 @@ class Session(SQLModel, table=True):
     compaction_rest: dict[str, Any] | None = field(json(null=True))
     measured_by: str = field(words(default=""))
     token_ratios: dict[str, Any] = field(json())
+    indexed_turn: int = field(big(default="0"))
 
 
 class SessionTotals(SQLModel, table=True):
@@ -437,6 +454,74 @@ class NoteList(SQLModel, table=True):
     purpose: str = field(words())
     note_ids: list[int] = field(Column(ARRAY(BigInteger), nullable=False))
     expires_at: datetime = field(moment(now=False))
+
+
+class Passage(SQLModel, table=True):
+    """A piece of a hidden message that can be found again; `number` is the order of the context."""
+
+    __tablename__ = "passages"
+    __table_args__ = (
+        belongs("entries", "session_id", "seq", name="passage_entry"),
+        UniqueConstraint("session_id", "seq", "part", name="passage_is_indexed_once"),
+        by_word("passages_by_word", "session_id"),
+        Index("passages_by_time", "session_id", "at"),
+    )
+    session_id: int = field(big(key=True))
+    number: int = field(big(key=True))
+    seq: int = field(big())
+    part: int = field(small())
+    turn_no: int = field(big())
+    author: str = field(words())
+    speaker: str = field(words(default=""))
+    sitting: int = field(small())
+    at: datetime = field(moment(now=False))
+    text: str = field(words())
+    terms: int = field(small())
+    vector: Any = field(found_words())
+    indexed_at: datetime = field(moment())
+
+
+class Knowledge(SQLModel, table=True):
+    """A passage of a file that an agent knows; a file without text has one empty passage."""
+
+    __tablename__ = "knowledge"
+    __table_args__ = (by_word("knowledge_by_word", "agent_id"),)
+    agent_id: int = field(big(key=True, to="agents.id"))
+    path: str = field(words(key=True))
+    place: int = field(small(key=True))
+    sha256: bytes = field(digest())
+    heading: str = field(words(default=""))
+    text: str = field(words())
+    terms: int = field(small())
+    vector: Any = field(found_words())
+    indexed_at: datetime = field(moment())
+
+
+class NoteWords(SQLModel, table=True):
+    """The words of a note that may be recalled; gone as soon as the note changes or is forgotten."""
+
+    __tablename__ = "note_words"
+    __table_args__ = (
+        ForeignKeyConstraint(["note_id"], ["notes.id"], name="note_words_note", ondelete="CASCADE"),
+        by_word("notes_by_word", "party_id"),
+    )
+    note_id: int = field(big(key=True))
+    party_id: int = field(big())
+    terms: int = field(small())
+    vector: Any = field(found_words())
+    indexed_at: datetime = field(moment())
+
+
+class RecallWord(SQLModel, table=True):
+    """In how many passages of a session, or of an agent's files, a word occurs; '' counts them all."""
+
+    __tablename__ = "recall_words"
+    __table_args__ = (one_of("lane", "said", "knowledge", name="recall_words_lane"),)
+    lane: str = field(words(key=True))
+    owner: int = field(big(key=True))
+    lexeme: str = field(words(key=True))
+    passages: int = field(big())
+    terms: int = field(big())
 
 
 class Artifact(SQLModel, table=True):
@@ -882,7 +967,39 @@ class AuditRecord(SQLModel, table=True):
     hash: bytes = field(digest(unique=True))
 
 
-BEFORE_TABLES = ("CREATE EXTENSION IF NOT EXISTS btree_gist",)
+def _counting(table: str, lane: str, owner: str) -> tuple[str, ...]:
+    """How often each word occurs in a table's passages, kept in `recall_words` by triggers."""
+    return (
+        f"""CREATE FUNCTION count_words_of_{table}() RETURNS trigger LANGUAGE plpgsql AS $$
+       DECLARE sign int := CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END;
+       BEGIN
+         INSERT INTO recall_words AS w (lane, owner, lexeme, passages, terms)
+         SELECT '{lane}', c.{owner}, t.lexeme, sign * count(*), sign * sum(t.terms)
+           FROM changed c CROSS JOIN LATERAL (
+                SELECT lexeme, cardinality(positions) AS terms FROM unnest(c.vector)
+                UNION ALL SELECT '', c.terms) t
+          GROUP BY c.{owner}, t.lexeme ORDER BY c.{owner}, t.lexeme
+         ON CONFLICT (lane, owner, lexeme) DO UPDATE
+            SET passages = w.passages + excluded.passages, terms = w.terms + excluded.terms;
+         IF TG_OP = 'DELETE' THEN
+           DELETE FROM recall_words w WHERE w.lane = '{lane}' AND w.passages <= 0
+              AND w.owner IN (SELECT {owner} FROM changed);
+         END IF;
+         RETURN NULL;
+       END $$""",
+        f"""CREATE TRIGGER count_added_words AFTER INSERT ON {table} REFERENCING NEW TABLE AS changed
+       FOR EACH STATEMENT EXECUTE FUNCTION count_words_of_{table}()""",
+        f"""CREATE TRIGGER count_gone_words AFTER DELETE ON {table} REFERENCING OLD TABLE AS changed
+       FOR EACH STATEMENT EXECUTE FUNCTION count_words_of_{table}()""",
+    )
+
+
+BEFORE_TABLES = (
+    "CREATE EXTENSION IF NOT EXISTS btree_gist",
+    """CREATE FUNCTION recall_keys(bigint, tsvector) RETURNS text[]
+       LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+         SELECT array_agg($1 || ':' || lexeme) FROM unnest(tsvector_to_array($2)) AS lexeme $$""",
+)
 AFTER_TABLES = (
     """ALTER TABLE links ADD CONSTRAINT active_links_do_not_overlap
        EXCLUDE USING gist (session_id WITH =, int8range(from_turn, through_turn, '[]') WITH &&)
@@ -908,6 +1025,16 @@ AFTER_TABLES = (
                      THEN (least(greatest((config #>> ARRAY['caps', name])::numeric, 0), 1000000)
                            * 1000000)::bigint
                 END $$""",
+    *_counting("passages", "said", "session_id"),
+    *_counting("knowledge", "knowledge", "agent_id"),
+    """CREATE FUNCTION forget_words_of_note() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN
+         DELETE FROM note_words WHERE note_id = NEW.id;
+         RETURN NULL;
+       END $$""",
+    """CREATE TRIGGER forget_words_of_note
+       AFTER UPDATE OF text, forgotten_at, superseded_by, party_id ON notes
+       FOR EACH ROW EXECUTE FUNCTION forget_words_of_note()""",
 )
 """What SQLModel cannot say: the migration runs the same statements, a test compares both dumps."""
 

@@ -117,6 +117,16 @@ CORE_NOTES = """(SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind,
                  ORDER BY m.importance DESC, m.id DESC LIMIT 40) n) AS notes"""
 """Of a session `s` and its agent `a`: the notes that may stand in the core block, by an index of their own."""
 
+RECALLABLE = """(
+  s.indexed_turn > 0 AND least(s.indexed_turn, s.base_turn) > (
+    SELECT coalesce(max(l.through_turn), 0) FROM links l
+     WHERE l.session_id = s.id AND l.active AND l.kind IN ('new', 'separator'))
+  OR EXISTS (SELECT FROM knowledge k WHERE k.agent_id = s.agent_id)
+  OR EXISTS (SELECT FROM sessions o
+              WHERE o.party_id IN (SELECT party_family(s.party_id)) AND o.agent_id = s.agent_id
+                AND o.id <> s.id AND o.indexed_turn > 0))"""
+"""Whether there is anything that a turn could be reminded of, notes aside."""
+
 CLAIM = f"""
 WITH s AS (
   UPDATE sessions
@@ -157,7 +167,8 @@ SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.
        (SELECT array_agg(x.opened_at)
           FROM (SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
                  ORDER BY n.turn_no DESC LIMIT 21) x) AS turn_times,
-       a.name AS agent_name, a.config AS agent_config, p.anonymous, p.kind AS party_kind, p.display_name, p.timezone
+       a.name AS agent_name, a.config AS agent_config, p.anonymous, p.kind AS party_kind, p.display_name, p.timezone,
+       {RECALLABLE} AS recallable
   FROM s CROSS JOIN t CROSS JOIN cost c JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id
   LEFT JOIN r ON true
 """

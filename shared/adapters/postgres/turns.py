@@ -390,6 +390,7 @@ def _claim_from(row: Record, worker_id: int) -> Claim:
         timezone=row["timezone"],
         goal=row["goal"],
         mode=row["mode"],
+        recallable=row["recallable"],
     )
 
 

@@ -1,0 +1,147 @@
+"""The statement that finds candidates of the past: by the rarest words first, in lanes, with neighbours."""
+
+from __future__ import annotations
+
+SESSIONS_AT_MOST = 32
+"""Of one party and agent: the one that asks, and those that were put away last."""
+LOOKED_AT = 2_500
+"""So many passages are weighed at most: words that are in more of them tell nothing apart."""
+CANDIDATES = 200
+"""Of each lane."""
+NEIGHBOURS = 2
+
+_REACHED = """
+p.turn_no > s.since AND p.turn_no <= s.through AND (p.author <> 'tool' OR NOT $7)
+AND (me.known_by IS NULL OR p.indexed_at <= me.known_by)
+AND (NOT $7 OR p.session_id = $1 OR me.anew IS NULL OR p.at > me.anew)
+AND ($9::timestamptz IS NULL OR p.at >= $9) AND ($10::timestamptz IS NULL OR p.at < $10)
+AND ($11::bigint IS NULL OR p.session_id = $1 AND p.seq >= $11)
+AND ($12::bigint IS NULL OR p.session_id = $1 AND p.seq <= $12)
+"""
+
+_STILL_THERE = """
+EXISTS (SELECT FROM turn_entries te WHERE te.session_id = p.session_id AND te.seq = p.seq)
+AND NOT ($7 AND EXISTS (SELECT FROM pins x WHERE x.session_id = p.session_id AND x.seq = p.seq))
+"""
+
+_WHO = f"""
+WITH me AS MATERIALIZED (
+  SELECT s.id, s.agent_id, s.party_id, a.name AS scope,
+         (SELECT t.claimed_at FROM turns t WHERE t.session_id = s.id AND t.turn_no = $6) AS known_by,
+         (SELECT max(l.created_at) FROM links l
+           WHERE l.session_id = s.id AND l.active AND l.kind IN ('new', 'separator')) AS anew
+    FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
+), s AS MATERIALIZED (
+  SELECT o.id, CASE WHEN o.id = $1 THEN coalesce($2::bigint, o.base_turn) ELSE o.indexed_turn END AS through,
+         CASE WHEN $7::boolean THEN (
+           SELECT coalesce(max(l.through_turn), 0) FROM links l
+            WHERE l.session_id = o.id AND l.active AND l.kind IN ('new', 'separator')) ELSE 0 END AS since
+    FROM me JOIN sessions o ON o.agent_id = me.agent_id AND o.party_id IN (SELECT party_family(me.party_id))
+   WHERE o.indexed_turn > 0
+   ORDER BY o.id <> $1, o.last_active_at DESC, o.id DESC LIMIT {SESSIONS_AT_MOST}
+)"""
+
+BETWEEN = f"""{_WHO}
+SELECT p.session_id AS owner, p.number, p.seq, p.part, p.turn_no, p.author, p.speaker, p.sitting, p.at, p.text, p.terms
+  FROM me CROSS JOIN s JOIN passages p ON p.session_id = s.id
+ WHERE {_REACHED} AND {_STILL_THERE}
+   AND $3::text[] IS NOT NULL AND $4::text IS NOT NULL AND $5::text[] IS NOT NULL AND $8::bigint[] IS NOT NULL
+ ORDER BY p.at, p.session_id, p.number LIMIT {CANDIDATES}
+"""
+
+ASKED_BEFORE = """
+SELECT next_seq - 1 AS last_seq,
+       (SELECT count(*) FROM turn_steps
+         WHERE session_id = $1 AND turn_no = $2 AND tool = $4
+           AND (status = 'done' OR status = 'intent' AND call_id < $3)) AS asked
+  FROM sessions WHERE id = $1
+"""
+
+SEARCH = f"""{_WHO}, w AS MATERIALIZED (
+  SELECT row_number() OVER (ORDER BY x.n) - 1 AS n,
+         (SELECT array_agg(DISTINCT f) FROM unnest($5::text[]) AS d,
+                 unnest(tsvector_to_array(to_tsvector(d::regconfig, x.word))) AS f) AS forms
+    FROM unnest($3::text[]) WITH ORDINALITY AS x(word, n)
+   WHERE length(to_tsvector($4::regconfig, x.word)) > 0
+), q AS MATERIALIZED (
+  SELECT string_agg(DISTINCT '''' || f || '''', ' | ')::tsquery AS any_word FROM w, unnest(w.forms) AS f
+), owners AS (
+  SELECT 'said' AS lane, id AS owner FROM s UNION ALL SELECT 'knowledge', agent_id FROM me
+), d AS MATERIALIZED (
+  SELECT o.lane, o.owner, w.n, r.lexeme, r.passages
+    FROM owners o CROSS JOIN w CROSS JOIN LATERAL unnest(w.forms) AS f
+   CROSS JOIN LATERAL (SELECT * FROM recall_words x
+                        WHERE x.lane = o.lane AND x.owner = o.owner AND x.lexeme = f OFFSET 0) r
+), often AS MATERIALIZED (
+  SELECT lane, n, sum(passages)::bigint AS passages FROM d GROUP BY lane, n
+), chosen AS (
+  SELECT lane, n FROM (
+    SELECT lane, n, passages, sum(passages) OVER (PARTITION BY lane ORDER BY passages, n) AS so_far FROM often) x
+   WHERE so_far <= {LOOKED_AT} OR so_far = passages
+), keys AS MATERIALIZED (
+  SELECT d.lane, array_agg(d.owner || ':' || d.lexeme) AS keys FROM d JOIN chosen USING (lane, n) GROUP BY d.lane
+), hit AS MATERIALIZED (
+  SELECT p.session_id, p.number, p.author, p.vector
+    FROM passages p CROSS JOIN me JOIN s ON s.id = p.session_id
+   WHERE recall_keys(p.session_id, p.vector) && (SELECT keys FROM keys WHERE lane = 'said') AND {_REACHED}
+   LIMIT {LOOKED_AT}
+), best AS MATERIALIZED (
+  SELECT session_id, number FROM (
+    SELECT h.session_id, h.number, row_number() OVER (
+             PARTITION BY h.author ORDER BY ts_rank(h.vector, q.any_word) DESC, h.session_id, h.number DESC) AS place
+      FROM hit h CROSS JOIN q) x
+   WHERE place <= {CANDIDATES}
+), near AS (
+  SELECT DISTINCT b.session_id, b.number + apart AS number
+    FROM best b CROSS JOIN generate_series(-{NEIGHBOURS}, {NEIGHBOURS}) AS apart
+), known AS (
+  SELECT jsonb_build_object(
+    'forms', (SELECT coalesce(jsonb_agg(forms ORDER BY n), '[]') FROM w),
+    'notes', (SELECT count(*) FROM me JOIN notes n ON n.party_id IN (SELECT party_family(me.party_id))
+                 AND n.scope = me.scope),
+    'lanes', (SELECT coalesce(jsonb_object_agg(l.lane, jsonb_build_object(
+                'passages', l.passages, 'terms', l.terms, 'words', (
+                  SELECT coalesce(jsonb_object_agg(often.n, often.passages), '{{}}') FROM often
+                   WHERE often.lane = l.lane))), '{{}}')
+                FROM (SELECT r.lane, sum(r.passages) AS passages, sum(r.terms) AS terms
+                        FROM owners o JOIN recall_words r ON r.lane = o.lane AND r.owner = o.owner AND r.lexeme = ''
+                       GROUP BY r.lane) l)) AS known
+)
+SELECT known, NULL AS lane, NULL::bigint AS owner, NULL::bigint AS number, NULL::bigint AS seq, NULL::int AS part,
+       NULL::bigint AS turn_no, '' AS author, '' AS speaker, NULL::int AS sitting, NULL::timestamptz AS at,
+       '' AS text, NULL::int AS terms, '' AS vector, NULL::bigint AS through_turn, NULL::bigint AS session_id,
+       '' AS path, '' AS heading
+  FROM known
+UNION ALL
+SELECT NULL, 'said', p.session_id, p.number, p.seq, p.part, p.turn_no, p.author, p.speaker, p.sitting, p.at,
+       p.text, p.terms, p.vector::text, p.turn_no, p.session_id, '', ''
+  FROM near CROSS JOIN me JOIN s ON s.id = near.session_id
+ CROSS JOIN LATERAL (SELECT * FROM passages x
+                      WHERE x.session_id = near.session_id AND x.number = near.number OFFSET 0) p
+ WHERE {_REACHED} AND {_STILL_THERE}
+UNION ALL
+(SELECT NULL, 'note', n.id, n.id, 0, 0, coalesce(n.from_turn, 0), n.authority, '', 0, n.observed_at, n.text,
+        x.terms, x.vector::text, coalesce(n.through_turn, 0), coalesce(n.session_id, 0), '', ''
+   FROM me CROSS JOIN q
+   JOIN note_words x ON recall_keys(x.party_id, x.vector) && (
+          SELECT array_agg(f.id || ':' || form) FROM me, party_family(me.party_id) AS f(id), w, unnest(w.forms) AS form)
+   JOIN notes n ON n.id = x.note_id AND n.scope = me.scope
+  WHERE n.forgotten_at IS NULL AND n.superseded_by IS NULL AND n.authority <> 'tool' AND n.id <> ALL ($8::bigint[])
+    AND (me.known_by IS NULL OR x.indexed_at <= me.known_by)
+    AND ($9::timestamptz IS NULL OR n.observed_at >= $9) AND ($10::timestamptz IS NULL OR n.observed_at < $10)
+    AND $11::bigint IS NULL AND $12::bigint IS NULL
+  ORDER BY ts_rank(x.vector, q.any_word) DESC, n.id DESC LIMIT {CANDIDATES})
+UNION ALL
+(SELECT NULL, 'knowledge', k.agent_id, k.place, 0, 0, 0, '', '', 0, k.indexed_at, k.text, k.terms,
+        k.vector::text, 0, 0, k.path, k.heading
+   FROM me CROSS JOIN q
+   JOIN knowledge k ON recall_keys(k.agent_id, k.vector) && (SELECT keys FROM keys WHERE lane = 'knowledge')
+  WHERE k.agent_id = me.agent_id AND (me.known_by IS NULL OR k.indexed_at <= me.known_by)
+    AND $9::timestamptz IS NULL AND $10::timestamptz IS NULL AND $11::bigint IS NULL AND $12::bigint IS NULL
+  ORDER BY ts_rank(k.vector, q.any_word) DESC, k.path, k.place LIMIT {CANDIDATES})
+"""
+"""Words are looked for in every dictionary, since nobody knows the language of what was said.
+
+Small words of the question's own language (`$4`) do not count. Of the others the rarest are followed until
+they lead to too many passages; the rest only weighs what these have found.
+"""

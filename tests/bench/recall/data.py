@@ -1,0 +1,153 @@
+"""Conversations with questions whose answers are known: from a LoCoMo file, or made up."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+CATEGORIES = {1: "multi_hop", 2: "temporal", 3: "open_domain", 4: "single_hop", 5: "adversarial"}
+_EVIDENCE = re.compile(r"D:?(\d+):(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    id: str
+    by_person: bool
+    text: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    text: str
+    category: str
+    evidence: tuple[str, ...]
+    answer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A sentence that somebody noted, and where it was said."""
+
+    text: str
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    name: str
+    person: str
+    assistant: str
+    said: tuple[Said, ...]
+    questions: tuple[Question, ...]
+    facts: tuple[Fact, ...] = ()
+
+
+def locomo(path: Path) -> list[Conversation]:
+    return [_conversation(raw) for raw in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def _conversation(raw: Mapping[str, Any]) -> Conversation:
+    talk = raw["conversation"]
+    said = tuple(_said(talk))
+    known = {message.id for message in said}
+    return Conversation(
+        name=raw["sample_id"],
+        person=talk["speaker_a"],
+        assistant=talk["speaker_b"],
+        said=said,
+        questions=tuple(_question(item, known) for item in raw["qa"]),
+        facts=tuple(_facts(raw.get("observation", {}), known)),
+    )
+
+
+def _said(talk: Mapping[str, Any]) -> Iterable[Said]:
+    names = [name for name in talk if re.fullmatch(r"session_\d+", name)]
+    for name in sorted(names, key=lambda name: int(name.removeprefix("session_"))):
+        begun = datetime.strptime(talk[f"{name}_date_time"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
+        for minute, message in enumerate(talk[name]):
+            seen = message.get("blip_caption")
+            yield Said(
+                id=message["dia_id"],
+                by_person=message["speaker"] == talk["speaker_a"],
+                text=f"{message['text']} [image: {seen}]" if seen else message["text"],
+                at=begun + timedelta(minutes=minute),
+            )
+
+
+def _question(item: Mapping[str, Any], known: set[str]) -> Question:
+    return Question(
+        text=item["question"],
+        category=CATEGORIES[item["category"]],
+        evidence=_places(item.get("evidence") or (), known),
+        answer=str(item.get("answer", item.get("adversarial_answer", ""))),
+    )
+
+
+def _facts(observations: Mapping[str, Any], known: set[str]) -> Iterable[Fact]:
+    for by_speaker in observations.values():
+        for facts in by_speaker.values():
+            for text, where in facts:
+                yield Fact(text=text, evidence=_places([where] if isinstance(where, str) else where, known))
+
+
+def _places(marks: Iterable[str], known: set[str]) -> tuple[str, ...]:
+    """`D8:6; D9:17` names two, `D30:05` and `D:11:26` are written in their own way."""
+    found = [f"D{int(day)}:{int(line)}" for mark in marks for day, line in _EVIDENCE.findall(mark)]
+    return tuple(dict.fromkeys(place for place in found if place in known))
+
+
+_SYLLABLES = [f"{consonant}{vowel}" for consonant in "bdfgklmnprst" for vowel in "aeio"]
+_SENTENCES = (
+    "I told {who} that the {thing} in {place} costs {number} {coin}.",
+    "On Sunday {who} will bring the {thing} to {place}.",
+    "We should ask {who} about the {thing}, it was {number} {coin} last time.",
+    "In {place} everybody talks about {who} and the {thing}.",
+)
+
+
+def made_up(*, days: int, messages_a_day: int, seed: int = 1) -> Conversation:
+    """Small talk over made-up words, with the frequencies of a language, and a fact in some messages."""
+    chance = random.Random(seed)
+    vocabulary = [_word(chance) for _ in range(8_000)]
+    weights = [1 / (rank + 3) for rank in range(len(vocabulary))]
+    said: list[Said] = []
+    questions: list[Question] = []
+    for day in range(days):
+        begun = datetime(2024, 1, 1, 9, tzinfo=UTC) + timedelta(days=day)
+        for minute in range(messages_a_day):
+            words = chance.choices(vocabulary, weights, k=chance.randint(8, 30))
+            text = f"{' '.join(words).capitalize()}."
+            id_ = f"D{day + 1}:{minute + 1}"
+            if chance.random() < 0.03:
+                thing, place, number = _word(chance), _word(chance).capitalize(), chance.randint(100, 9_999)
+                sentence = chance.choice(_SENTENCES).format(
+                    who=_word(chance).capitalize(), thing=thing, place=place, number=number, coin="crowns"
+                )
+                text = f"{text} {sentence}"
+                questions.append(
+                    Question(
+                        text=f"What did I say about {thing} {chance.choice(words)} {chance.choice(words)}?",
+                        category="single_hop", evidence=(id_,), answer=thing,
+                    )
+                )  # fmt: skip
+            said.append(
+                Said(id=id_, by_person=minute % 2 == 0, text=text, at=begun + timedelta(minutes=minute))
+            )
+    return Conversation(
+        name=f"made-up-{seed}",
+        person="Ada",
+        assistant="Evertalk",
+        said=tuple(said),
+        questions=tuple(questions),
+    )
+
+
+def _word(chance: random.Random) -> str:
+    return "".join(chance.choices(_SYLLABLES, k=chance.randint(2, 4)))
