@@ -8,8 +8,10 @@ from typing import Any, Protocol
 
 import structlog
 
+from shared.core.faults import holds_injection
 from shared.core.memory import SAVE_MEMORY, note_hash
 from shared.core.messages import ToolResult, ToolUse
+from shared.core.secrets_filter import redact
 from shared.core.spill import OPEN_ARTIFACT
 from shared.core.turns import StepOutcome
 from shared.core.upkeep import NewNote
@@ -71,6 +73,9 @@ def _note_from(arguments: Mapping[str, Any]) -> NewNote:
         raise ToolFailed(
             f"`text` has {len(text)} characters; {NOTE_CHARS} is the most. Save one fact per call."
         )
+    text = redact(text)
+    if holds_injection(text):
+        raise ToolFailed("`text` reads as words to a model, not as something to know. It is not kept.")
     kind = str(arguments.get("kind", "fact"))
     importance = arguments.get("importance", 5)
     return NewNote(
