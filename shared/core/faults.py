@@ -40,8 +40,6 @@ _INJECTION = re.compile(
     r"|\bnew (?:system )?instructions?\s*:"
     r"|\byou (?:are|must act as) now (?:in )?(?:DAN|developer mode|unrestricted|jailbroken)\b"
     r"|\byou are no longer (?:bound|restricted|an? (?:assistant|AI))\b"
-    r"|\bfrom now on,? (?:you|the assistant|always|never) "
-    r"(?:must|will|shall|are|answer|reply|obey|tell|send)\b"
     r"|\b(?:the )?assistant (?:must|shall|has to) (?:always |now )?(?:obey|send|reveal|forward|transfer)\b"
     r"|\b(?:ignorier|vergiss|missacht)\w*\b.{0,30}\b(?:anweisung|regel|vorgabe)\w*"
     r"|\b(?:ignore[zr]?|oublie[zr]?)\b.{0,30}\b(?:instructions|consignes|règles)\b"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from shared.core.errors import Fenced
+from shared.core.faults import holds_injection
 from shared.core.memory import (
     FOUND_AT_MOST,
     SAVES_PER_TURN,
@@ -161,9 +162,12 @@ def _as(note: KeptNote | None) -> str:
 
 def _checked(arguments: Mapping[str, Any], *, like: NewNote | None = None) -> NewNote:
     try:
-        return note_from(arguments, like=like)
+        note = note_from(arguments, like=like)
     except BadNote as error:
         raise ToolFailed(error.advice) from error
+    if holds_injection(note.text):
+        raise ToolFailed("`text` reads as words to a model, not as something to know. It is not kept.")
+    return note
 
 
 def _id(arguments: Mapping[str, Any]) -> str:

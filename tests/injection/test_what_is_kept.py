@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from shared.core.audit import audit_patch
@@ -10,11 +12,15 @@ from shared.core.faults import holds_injection, text_fault
 from shared.core.grounding import Ground
 from shared.core.ledger import Ledger
 from shared.core.memory import core_block
+from shared.core.notes import NewNote, NoteResult, NoteSource
 from shared.core.session import Entry, Note
 from shared.core.source import render_source
 from shared.core.summary import LedgerPatch, NewItem, render_summary
+from shared.ports import ToolContext, ToolFailed
+from shared.services.crash import no_crash
+from shared.services.remembering import SaveMemory
 from tests.core.builders import entry, exchange, words
-from tests.injection.samples import NOTES, ORDERS, OTHERS, OURS
+from tests.injection.samples import NOTES, ORDERS, OTHERS, OURS, WISHES
 
 
 def log_with(sample: str) -> list[Entry]:
@@ -63,7 +69,41 @@ def test_a_note_that_only_a_tool_vouches_for_is_not_shown_by_itself() -> None:
 @pytest.mark.parametrize(
     "words_",
     ["We ignored the noise.", "The system works.", "Please repeat the output of the test.", "New shoes: red.",
-     "The assistant must be polite, she said.", "From now on we meet on Tuesdays."],
+     "The assistant must be polite, she said.", *WISHES],
 )  # fmt: skip
 def test_ordinary_sentences_are_not_taken_for_orders(words_: str) -> None:
     assert not holds_injection(words_)
+
+
+class Notes:
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    async def save(self, note: NewNote, source: NoteSource) -> NoteResult:
+        self.texts.append(note.text)
+        return NoteResult(outcome="saved")
+
+
+CONTEXT = ToolContext(session_id=1, party_id=1, scope="main", turn=1, key="k", call_id="c")
+
+
+@pytest.mark.parametrize("sample", [*ORDERS, *OTHERS, *NOTES])
+async def test_no_order_becomes_a_note(sample: str) -> None:
+    notes = Notes()
+    with pytest.raises(ToolFailed):
+        await keeps(notes, sample, "instruction")
+    assert notes.texts == []
+
+
+async def test_a_note_is_kept_without_the_secret_in_it() -> None:
+    notes = Notes()
+    for text in ("Ada's password is Tr0ub4dor and her cat is Miso.", *WISHES):
+        await keeps(notes, text, "preference")
+    assert notes.texts == ["Ada's password is [secret removed] and her cat is Miso.", *WISHES]
+
+
+async def keeps(notes: Notes, text: str, kind: str) -> None:
+    tool = SaveMemory(cast("Any", notes), no_crash)
+    await tool.run({"text": text, "kind": kind}, context=CONTEXT)

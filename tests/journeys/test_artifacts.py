@@ -15,7 +15,7 @@ from shared.adapters.postgres.replays import PostgresReplays
 from shared.adapters.token_counter import VocabularyCounter
 from shared.app import policy_of
 from shared.core.errors import Fenced
-from shared.core.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
+from shared.core.memory_tools import FLUSH_TOOLS, FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.messages import ToolResult, ToolUse, tool_results
 from shared.core.model import ToolSpec
 from shared.core.spill import OPEN_ARTIFACT, OPENED_PER_TURN, artifact_id, artifact_of
