@@ -1,4 +1,4 @@
-"""Notes that can be changed, put away for a while and erased for good, and the lists to choose from."""
+"""Notes that can be changed, put away and erased for good, and the lists that people choose from."""
 
 from __future__ import annotations
 

@@ -7,15 +7,15 @@ from shared.core.model import ToolSpec
 from shared.core.notes import SHORT_ID
 from shared.core.recall_query import RECALL
 
-_TEXT = {"type": "string", "description": "One self-contained sentence.", "maxLength": NOTE_CHARS}
+_TEXT = {"type": "string", "maxLength": NOTE_CHARS}
 _IMPORTANCE = {
     "type": "integer",
     "minimum": 1,
     "maximum": 9,
-    "description": "1 is trivia, 5 is ordinary, 9 must never be forgotten.",
+    "description": "1 trivia, 5 ordinary, 9 never forget",
 }
-_EVENT_DATE = {"type": "string", "description": "When it happens or happened: 2026-05-31, 2026-05 or 2026."}
-_ID = {"type": "string", "description": "The note's id, such as n0123abcd.", "pattern": f"^{SHORT_ID}$"}
+_EVENT_DATE = {"type": "string", "description": "2026-05-31, 2026-05 or 2026"}
+_ID = {"type": "string", "pattern": f"^{SHORT_ID}$"}
 
 SAVE_MEMORY = ToolSpec(
     name="save_memory",
@@ -29,12 +29,12 @@ SAVE_MEMORY = ToolSpec(
         "properties": {
             "text": _TEXT,
             "kind": {"type": "string", "enum": list(NOTE_KINDS)},
-            "subject": {"type": "string", "description": "Whom or what it is about, in a word or two."},
+            "subject": {"type": "string", "description": "Whom or what it is about"},
             "importance": _IMPORTANCE,
             "durability": {
                 "type": "string",
                 "enum": list(DURABILITIES),
-                "description": "ephemeral: of no use once its date has passed.",
+                "description": "ephemeral: of no use after its date",
             },
             "event_date": _EVENT_DATE,
         },
@@ -45,8 +45,8 @@ SAVE_MEMORY = ToolSpec(
 SEARCH_MEMORY = ToolSpec(
     name="search_memory",
     description=(
-        "Search what is kept about the person beyond what you are shown. A few telling words; empty for the "
-        "newest. Gives each note's id and date. Notes marked “from a tool” are unconfirmed."
+        "Search the notes about the person by a few words; empty for the newest. Gives ids and dates. What is "
+        "marked “from a tool” is unconfirmed."
     ),
     input_schema={
         "type": "object",
@@ -57,10 +57,10 @@ SEARCH_MEMORY = ToolSpec(
 )
 UPDATE_MEMORY = ToolSpec(
     name="update_memory",
-    description="Replace a kept note whose content has changed; get its id from search_memory.",
+    description="Replace a note that has changed; search_memory gives its id.",
     input_schema={
         "type": "object",
-        "properties": {"id": _ID, "text": _TEXT, "importance": _IMPORTANCE, "event_date": _EVENT_DATE},
+        "properties": {"id": _ID, "text": _TEXT, "event_date": _EVENT_DATE},
         "required": ["id", "text"],
         "additionalProperties": False,
     },
@@ -68,8 +68,8 @@ UPDATE_MEMORY = ToolSpec(
 FORGET_MEMORY = ToolSpec(
     name="forget_memory",
     description=(
-        "Put away a kept note that the person no longer wants kept, or that is wrong; get its id from "
-        "search_memory. To erase something for good the person types /forget."
+        "Put away a note that is wrong or unwanted; search_memory gives its id. For good it is erased by the "
+        "person's own /forget."
     ),
     input_schema={
         "type": "object",
