@@ -18,6 +18,7 @@ from shared.core.errors import Fenced
 from shared.core.memory import SAVE_MEMORY
 from shared.core.messages import ToolResult, ToolUse, tool_results
 from shared.core.model import ToolSpec
+from shared.core.recall_query import RECALL
 from shared.core.spill import OPEN_ARTIFACT, OPENED_PER_TURN, artifact_id, artifact_of
 from shared.core.turns import Caps, Claim
 from shared.ports import ToolContext, ToolFailed
@@ -128,7 +129,7 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
         policy=policy_of(settings), chat_model=app.models.chat, summary_model=app.models.summary,
         max_output=policy_of(settings).max_output, counter=VocabularyCounter(),
     )  # fmt: skip
-    tools = Toolbox([ReadReport(), _Named("save_memory"), _Named("open_artifact")]).specs
+    tools = Toolbox([ReadReport(), _Named("save_memory"), _Named("recall"), _Named("open_artifact")]).specs
     prepared = prompting.prepare(
         view, card=card, agent_config=state.agent_config, tools=tools, token_ratio=1.0,
         runtime_facts=runtime_facts(view),
@@ -148,7 +149,7 @@ class _Named:
 
     @property
     def spec(self) -> ToolSpec:
-        return {"save_memory": SAVE_MEMORY, "open_artifact": OPEN_ARTIFACT}[self.name]
+        return {"save_memory": SAVE_MEMORY, "recall": RECALL, "open_artifact": OPEN_ARTIFACT}[self.name]
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         raise ToolFailed("nobody runs this")
@@ -267,7 +268,7 @@ async def test_a_result_that_was_lost_with_its_process_is_fetched_and_spilled_ag
 
 
 def test_artifacts_are_offered_only_beside_a_tool_that_can_make_one() -> None:
-    memory = [_Named("save_memory"), _Named("open_artifact")]
+    memory = [_Named("save_memory"), _Named("recall"), _Named("open_artifact")]
     assert {spec.name for spec in Toolbox(memory).specs} == MEMORY_TOOLS
     assert {spec.name for spec in Toolbox([*memory, ReadReport()]).specs} > {"open_artifact"}
 
