@@ -29,6 +29,7 @@ NOTE_TURNS = 2
 LEAST_STRENGTH, LEAST_WEIGHT = 0.12, 2.5
 """How much of the question's weight the best passage must carry, as a share and in all: below that,
 nothing is worth recalling."""
+OF_RAREST = 0.7
 LEAST_SHARE = 0.1
 """Of the best score: what is worse is left out."""
 
@@ -73,6 +74,11 @@ class Frequencies:
     @property
     def mean_terms(self) -> float:
         return max(1.0, self.terms / max(1, self.passages))
+
+    @property
+    def least_weight(self) -> float:
+        """What few passages can hold is little: there, most of one rare word is enough."""
+        return min(LEAST_WEIGHT, OF_RAREST * math.log(1 + (max(1, self.passages) - 0.5) / 1.5))
 
     def rarity(self, word: int) -> float:
         """The word's weight; one that occurs nowhere is the rarest."""
@@ -155,7 +161,7 @@ def _worth_it(search: Search, own: Mapping[_Key, float]) -> bool:
     for lane, of in search.frequencies.items():
         whole = sum(of.rarity(word) for word in range(len(of.with_word)))
         best = max((score for key, score in own.items() if key[0] == lane), default=0.0)
-        if whole and best >= max(LEAST_WEIGHT, LEAST_STRENGTH * whole):
+        if whole and best >= max(of.least_weight, LEAST_STRENGTH * whole):
             return True
     return False
 
@@ -163,7 +169,9 @@ def _worth_it(search: Search, own: Mapping[_Key, float]) -> bool:
 def _said(search: Search, own: Mapping[_Key, float], question: str) -> dict[_Key, float]:
     """Between 0 and about 2: words, neighbours, notes that point there, the speaker, the sitting."""
     said = [passage for passage in search.found if passage.lane == "said" and _key(passage) in own]
-    scores = _scaled(_smoothed(said, own))
+    smooth = _smoothed(said, own)
+    said = [passage for passage in said if smooth[_key(passage)] > 0]
+    scores = _scaled({_key(passage): smooth[_key(passage)] for passage in said})
     hits = _note_hits(search, own)
     if hits:
         for passage in said:

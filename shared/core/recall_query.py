@@ -89,4 +89,4 @@ def question_dictionary(text: str) -> str:
     best = max(asking, key=asking.__getitem__)
     if asking[best] > sorted(asking.values())[-2]:
         return best
-    return dictionary_of(text, least=1, otherwise="english")
+    return dictionary_of(text, least=1)

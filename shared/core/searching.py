@@ -37,6 +37,7 @@ _MONTHS = {
     "dutch": "januari februari maart april mei juni juli augustus september oktober november december",
     "russian": "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
 }
+_CYRILLIC = re.compile("[а-яё]", re.IGNORECASE)
 _LEAST_HITS = 2
 _UNSPACED = (
     "\u0e00-\u0eff"  # Thai, Lao
@@ -66,10 +67,12 @@ def searchable(*texts: str) -> str:
     return " ".join(words[:WORDS_AT_MOST])
 
 
-def dictionary_of(text: str, *, otherwise: str = PLAIN, least: int = _LEAST_HITS) -> str:
-    """The dictionary of the language a text is clearly in."""
+def dictionary_of(text: str, *, otherwise: str = "", least: int = _LEAST_HITS) -> str:
+    """The dictionary of the language a text is clearly in, else `otherwise`, else that of its script."""
     language = language_of(text, least=least)
-    return _DICTIONARIES.get(language, PLAIN) if language else otherwise
+    if language:
+        return _DICTIONARIES.get(language, PLAIN)
+    return otherwise or ("russian" if _CYRILLIC.search(text) else "english")
 
 
 def date_words(day: date, dictionary: str = PLAIN) -> str:
@@ -78,9 +81,10 @@ def date_words(day: date, dictionary: str = PLAIN) -> str:
     return f"{day.day} {months[day.month - 1]} {day.year}"
 
 
-def prevailing_dictionary(texts: Iterable[str], *, otherwise: str = PLAIN) -> str:
-    """For what is too short to tell: that of everything around it."""
-    return dictionary_of(" ".join(texts), otherwise=otherwise)
+def prevailing_dictionary(texts: Iterable[str]) -> str:
+    """For what is too short to tell: that of everything around it; empty when that is mixed."""
+    language = language_of(" ".join(texts))
+    return _DICTIONARIES.get(language, PLAIN) if language else ""
 
 
 def pieces(text: str, *, chars: int = PIECE_CHARS) -> tuple[str, ...]:

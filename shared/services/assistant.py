@@ -160,7 +160,8 @@ class Assistant:
         mine = [block for entry in entries_of_open_turn(state.view) for block in entry.blocks]
         state.pictures = await self._pictures.of_turn(mine)
         state.pending = sum(entry.tokens for entry in entries_of_open_turn(state.view))
-        state.recalled = await self._recalling.for_turn(claim, state.view)
+        window = min(card.window, self._prompting.policy_of(claim.agent_config).context_window)
+        state.recalled = await self._recalling.for_turn(claim, state.view, window=window)
         await self._tool_rounds.finish_lost(state)
         try:
             self._prune(state, card)

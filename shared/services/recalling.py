@@ -21,6 +21,8 @@ log = structlog.get_logger(__name__)
 SHORT_TOKENS = 300
 """What is left of it when the request has to be made smaller."""
 RECALL_MOST = 4_000
+WINDOW_SHARE = 0.05
+"""Of the window that is used: a small one has little room for the past."""
 
 
 class RecallStore(Protocol):
@@ -34,9 +36,9 @@ class Recalling:
         self._store = store
         self._prompting = prompting
 
-    async def for_turn(self, claim: Claim, view: View) -> Recalled:
+    async def for_turn(self, claim: Claim, view: View, *, window: int) -> Recalled:
         """What the open turn is reminded of: the same at every attempt, as far as the past is."""
-        limit = self._limit(claim.agent_config)
+        limit = min(self._limit(claim.agent_config), int(WINDOW_SHARE * window))
         core = set(core_block(claim.view.notes, self._prompting.counter.count).splitlines())
         known = tuple(note.id for note in claim.view.notes if f"- {' '.join(note.text.split())}" in core)
         others = any(note.id not in known and note.authority != "tool" for note in claim.view.notes)

@@ -33,7 +33,14 @@ WEB = (
 )
 WALK = "We walked along the river and talked of this and that. " * 12
 """Enough words that a summary is shorter than they are."""
-WORKER = ("after_job_claim", "after_flush_model", "after_flush", "after_summary_model", "after_compaction")
+WORKER = (
+    "after_job_claim",
+    "after_flush_model",
+    "after_flush",
+    "after_summary_model",
+    "after_compaction",
+    "before_indexing",
+)
 NIGHT = ("after_tidy",)
 BY_SIGNAL = {"after_ack"}
 """Whoever hears the acknowledgement ends the process: that is the place."""

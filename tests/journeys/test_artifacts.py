@@ -18,6 +18,7 @@ from shared.core.errors import Fenced
 from shared.core.memory_tools import FLUSH_TOOLS, FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.messages import ToolResult, ToolUse, tool_results
 from shared.core.model import ToolSpec
+from shared.core.recall_query import RECALL
 from shared.core.spill import OPEN_ARTIFACT, OPENED_PER_TURN, artifact_id, artifact_of
 from shared.core.turns import Caps, Claim
 from shared.ports import ToolContext, ToolFailed
@@ -139,7 +140,8 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
 
 
 _SPECS = {
-    spec.name: spec for spec in (SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, OPEN_ARTIFACT)
+    spec.name: spec
+    for spec in (SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL, OPEN_ARTIFACT)
 }
 
 

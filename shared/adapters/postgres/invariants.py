@@ -612,7 +612,37 @@ _TELEGRAM = (
     ),
 )
 
-CHECKS = (*_LOG, *_VIEW, *_PARTIES, *_MEMORY, *_MONEY, *_ENDS, *_TELEGRAM)
+_RECALL = (
+    _Check(
+        code="I4",
+        what="more is searchable than was ever hidden",
+        # An undo brings messages back and leaves them searchable; a session without an address is put away.
+        rows=f"""SELECT {_at("session=s.id", "indexed_turn=s.indexed_turn")} FROM sessions s
+                  WHERE s.indexed_turn > greatest(s.base_turn, coalesce((
+                          SELECT max(l.through_turn) FROM links l WHERE l.session_id = s.id), 0))
+                    AND (s.indexed_turn > s.answered_turn
+                         OR EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id))""",
+    ),
+    _Check(
+        code="I4",
+        what="a searchable passage is of no message, or of one that is not searchable yet",
+        rows=f"""SELECT {_at("session=p.session_id", "number=p.number", "seq=p.seq")}
+                   FROM passages p LEFT JOIN sessions s ON s.id = p.session_id
+                  WHERE NOT EXISTS (SELECT FROM entries e WHERE e.session_id = p.session_id AND e.seq = p.seq)
+                     OR p.turn_no > s.indexed_turn""",
+    ),
+    _Check(
+        code="I4",
+        what="the words of passages are counted wrongly",
+        rows=f"""SELECT {_at("session=s.id", "passages=n.number", "counted=w.passages")} FROM sessions s
+                   JOIN (SELECT session_id, count(*) AS number, sum(terms) AS terms
+                           FROM passages GROUP BY session_id) n ON n.session_id = s.id
+                   LEFT JOIN recall_words w ON w.lane = 'said' AND w.owner = s.id AND w.lexeme = ''
+                  WHERE (w.passages, w.terms) IS DISTINCT FROM (n.number, n.terms)""",
+    ),
+)
+
+CHECKS = (*_LOG, *_VIEW, *_RECALL, *_PARTIES, *_MEMORY, *_MONEY, *_ENDS, *_TELEGRAM)
 
 _ACTIVITY = """
 SELECT 'process ' || pid || ', ' || state || ' for '

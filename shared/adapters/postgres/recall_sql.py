@@ -6,7 +6,7 @@ SESSIONS_AT_MOST = 32
 """Of one party and agent: the one that asks, and those that were put away last."""
 LOOKED_AT = 2_500
 """So many passages are weighed at most: words that are in more of them tell nothing apart."""
-CANDIDATES = 200
+CANDIDATES = 120
 """Of each lane."""
 NEIGHBOURS = 2
 
@@ -114,8 +114,9 @@ SELECT known, NULL AS lane, NULL::bigint AS owner, NULL::bigint AS number, NULL:
   FROM known
 UNION ALL
 SELECT NULL, 'said', p.session_id, p.number, p.seq, p.part, p.turn_no, p.author, p.speaker, p.sitting, p.at,
-       p.text, p.terms, p.vector::text, p.turn_no, p.session_id, '', ''
-  FROM near CROSS JOIN me JOIN s ON s.id = near.session_id
+       p.text, p.terms, CASE WHEN p.vector @@ q.any_word THEN p.vector::text ELSE '' END, p.turn_no,
+       p.session_id, '', ''
+  FROM near CROSS JOIN me CROSS JOIN q JOIN s ON s.id = near.session_id
  CROSS JOIN LATERAL (SELECT * FROM passages x
                       WHERE x.session_id = near.session_id AND x.number = near.number OFFSET 0) p
  WHERE {_REACHED} AND {_STILL_THERE}

@@ -36,6 +36,10 @@ INSERT INTO spend_days (scope, day, reserved_micro, spent_micro) VALUES ('total'
 """
 
 
+PASSAGE = """
+INSERT INTO passages (session_id, number, seq, part, turn_no, author, sitting, at, text, terms, vector)
+VALUES (1, 999, 1, 0, 0, 'person', 1, now(), 'found', 1, 'found:1')
+"""
 SERVED = """
 UPDATE addresses SET account = '7';
 UPDATE workers SET beat = now(), stopped_at = NULL;
@@ -201,6 +205,15 @@ BROKEN = [
         "that no flush has read",
         "UPDATE sessions SET flushed_turn = 0; UPDATE links SET created_at = now() - interval '1 hour'",
     ),
+    ("I4", "more is searchable", "UPDATE sessions SET indexed_turn = 1000 WHERE id = 1"),
+    (
+        "I4",
+        "is of no message",
+        """INSERT INTO passages (session_id, number, seq, part, turn_no, author, sitting, at, text, terms,
+                                 vector)
+           VALUES (1, 999, 999, 0, 1, 'person', 1, now(), 'lost', 1, 'lost:1')""",
+    ),
+    ("I4", "counted wrongly", "INSERT INTO recall_words SELECT 'said', 1, '', 7, 7; " + PASSAGE),
     (
         "I7",
         "a checkpoint goes on",

@@ -17,7 +17,7 @@ _SMALL_WORDS = """
     a an and are as at be but by do does did for from had has have he her his how i in is it its me my of on
     or our she that the their them they this to was we were what when where which who why will with you your
 """
-_COMMON = frozenset(_SMALL_WORDS.split())
+COMMON = frozenset(_SMALL_WORDS.split())
 
 
 class Recall:
@@ -59,10 +59,10 @@ def holds(text: str, literal: str) -> bool:
 
 
 def _terms(text: str) -> list[str]:
-    return [_stem(word) for word in _WORD.findall(text.casefold()) if word not in _COMMON]
+    return [stem(word) for word in _WORD.findall(text.casefold()) if word not in COMMON]
 
 
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
     for ending in ("ing", "ed", "es", "s"):
         if len(word) > len(ending) + 2 and word.endswith(ending):
             return word[: -len(ending)]

@@ -1,0 +1,61 @@
+"""`python -m tests.bench.recall --data PATH [--json] [--entries N …]`: what is found again, and how fast.
+
+The data is a LoCoMo file that stays outside this repository; without one only the speed is measured, over
+made-up conversations. Each question goes through the same statement and the same ranking as in a turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from shared.adapters.embedded import EmbeddedServers
+from shared.adapters.postgres.migrate import migrate
+from shared.adapters.postgres.pool import open_pool
+from tests.bench.quiet import keep_quiet
+from tests.bench.recall.data import Conversation, locomo, made_up
+from tests.bench.recall.measuring import quality, speed
+
+AIMS = {"recall_at_10": 0.74, "within_2000": 0.86, "survival": 0.88, "p95_ms_100000": 25}
+MESSAGES_A_DAY = 100
+
+
+async def measure(talks: Sequence[Conversation], entries: Sequence[int]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="evertalk-bench-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o711)
+        async with EmbeddedServers(Path(name) / "servers", durable=False) as servers:
+            await migrate(servers.database_url)
+            pool = await open_pool(servers.database_url)
+            try:
+                found = await quality(pool, talks) if talks else {}
+                for number in entries:
+                    talk = made_up(days=max(1, number // MESSAGES_A_DAY), messages_a_day=MESSAGES_A_DAY)
+                    found |= await speed(pool, talk)
+            finally:
+                await pool.close()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.recall", description=__doc__)
+    parser.add_argument("--data", type=Path, help="a LoCoMo file")
+    parser.add_argument("--entries", type=int, nargs="*", default=[6_000, 100_000])
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    keep_quiet()
+    talks = locomo(chosen.data) if chosen.data else []
+    found = asyncio.run(measure(talks, chosen.entries))
+    print(json.dumps({"found": found, "aims": AIMS}, indent=2) if chosen.json else _table(found))
+
+
+def _table(found: dict[str, Any]) -> str:
+    return "\n".join(f"{name:40} {value}" for name, value in found.items())
+
+
+if __name__ == "__main__":
+    main()
