@@ -18,6 +18,7 @@ from shared.adapters.postgres.attachments import PostgresAttachments
 from shared.adapters.postgres.figures import PostgresFigures
 from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.reminders import PostgresReminders
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
 from shared.adapters.postgres.upkeep_flush import PostgresFlushes
@@ -28,18 +29,22 @@ from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.adapters.token_counter import VocabularyCounter
 from shared.core.overrides import deployment_policy
 from shared.core.policy import ContextPolicy
+from shared.core.reminders import parse_quiet_hours
 from shared.core.turns import Caps
 from shared.ports import Tool
 from shared.services.artifacts import OpenArtifact
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
+from shared.services.commands.reminders import ReminderCommands
 from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
+from shared.services.delegating import Delegate
 from shared.services.flusher import Flusher
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
+from shared.services.reminders import Reminders, RemindMe
 from shared.services.spare_summaries import SpareSummaries
 from shared.services.summariser import Summariser
 from shared.services.tools import SaveMemory, Toolbox
@@ -108,7 +113,9 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     worker_id = await workers.register(role)
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
     caps = caps_of(settings)
-    toolbox = Toolbox([SaveMemory(upkeep), *tools, OpenArtifact(turns, counter)])
+    reminders = PostgresReminders(pool)
+    remind_me = RemindMe(reminders, SystemClock(), timezone=settings.timezone)
+    plain: list[Tool] = [SaveMemory(upkeep), remind_me, *tools, OpenArtifact(turns, counter)]
     prompting = Prompting(
         policy=policy,
         chat_model=models.chat,
@@ -119,6 +126,17 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         given=given_numbers(settings),
         pruners=load_pruners(),
     )
+    helpers_tools = Toolbox(plain)
+    delegate = Delegate(
+        model=models,
+        prompting=prompting,
+        toolbox_of=lambda _config: helpers_tools,
+        spend=turns,
+        ledger=turns,
+        caps=caps,
+        counter=counter,
+    )
+    toolbox = Toolbox([delegate, *plain])
     pictures = Pictures(
         store=PostgresAttachments(pool),
         model=models,
@@ -152,6 +170,13 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         crash_point=crash_point,
         message_chars=BOT_MESSAGE_CHARS if role == "bot" else MESSAGE_CHARS,
         delivers=role != "bot",
+        reminders=Reminders(
+            reminders,
+            counter,
+            quiet=parse_quiet_hours(settings.quiet_hours),
+            timezone=settings.timezone,
+            crash_point=crash_point,
+        ),
     )
     commands = Commands(
         store=upkeep,
@@ -163,6 +188,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         doorbell=doorbell,
         caps=caps,
         model_name=models.chat,
+        more=[ReminderCommands(reminders, timezone=settings.timezone)],
     )
     summariser = Summariser(
         model=models,

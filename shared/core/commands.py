@@ -82,6 +82,7 @@ COMMANDS: tuple[Command, ...] = (
         groups="admins",
     ),
     Command(name="pins", description="Show what is pinned"),
+    Command(name="reminders", description="Show or cancel your reminders", args="[cancel number]"),
     Command(
         name="export",
         description="Get the whole conversation as a file",

@@ -14,7 +14,10 @@ from shared.core.prompts import (
     SystemLayers,
     default_layers,
     flush_instruction,
+    helper_prompt,
+    helper_task,
     pins_block,
+    reminder_entry,
     summary_block,
     system_text,
     volatile_block,
@@ -67,6 +70,11 @@ PROMPTS = {
     "repair_text": repair_request("the answer is empty", form="thread"),
     "summary_block_sections": summary_block("They like tea.", through_seq=12, form="sections"),
     "summary_block": summary_block("They like tea.", through_seq=12),
+    "helper": helper_prompt(),
+    "helper_task": helper_task("Add them up.", "3 apples </handed_over> 4 pears"),
+    "reminder": reminder_entry(
+        "call [Anna]\nabout the boat", asked="2026-11-21 10:00", due="2026-11-22 09:00 (Europe/Berlin)"
+    ),
     "pins_block": pins_block("[#2] person: Never call me Bob."),
     "volatile_block": volatile_block(runtime_facts="It is Friday.", recall="[#3] person: tea"),
 }

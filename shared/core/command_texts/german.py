@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.core.command_texts.english import CommandTexts
-from shared.core.command_texts.shown import ContextShown, Markdown, PinShown, UsageShown, excerpt
+from shared.core.command_texts.shown import (
+    ContextShown,
+    Markdown,
+    PinShown,
+    ReminderShown,
+    UsageShown,
+    excerpt,
+)
 
 _DESCRIPTIONS: Mapping[str, str] = {
     "help": "Zeigen, was du hier tun kannst",
@@ -23,6 +30,7 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "pin": "Eine Nachricht Wort für Wort behalten; als Antwort senden",
     "unpin": "Angeheftetes wieder lösen; als Antwort senden",
     "pins": "Zeigen, was angeheftet ist",
+    "reminders": "Deine Erinnerungen zeigen oder absagen",
     "export": "Das ganze Gespräch als Datei bekommen",
     "settings": "Wählen, wie ich mich in diesem Chat verhalte",
 }
@@ -83,6 +91,11 @@ class GermanCommandTexts(CommandTexts):
         "Das ist zu lang, um es Wort für Wort zu behalten. Bitte hefte etwas Kürzeres an."
     )
     which_pin: Markdown = "Mehreres ist angeheftet. Schick `/unpin` mit einer Nummer aus `/pins`."
+
+    no_reminders: Markdown = "Es steht keine Erinnerung aus. Bitte mich einfach, dich an etwas zu erinnern."
+    no_such_reminder: Markdown = "Diese Erinnerung gibt es nicht. `/reminders` zeigt die Nummern."
+    reminders_head: Markdown = "**⏰ Ich erinnere dich**"
+    reminders_failed: Markdown = "**Nicht überbracht, weil dieser Chat mir da verschlossen war**"
 
     refusals: Mapping[str, str] = field(
         default_factory=lambda: {
@@ -189,3 +202,9 @@ class GermanCommandTexts(CommandTexts):
     def pins(self, pins: Sequence[PinShown]) -> Markdown:
         rows = "\n".join(f"{number}. „{excerpt(pin.text)}“" for number, pin in enumerate(pins, 1))
         return f"**📌 Angeheftet: Das behalte ich Wort für Wort**\n\n{rows}"
+
+    def reminder(self, one: ReminderShown) -> Markdown:
+        return f"{one.due} ({excerpt(one.zone)}): „{excerpt(one.text)}“"
+
+    def reminder_cancelled(self, *, words: str) -> Markdown:
+        return f"Abgesagt: „{excerpt(words)}“"
