@@ -38,6 +38,7 @@ from shared.ports import (
     ToolSpec,
     Usage,
 )
+from shared.services.calling import lower_ceiling
 from shared.services.prompting import Prompting
 from shared.services.spending import Purse, SpendStore, spending, spending_of
 from shared.services.tools import Toolbox
@@ -51,7 +52,6 @@ TOOL_RESULT_CHARS = 24_000
 """Of one result in a helper's window; it can open no artifact of what is cut."""
 LEAST_CHARS = 400
 TOO_LONG_TRIES = 3
-AIM = 0.8
 CLEARED = "[cleared to make room]"
 NOT_FOR_HELPERS = frozenset({"delegate", "save_memory", "update_memory", "forget_memory", "remind_me"})
 """It works for the assistant, not for the person: nothing of what it thinks is kept about them."""
@@ -244,7 +244,7 @@ class _Helper:
                 if tried == TOO_LONG_TRIES:
                     raise
                 self.ratio = observed_ratio(error.tokens or 0, self._raw(specs), self.ratio * 1.1)
-                self.ceiling = int(AIM * min(error.maximum or estimate, self.ceiling or estimate))
+                self.ceiling = lower_ceiling(error.maximum, self.ceiling, estimate)
         raise AssertionError("unreachable")
 
     def _request(self, specs: tuple[ToolSpec, ...]) -> ModelRequest:

@@ -128,7 +128,8 @@ async def test_where_no_money_is_left_its_words_come_all_the_same(
     await asked(guest, provider)
     await guest.app.pool.execute("UPDATE spend_days SET spent_micro = spent_micro + 100000000")
     await guest.app.pool.execute(
-        """INSERT INTO reservations (session_id, party_id, day, amount_micro, scopes, state, settled_micro, ended_at)
+        """INSERT INTO reservations (session_id, party_id, day, amount_micro, scopes, state, settled_micro,
+                                     ended_at)
            SELECT s.id, s.party_id, d.day, 0, array_agg(d.scope), 'settled', 100000000, now()
              FROM sessions s, spend_days d GROUP BY 1, 2, 3"""
     )
