@@ -16,6 +16,9 @@ RECALL_TAG = "recalled_passages"
 NOTES_TAG = "known_about_this_person"
 HANDED_TAG = "handed_over"
 OUR_TAGS = (SUMMARY_TAG, SECTIONS_TAG, PINS_TAG, FACTS_TAG, RECALL_TAG, NOTES_TAG)
+_REMINDER = re.compile(
+    r"\[Reminder, a message of the program [^\[]*? of this: ([^\[\]]*)\. That time has come[^\[\]]*\]"
+)
 _HANDED_MARK = re.compile(rf"<(?=\s*/?\s*{HANDED_TAG}\b)", re.IGNORECASE)
 
 
@@ -138,6 +141,12 @@ def reminder_entry(text: str, *, asked: str, due: str) -> str:
         f"reminded at {due} of this: {inner}. That time has come; nobody has written just now. Remind "
         "them of it in one or two sentences, in their language.]"
     )
+
+
+def reminded_of(entry: str) -> str | None:
+    """What `reminder_entry` was made of; None for any other text."""
+    found = _REMINDER.fullmatch(entry.strip())
+    return found[1] if found else None
 
 
 def _tagged(tag: str, text: str) -> str:

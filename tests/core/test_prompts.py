@@ -17,6 +17,7 @@ from shared.core.prompts import (
     helper_prompt,
     helper_task,
     pins_block,
+    reminded_of,
     reminder_entry,
     summary_block,
     system_text,
@@ -142,3 +143,9 @@ def test_the_schema_asks_for_what_the_words_ask_for() -> None:
         assert f'"{key}":' in user
         for name in inside.get("items", {}).get("properties", {}):
             assert f'"{name}":' in user
+
+
+@pytest.mark.parametrize("text", ["call Anna", "see https://example.org: of this: that. That time"])
+def test_a_reminder_can_be_read_back_from_its_message(text: str) -> None:
+    assert reminded_of(reminder_entry(text, asked="2026-11-21 10:00", due="2026-11-22 09:00")) == text
+    assert reminded_of(f"{text} That time has come.]") is None

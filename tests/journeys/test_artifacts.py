@@ -22,7 +22,9 @@ from shared.core.spill import OPEN_ARTIFACT, OPENED_PER_TURN, artifact_id, artif
 from shared.core.turns import Caps, Claim
 from shared.ports import ToolContext, ToolFailed
 from shared.services.calling import runtime_facts
+from shared.services.delegating import DELEGATE
 from shared.services.prompting import Prompting
+from shared.services.reminders import REMIND_ME
 from shared.services.replaying import rebuild
 from shared.services.tools import MEMORY_TOOLS, Toolbox
 from tests.fakes.messages_api.harness import RunningFake
@@ -128,7 +130,8 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
         policy=policy_of(settings), chat_model=app.models.chat, summary_model=app.models.summary,
         max_output=policy_of(settings).max_output, counter=VocabularyCounter(),
     )  # fmt: skip
-    tools = Toolbox([ReadReport(), _Named("save_memory"), _Named("open_artifact")]).specs
+    named = [_Named(name) for name in ("delegate", "open_artifact", "remind_me", "save_memory")]
+    tools = Toolbox([ReadReport(), *named]).specs
     prepared = prompting.prepare(
         view, card=card, agent_config=state.agent_config, tools=tools, token_ratio=1.0,
         runtime_facts=runtime_facts(view),
@@ -148,7 +151,7 @@ class _Named:
 
     @property
     def spec(self) -> ToolSpec:
-        return {"save_memory": SAVE_MEMORY, "open_artifact": OPEN_ARTIFACT}[self.name]
+        return {spec.name: spec for spec in (SAVE_MEMORY, OPEN_ARTIFACT, DELEGATE, REMIND_ME)}[self.name]
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         raise ToolFailed("nobody runs this")
