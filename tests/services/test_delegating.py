@@ -14,7 +14,8 @@ from shared.core.model import Prices
 from shared.core.presets import preset
 from shared.core.turns import Caps, Spending
 from shared.ports import ModelCard, ModelReply, ModelRequest, ToolContext, ToolFailed, ToolSpec, Usage
-from shared.services.delegating import HANDED_CHARS, TASK_CHARS, Bounds, Delegate
+from shared.services.delegating import HANDED_CHARS, TASK_CHARS, Delegate
+from shared.services.errand import Bounds
 from shared.services.prompting import Prompting
 from shared.services.tools import Toolbox
 from tests.services.scripted import ScriptedModel, Words

@@ -136,6 +136,7 @@ SELECT r.id, r.text, r.due_at, r.state, r.reason, p.timezone
                       OR r.state = 'failed' AND r.ended_at > now() - make_interval(days => $2))
  ORDER BY r.state = 'failed', r.due_at, r.id
 """
+# On the web what is stored is shown: a process that died before it noted so changes nothing.
 _DUE = """
 WITH over AS (
   SELECT r.id, EXISTS (SELECT FROM deliveries d WHERE d.session_id = r.session_id AND d.turn_no = r.turn_no
@@ -143,7 +144,7 @@ WITH over AS (
     FROM reminders r JOIN turns t ON t.session_id = r.session_id AND t.turn_no = r.turn_no
    WHERE r.state = 'claimed' AND t.ended_at IS NOT NULL AND NOT EXISTS (
          SELECT FROM deliveries d WHERE d.session_id = r.session_id AND d.turn_no = r.turn_no
-            AND d.state IN ('queued', 'sending', 'sent'))
+            AND d.channel <> 'web' AND d.state IN ('queued', 'sending', 'sent'))
 ), ended AS (
   UPDATE reminders r
      SET state = CASE WHEN over.is_dead THEN 'failed' ELSE 'done' END,
