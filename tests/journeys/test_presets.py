@@ -231,7 +231,7 @@ async def test_pantheon_summarises_after_eight_turns_and_again_after_eight_more(
 ) -> None:
     async with house(preset="pantheon") as guest:
         for number in range(16):
-            await guest.ask(f"We decided that shelf {number} is painted in ochre on 14 March.")
+            await guest.ask(f"We decided that shelf {number} is painted in ochre on 14 March. {FILLER}")
             await guest.run_due_jobs()
             made = await guest.one("SELECT count(*) FROM links WHERE active")
             assert made == (number + 1) // 8
