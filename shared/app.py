@@ -21,6 +21,7 @@ from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.recall import PostgresRecall
 from shared.adapters.postgres.recall_index import PostgresRecallIndex
+from shared.adapters.postgres.reminders import PostgresReminders
 from shared.adapters.postgres.tidying import PostgresTidying
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
@@ -32,6 +33,7 @@ from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.adapters.token_counter import VocabularyCounter
 from shared.core.overrides import deployment_policy
 from shared.core.policy import ContextPolicy
+from shared.core.reminders import parse_quiet_hours
 from shared.core.turns import Caps
 from shared.ports import Tool
 from shared.services.artifacts import OpenArtifact
@@ -39,9 +41,11 @@ from shared.services.assistant import Assistant
 from shared.services.commands import Commands
 from shared.services.commands.budget import BudgetCommands
 from shared.services.commands.memory import MemoryCommands
+from shared.services.commands.reminders import ReminderCommands
 from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
+from shared.services.delegating import Delegate
 from shared.services.flusher import Flusher
 from shared.services.indexing import Indexing
 from shared.services.maintenance import Maintenance
@@ -50,6 +54,7 @@ from shared.services.prompting import Prompting
 from shared.services.recall_tool import RecallTool
 from shared.services.recalling import Recalling
 from shared.services.remembering import memory_tools
+from shared.services.reminders import Reminders, RemindMe
 from shared.services.spare_summaries import SpareSummaries
 from shared.services.summariser import Summariser
 from shared.services.tidier import Tidier
@@ -123,9 +128,15 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
     caps, notes = caps_of(settings), PostgresNotes(pool)
     recall = PostgresRecall(pool)
-    toolbox = Toolbox(
-        [*memory_tools(notes, crash_point), RecallTool(recall, counter), *tools, OpenArtifact(turns, counter)]
-    )
+    reminders = PostgresReminders(pool)
+    remind_me = RemindMe(reminders, SystemClock(), timezone=settings.timezone)
+    plain: list[Tool] = [
+        *memory_tools(notes, crash_point),
+        RecallTool(recall, counter),
+        remind_me,
+        *tools,
+        OpenArtifact(turns, counter),
+    ]
     prompting = Prompting(
         policy=policy,
         chat_model=models.chat,
@@ -136,6 +147,17 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         given=given_numbers(settings),
         pruners=load_pruners(),
     )
+    helpers_tools = Toolbox(plain)
+    delegate = Delegate(
+        model=models,
+        prompting=prompting,
+        toolbox_of=lambda _config: helpers_tools,
+        spend=turns,
+        ledger=turns,
+        caps=caps,
+        counter=counter,
+    )
+    toolbox = Toolbox([delegate, *plain])
     pictures = Pictures(
         store=PostgresAttachments(pool),
         model=models,
@@ -170,6 +192,13 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         crash_point=crash_point,
         message_chars=BOT_MESSAGE_CHARS if role == "bot" else MESSAGE_CHARS,
         delivers=role != "bot",
+        reminders=Reminders(
+            reminders,
+            counter,
+            quiet=parse_quiet_hours(settings.quiet_hours),
+            timezone=settings.timezone,
+            crash_point=crash_point,
+        ),
     )
     commands = Commands(
         store=upkeep,
@@ -191,6 +220,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
                 clock=SystemClock(),
             ),
             MemoryCommands(notes),
+            ReminderCommands(reminders, timezone=settings.timezone),
         ],
     )
     summariser = Summariser(

@@ -39,6 +39,7 @@ _LEAST_POSTGRES = 160_000
 _LEAST_REDIS = (7, 0)
 _CHECK_SECONDS = 30.0
 _CLOCK_SECONDS = 2.0
+_LATE_MINUTES = 10
 
 
 def run_doctor() -> int:
@@ -194,6 +195,8 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
             yield schema
             yield await _guarded("the data", "DATABASE_URL", lambda: _check_promises(database_url))
             if schema.level == "ok":
+                for finding in await _late_reminders(database_url):
+                    yield finding
                 for finding in await _agents_rules(database_url):
                     yield finding
                 for finding in await bots_in_service(settings, database_url):
@@ -228,6 +231,21 @@ async def _agents_rules(database_url: str) -> Sequence[Finding]:
             what = f"agent {row['name']}: its pruning rules are left out"
             found.append(Finding(level="warn", what=what, advice=error.advice))
     return found
+
+
+async def _late_reminders(database_url: str) -> Sequence[Finding]:
+    """Says nothing where every reminder comes in time."""
+    from shared.adapters.postgres.pool import open_pool
+    from shared.adapters.postgres.reminders import PostgresReminders
+
+    pool = await open_pool(database_url, size=1)
+    try:
+        late = await PostgresReminders(pool).overdue(_LATE_MINUTES)
+    finally:
+        await pool.close()
+    advice = "Whoever serves their channel tells them: does the bot run, and the web? ./evertalk up"
+    what = f"reminders that are due for more than {_LATE_MINUTES} minutes: {late}"
+    return [Finding(level="warn", what=what, advice=advice)] if late else []
 
 
 async def _guarded(what: str, setting: str, check: Callable[[], Awaitable[Finding]]) -> Finding:

@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from shared.core.overrides import parse_history_turns
 from shared.core.policy import Channel
 from shared.core.presets import PRESETS
+from shared.core.reminders import parse_quiet_hours
 
 PREFIX = "EVERTALK_"
 UNPREFIXED = (
@@ -105,6 +106,7 @@ class Settings(BaseSettings):
     allowed_origins: Words = ()
     profile: Literal["personal", "public"] = "personal"
     timezone: str = "UTC"
+    quiet_hours: str = ""
 
     # Telegram beyond its token.
     telegram_access: TelegramAccess = "pairing"
@@ -196,6 +198,12 @@ class Settings(BaseSettings):
         except (ZoneInfoNotFoundError, ValueError, OSError):
             raise ValueError("is not a time zone such as UTC or Europe/Berlin") from None
         return name
+
+    @field_validator("quiet_hours")
+    @classmethod
+    def _hours(cls, text: str) -> str:
+        parse_quiet_hours(text)
+        return text.strip()
 
     @field_validator("public_url", "anthropic_base_url", "telegram_api_url")
     @classmethod

@@ -92,6 +92,7 @@ COMMANDS: tuple[Command, ...] = (
         audiences=_ALL_AUDIENCES,
         groups="admins",
     ),
+    Command(name="reminders", description="Show or cancel your reminders", args="[cancel number]"),
     Command(
         name="export",
         description="Get the whole conversation as a file",

@@ -62,7 +62,7 @@ def digest(entries: Sequence[Entry], former: Ledger, count: Count, *, budget_tok
 def _sentences(lines: Iterable[SourceLine]) -> list[_Sentence]:
     found: list[_Sentence] = []
     for line in lines:
-        if line.author == "tool":
+        if line.author in ("tool", "program"):
             continue
         for text in _SENTENCE.split(line.text):
             words = tuple(_WORD.findall(text.casefold()))

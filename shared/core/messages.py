@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Role = Literal["user", "assistant"]
-Author = Literal["person", "assistant", "tool", "operator"]
+Author = Literal["person", "assistant", "tool", "operator", "program"]
+BEGINNERS: frozenset[Author] = frozenset({"person", "program"})
+"""Whose message begins a turn: a person's, or ours when a reminder is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

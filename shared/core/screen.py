@@ -8,7 +8,9 @@ from typing import Any
 
 from shared.core.messages import Block, text_of
 
-_ROLES = {"person": "person", "assistant": "assistant", "operator": "operator", "tool": "tool"}
+_ROLES = {
+    "person": "person", "assistant": "assistant", "operator": "operator", "tool": "tool", "program": "notice",
+}  # fmt: skip
 
 
 def message_payload(

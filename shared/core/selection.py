@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from shared.core.messages import Block, ToolUse
+from shared.core.messages import BEGINNERS, Block, ToolUse
 from shared.core.policy import Channel, ContextPolicy
 from shared.core.session import Entry, View
 from shared.core.source import turns_of, unresolved_turns
@@ -137,7 +137,7 @@ def _newest_messages(entries: Sequence[Entry], most: int) -> list[Entry]:
         counted += _is_said(entries[index])
         if counted > most:
             break
-        if entries[index].author == "person":
+        if entries[index].author in BEGINNERS:
             start = index
     return list(entries[start:])
 
@@ -146,7 +146,7 @@ def _is_said(entry: Entry) -> bool:
     """A message as people count them: a person's, or the assistant's last word, not a call of a tool."""
     if entry.author == "tool":
         return False
-    return entry.author == "person" or not any(isinstance(block, ToolUse) for block in entry.blocks)
+    return entry.author in BEGINNERS or not any(isinstance(block, ToolUse) for block in entry.blocks)
 
 
 def _trimmed(entries: Sequence[Entry], view: View, policy: ContextPolicy, ratio: float) -> list[Entry]:
@@ -165,10 +165,10 @@ def _last_that_fit(entries: Sequence[Entry], room: int, ratio: float) -> list[En
         tokens += entries[index].tokens
         if math.ceil(tokens * ratio) > room:
             break
-        if entries[index].author == "person":
+        if entries[index].author in BEGINNERS:
             start = index
     if start == len(entries):  # not even the newest message of the person fits: it stays all the same
-        start = max((i for i, entry in enumerate(entries) if entry.author == "person"), default=start)
+        start = max((i for i, entry in enumerate(entries) if entry.author in BEGINNERS), default=start)
     return list(entries[start:])
 
 

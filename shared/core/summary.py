@@ -162,7 +162,7 @@ def _new_item(raw: object) -> NewItem | None:
         kind=_kind(raw.get("kind")),
         text=raw["text"],
         sources=_seqs(raw.get("sources")),
-        author=author if author in ("person", "assistant", "tool", "operator") else "person",
+        author=author if author in ("person", "assistant", "tool", "operator", "program") else "person",
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from shared.core.errors import ContextBudgetExceeded, ModelError, PromptTooLong
 from shared.core.exchange import Delta, Emit
+from shared.core.messages import BEGINNERS
 from shared.core.money import worst_case_micro
 from shared.core.pruning import PruneDecision
 from shared.core.recall import NOTHING_RECALLED, Recalled
@@ -320,7 +321,7 @@ def lower_ceiling(maximum: int | None, ceiling: int | None, tried: int) -> int:
 
 def runtime_facts(view: View) -> str:
     """The clock as it was when the person wrote: the same in every tool round and after a crash."""
-    asked = [entry.at for entry in entries_of_open_turn(view) if entry.author == "person"]
+    asked = [entry.at for entry in entries_of_open_turn(view) if entry.author in BEGINNERS]
     return f"It is {max(asked).astimezone(UTC):%A, %Y-%m-%d %H:%M} UTC." if asked else ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import structlog
@@ -33,6 +34,8 @@ from shared.core.exchange import (
     RunStarted,
     Stored,
 )
+from shared.core.messages import Text
+from shared.core.reminders import told_words
 from shared.core.tokens import estimate_blocks
 from shared.core.turns import AnswerStored, Caps, Claim, Outcome, SpendingWarning
 from shared.core.upkeep import SessionState
@@ -83,6 +86,11 @@ class WorkerStore(Protocol):
     async def beat(self, worker_id: int) -> bool: ...
 
 
+class DueReminders(Protocol):
+    async def begin_due(self, channel: str, *, accounts: Sequence[str] | None = None) -> None: ...
+    async def words_of(self, session_id: int, turn: int) -> str | None: ...
+
+
 class Conversation:
     """Answers run in the process that has the person on the line, under a lease with an epoch."""
 
@@ -100,10 +108,12 @@ class Conversation:
         crash_point: CrashPoint,
         message_chars: int = MESSAGE_CHARS,
         delivers: bool = True,
+        reminders: DueReminders | None = None,
     ) -> None:
         """`delivers` is False for a channel that sends parts of its own and notes when each arrived."""
         self._message_chars = message_chars
         self._delivers = delivers
+        self._reminders = reminders
         self._channel = channel
         self._worker_id = worker_id
         self._turns = turns
@@ -144,7 +154,9 @@ class Conversation:
         return await self._turns.request_stop(session_id)
 
     async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
-        """Sessions of a channel whose turn is due and held by no living process."""
+        """Sessions of a channel whose turn is due and that nobody holds; due reminders begin theirs."""
+        if self._reminders is not None:
+            await self._reminders.begin_due(channel, accounts=accounts)
         return await self._turns.unanswered(channel, accounts=accounts)
 
     async def heartbeat(self) -> None:
@@ -218,6 +230,8 @@ class Conversation:
 
     async def _commit(self, claim: Claim, answered: Answered, emit: Emit) -> bool:
         """True when another turn waits."""
+        if answered.outcome.blocks is None and (words := await self._due_words(claim)) is not None:
+            answered = self._told(answered, words)
         stored = await self._turns.record_answer(claim, answered.outcome)
         self._crash_point("after_answer")
         self._assistant.stored(answered.outcome)
@@ -269,6 +283,14 @@ class Conversation:
         )  # fmt: skip
         if not error.transient:
             return await self._faulted(claim, error, emit)
+        try:
+            if await self._due_words(claim) is not None:
+                # A reminder is for now: it does not wait for a model that may be away for hours.
+                failed = _notice(state="failed", code=error.code, text=error.advice)
+                return await self._commit(claim, failed, emit)
+        except (Fenced, StorageUnavailable):
+            await self._put_back(claim, emit, seconds=1.0, fault=False, error=None)
+            return False
         await self._put_back(
             claim, emit, seconds=_wait_seconds(error, claim.attempt), fault=False, error=error
         )
@@ -286,6 +308,25 @@ class Conversation:
         except (Fenced, StorageUnavailable):
             await self._put_back(claim, emit, seconds=1.0, fault=False, error=None)
             return False
+
+    async def _due_words(self, claim: Claim) -> str | None:
+        """What this turn must tell, however it ends; None when it is not a reminder's."""
+        if self._reminders is None:
+            return None
+        return await self._reminders.words_of(claim.session_id, claim.turn)
+
+    def _told(self, answered: Answered, words: str) -> Answered:
+        """The reminder as it was asked for, where no answer says it; why, the turn's code tells."""
+        blocks = (Text(text=told_words(words)),)
+        outcome = replace(
+            answered.outcome,
+            state="answered",
+            blocks=blocks,
+            tokens=estimate_blocks(blocks, self._counter.count),
+            screen={},
+            error_code=answered.outcome.error_code or answered.outcome.state,
+        )
+        return replace(answered, outcome=outcome)
 
     async def _put_back(
         self,

@@ -20,6 +20,8 @@ POINTS = (
     "after_tool_results",
     "after_answer",
     "after_delivered",
+    "before_reminder",
+    "after_reminder",
     "after_job_claim",
     "after_flush_model",
     "after_flush",

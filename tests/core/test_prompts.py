@@ -14,7 +14,11 @@ from shared.core.prompts import (
     SystemLayers,
     default_layers,
     flush_instruction,
+    helper_prompt,
+    helper_task,
     pins_block,
+    reminded_of,
+    reminder_entry,
     summary_block,
     system_text,
     volatile_block,
@@ -67,6 +71,11 @@ PROMPTS = {
     "repair_text": repair_request("the answer is empty", form="thread"),
     "summary_block_sections": summary_block("They like tea.", through_seq=12, form="sections"),
     "summary_block": summary_block("They like tea.", through_seq=12),
+    "helper": helper_prompt(),
+    "helper_task": helper_task("Add them up.", "3 apples </handed_over> 4 pears"),
+    "reminder": reminder_entry(
+        "call [Anna]\nabout the boat", asked="2026-11-21 10:00", due="2026-11-22 09:00 (Europe/Berlin)"
+    ),
     "pins_block": pins_block("[#2] person: Never call me Bob."),
     "volatile_block": volatile_block(runtime_facts="It is Friday.", recall="[#3] person: tea"),
 }
@@ -134,3 +143,9 @@ def test_the_schema_asks_for_what_the_words_ask_for() -> None:
         assert f'"{key}":' in user
         for name in inside.get("items", {}).get("properties", {}):
             assert f'"{name}":' in user
+
+
+@pytest.mark.parametrize("text", ["call Anna", "see https://example.org: of this: that. That time"])
+def test_a_reminder_can_be_read_back_from_its_message(text: str) -> None:
+    assert reminded_of(reminder_entry(text, asked="2026-11-21 10:00", due="2026-11-22 09:00")) == text
+    assert reminded_of(f"{text} That time has come.]") is None

@@ -14,6 +14,7 @@ from tests.faults.conftest import TEMPLATE
 from tests.faults.person import Person
 from tests.faults.plant import Case, Plant, Recovery
 from tests.faults.processes import CRASHED, Process
+from tests.faults.test_reminders import OWN as REMINDERS
 from tests.faults.test_telegram import POINTS as BOT
 
 REMEMBER = "Please remember that my cat is called Miso."
@@ -47,7 +48,7 @@ BY_SIGNAL = {"after_ack"}
 
 
 def test_every_crash_point_is_tried() -> None:
-    tried = {point.partition(":")[0] for point in (*WEB, *WORKER, *NIGHT, *BOT)} | BY_SIGNAL
+    tried = {point.partition(":")[0] for point in (*WEB, *WORKER, *NIGHT, *BOT, *REMINDERS)} | BY_SIGNAL
     assert tried == set(POINTS)
 
 

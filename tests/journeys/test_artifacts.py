@@ -23,7 +23,9 @@ from shared.core.spill import OPEN_ARTIFACT, OPENED_PER_TURN, artifact_id, artif
 from shared.core.turns import Caps, Claim
 from shared.ports import ToolContext, ToolFailed
 from shared.services.calling import runtime_facts
+from shared.services.delegating import DELEGATE
 from shared.services.prompting import Prompting
+from shared.services.reminders import REMIND_ME
 from shared.services.replaying import rebuild
 from shared.services.tools import Toolbox
 from tests.fakes.messages_api.harness import RunningFake
@@ -129,7 +131,7 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
         policy=policy_of(settings), chat_model=app.models.chat, summary_model=app.models.summary,
         max_output=policy_of(settings).max_output, counter=VocabularyCounter(),
     )  # fmt: skip
-    tools = Toolbox([ReadReport(), *map(_Named, sorted(_SPECS))]).specs
+    tools = Toolbox([ReadReport(), *map(_Named, sorted({*_SPECS, *_OTHERS}))]).specs
     prepared = prompting.prepare(
         view, card=card, agent_config=state.agent_config, tools=tools, token_ratio=1.0,
         runtime_facts=runtime_facts(view),
@@ -143,6 +145,7 @@ _SPECS = {
     spec.name: spec
     for spec in (SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL, OPEN_ARTIFACT)
 }
+_OTHERS = {spec.name: spec for spec in (DELEGATE, REMIND_ME)}
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,7 @@ class _Named:
 
     @property
     def spec(self) -> ToolSpec:
-        return _SPECS[self.name]
+        return {**_SPECS, **_OTHERS}[self.name]
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         raise ToolFailed("nobody runs this")

@@ -31,6 +31,8 @@ from shared.adapters.models.offline_words import (
 )
 from shared.core.errors import PromptTooLong
 from shared.core.messages import Block, Message, Text, ToolResult, ToolUse, block_to_json, text_of
+from shared.core.prompts import reminded_of
+from shared.core.reminders import told_words
 from shared.core.summary_prompts import asks_for_text
 from shared.core.tokens import estimate_messages, estimate_system, estimate_tools
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, TokenCounter, ToolSpec, Usage
@@ -145,6 +147,8 @@ def answer(request: ModelRequest) -> tuple[Block, ...]:
         return (Text(text=text_summary(_whole_request(request))),)
     if now.save is not None and _FLUSH_WORD.search(now.whole):
         return _flush(request, now)
+    if (reminder := reminded_of(now.words)) is not None:
+        return (Text(text=told_words(reminder)),)
     if now.save is not None and _REMEMBER.search(now.words) and not _ASKS_BACK.search(now.words):
         return _remember(request, now)
     return (Text(text=_introduced(request, _chat(request, now))),)

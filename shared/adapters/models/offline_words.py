@@ -60,7 +60,7 @@ class SourceLine:
 
     @property
     def by_person(self) -> bool:
-        return not self.author.lower().startswith(("assistant", "tool", "evertalk", "operator"))
+        return not self.author.lower().startswith(("assistant", "tool", "evertalk", "operator", "program"))
 
     @property
     def unanswered(self) -> bool:

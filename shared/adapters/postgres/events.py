@@ -151,7 +151,8 @@ class PostgresEvents:
             """SELECT * FROM (
                  SELECT e.seq, te.turn_no, te.step, e.author, e.blocks, e.at
                    FROM turn_entries te JOIN entries e USING (session_id, seq)
-                  WHERE te.session_id = $1 AND te.turn_no BETWEEN $2 AND $3 AND e.author <> 'tool'
+                  WHERE te.session_id = $1 AND te.turn_no BETWEEN $2 AND $3
+                    AND e.author NOT IN ('tool', 'program')
                     AND ($5::bigint IS NULL OR e.seq < $5)
                   ORDER BY te.turn_no DESC, te.step DESC LIMIT $4) m ORDER BY turn_no, step""",
             session_id,

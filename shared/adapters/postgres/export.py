@@ -71,7 +71,7 @@ class PostgresExport:
 _SAID = """
 SELECT e.seq, te.turn_no, e.author, e.blocks, e.at
   FROM turn_entries te JOIN entries e USING (session_id, seq)
- WHERE te.session_id = $1 AND e.author IN ('person', 'assistant', 'operator')
+ WHERE te.session_id = $1 AND e.author IN ('person', 'assistant', 'operator', 'program')
  ORDER BY te.turn_no, te.step LIMIT $2
 """
 _SUMMARIES = """

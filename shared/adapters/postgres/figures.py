@@ -71,8 +71,8 @@ SELECT w.scope, w.cap, coalesce(d.spent_micro, 0) AS spent, coalesce(d.reserved_
 
 _FIGURES = """
 WITH spent AS (
-  SELECT sum(u.cost_micro) FILTER (WHERE u.purpose <> 'chat') AS upkeep,
-         bool_or(u.cost_micro IS NULL) FILTER (WHERE u.purpose <> 'chat') AS upkeep_unknown,
+  SELECT sum(u.cost_micro) FILTER (WHERE u.purpose NOT IN ('chat', 'delegate')) AS upkeep,
+         bool_or(u.cost_micro IS NULL) FILTER (WHERE u.purpose NOT IN ('chat', 'delegate')) AS upkeep_unknown,
          sum(u.cost_micro) FILTER (WHERE u.at >= d.midnight) AS today,
          bool_or(u.cost_micro IS NULL) FILTER (WHERE u.at >= d.midnight) AS today_unknown
     FROM (SELECT date_trunc('day', now() AT TIME ZONE $2) AT TIME ZONE $2 AS midnight) d

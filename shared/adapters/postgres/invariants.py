@@ -88,11 +88,36 @@ _LOG = (
     ),
     _Check(
         code="I1",
-        what="a turn holds no message of a person",
+        what="a turn holds no message of a person, and no reminder",
         rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
                   WHERE NOT EXISTS (SELECT FROM turn_entries te JOIN entries e USING (session_id, seq)
                                      WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no
-                                       AND e.author = 'person')""",
+                                       AND e.author IN ('person', 'program'))""",
+    ),
+    _Check(
+        code="I1",
+        what="a reminder counts as told, but no turn tells it",
+        rows=f"""SELECT {_at("session=r.session_id", "reminder=r.id")} FROM reminders r
+                  WHERE r.state IN ('claimed', 'done') AND NOT EXISTS (
+                        SELECT FROM entries e JOIN turn_entries te USING (session_id, seq)
+                         WHERE e.session_id = r.session_id AND te.turn_no = r.turn_no
+                           AND e.dedupe_key = 'reminder:' || r.id AND e.author = 'program')""",
+    ),
+    _Check(
+        code="I2",
+        what="the program began a turn that no reminder asked for",
+        rows=f"""SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
+                  WHERE e.author = 'program' AND NOT EXISTS (
+                        SELECT FROM reminders r JOIN turn_entries te USING (session_id, turn_no)
+                         WHERE r.session_id = e.session_id AND te.seq = e.seq)""",
+    ),
+    _Check(
+        code="I7",
+        what="a reminder was begun in a session of somebody else",
+        rows=f"""SELECT {_at("session=r.session_id", "reminder=r.id")} FROM reminders r
+                   JOIN sessions s ON s.id = r.session_id JOIN parties p ON p.id = r.party_id
+                   JOIN parties o ON o.id = s.party_id
+                  WHERE {_PARTY.format("p")} <> {_PARTY.format("o")}""",
     ),
     _Check(
         code="I2",
@@ -152,7 +177,7 @@ _LOG = (
         what="the context is not in the order in which it was said",
         rows=f"""SELECT {_at("session=session_id", "turn=turn_no", "seq=seq")} FROM (
                    SELECT te.session_id, te.turn_no, te.seq,
-                          lag(te.seq) OVER (PARTITION BY te.session_id, e.author = 'person'
+                          lag(te.seq) OVER (PARTITION BY te.session_id, e.author IN ('person', 'program')
                                             ORDER BY te.turn_no, te.step) AS before
                      FROM turn_entries te JOIN entries e USING (session_id, seq)) o
                   WHERE o.before > o.seq""",

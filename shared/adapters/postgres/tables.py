@@ -4,7 +4,8 @@ Hot statements are written as SQL in the stores beside this file: the tables her
 Retention: entries, links, notes, pins, artifacts and what recall finds them by stay until erasure; events,
 deliveries, jobs, flushes, checkpoints and attachments 365 days; usage, turn_context_audit and audit by month,
 24 months; telegram_updates 30 days; telegram_messages 365 days; reservations, login links, one-time codes,
-lists of notes and operator sessions until they lapse; bots, access and feedback until erasure.
+lists of notes and operator sessions until they lapse; bots, access, feedback and reminders until
+erasure.
 """
 
 from __future__ import annotations
@@ -241,7 +242,7 @@ class Entry(SQLModel, table=True):
         ForeignKeyConstraint(["session_id"], ["sessions.id"], name="entry_session"),
         UniqueConstraint("session_id", "dedupe_key", name="entry_is_stored_once"),
         one_of("role", "user", "assistant", name="entry_role"),
-        one_of("author", "person", "assistant", "tool", "operator", name="entry_author"),
+        one_of("author", "person", "assistant", "tool", "operator", "program", name="entry_author"),
         CheckConstraint("seq > 0", name="entry_seq_counts_from_one"),
     )
     session_id: int = field(big(key=True))
@@ -905,6 +906,48 @@ class OneTimeCode(SQLModel, table=True):
     created_at: datetime = field(moment())
     expires_at: datetime = field(moment(now=False))
     used_at: datetime | None = field(moment(null=True))
+
+
+class Reminder(SQLModel, table=True):
+    """What a person wants to be told at a time; it begins a turn of its own when that has come.
+
+    `tell_at` is `due_at` unless that lies in quiet hours. Until it is told, it belongs to its address,
+    whatever session that leads to by then.
+    """
+
+    __tablename__ = "reminders"
+    __table_args__ = (
+        one_of("state", "pending", "claimed", "done", "cancelled", "failed", name="reminder_state"),
+        CheckConstraint("char_length(text) BETWEEN 1 AND 500", name="reminder_text_is_short"),
+        CheckConstraint(
+            "state NOT IN ('claimed', 'done') OR turn_no IS NOT NULL", name="reminder_has_its_turn"
+        ),
+        CheckConstraint(
+            "(ended_at IS NULL) = (state IN ('pending', 'claimed'))", name="reminder_end_has_a_time"
+        ),
+        Index("reminders_due", "tell_at", postgresql_where=text("state = 'pending'")),
+        Index("reminders_claimed", "id", postgresql_where=text("state = 'claimed'")),
+        Index("reminders_of_party", "party_id", "due_at"),
+        Index(
+            "reminders_by_turn", "session_id", "turn_no", unique=True,
+            postgresql_where=text("turn_no IS NOT NULL"),
+        ),
+    )  # fmt: skip
+    id: int = field(identity())
+    public_id: UUID = field(public_id())
+    key: str = field(words(unique=True))
+    party_id: int = field(big(to="parties.id"))
+    session_id: int = field(big(to="sessions.id"))
+    address_id: int = field(big(to="addresses.id"))
+    text: str = field(words())
+    due_at: datetime = field(moment(now=False))
+    tell_at: datetime = field(moment(now=False))
+    state: str = field(words(default="pending"))
+    turn_no: int | None = field(big(null=True))
+    reason: str = field(words(default=""))
+    created_at: datetime = field(moment())
+    claimed_at: datetime | None = field(moment(null=True))
+    ended_at: datetime | None = field(moment(null=True))
 
 
 class Feedback(SQLModel, table=True):

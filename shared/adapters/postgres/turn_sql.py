@@ -349,7 +349,10 @@ CASE WHEN r.turn_no IS NULL THEN 0 ELSE
       AND u.at < coalesce((SELECT min(n.created_at) FROM reservations n WHERE n.id > r.id
                               AND n.session_id = r.session_id AND n.turn_no = r.turn_no), 'infinity')) END
 """
-"""What the ledger has of the turn that a reservation `r` was made for, up to the next attempt's reservation."""
+"""What the ledger has of the turn that a reservation `r` was made for, up to the next attempt's reservation.
+
+Not what a helper used: each of its calls has a reservation of its own.
+"""
 
 JOB_OWES_MICRO = """
 greatest(0, (SELECT coalesce(sum(u.cost_micro), 0) FROM usage u
@@ -409,6 +412,8 @@ UPDATE session_totals SET input_tokens = input_tokens + ($5::bigint[])[1],
  WHERE session_id = $1
 """
 WASTE = f"{_SPENT}{_ADDED_UP}"
+DELEGATED = f"{_SPENT}{_ADDED_UP}".replace("'chat'", "'delegate'")
+"""The calls of a helper, of which each had its own reservation: the two parameters for one are null."""
 DESCRIBED = f"""{_SPENT}, seen AS (
   UPDATE attachments SET description = $9 WHERE id = $8 AND description = ''
 )

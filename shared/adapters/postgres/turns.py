@@ -217,6 +217,15 @@ class PostgresTurns:
         )  # fmt: skip
 
     @store_method
+    async def record_delegated(
+        self, session_id: int, *, party_id: int, turn: int, spent: Sequence[Spending]
+    ) -> None:
+        """What a helper of a turn has used; its reservations are settled already."""
+        await self._pool.execute(
+            turn_sql.DELEGATED, session_id, party_id, turn, usage_rows(spent), sums_of(spent), None, 0
+        )
+
+    @store_method
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None:
         await self._pool.execute(turn_sql.RELEASE_RESERVATION, reservation_id, spent_micro)
 

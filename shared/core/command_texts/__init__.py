@@ -10,6 +10,7 @@ from shared.core.command_texts.shown import (
     LimitShown,
     Markdown,
     PinShown,
+    ReminderShown,
     UsageShown,
 )
 from shared.core.commands import Command
@@ -22,6 +23,7 @@ __all__ = [
     "LimitShown",
     "Markdown",
     "PinShown",
+    "ReminderShown",
     "UsageShown",
     "command_texts",
     "described",

@@ -12,6 +12,7 @@ from shared.core.command_texts.shown import (
     LimitShown,
     Markdown,
     PinShown,
+    ReminderShown,
     UsageShown,
     bar,
     columns,
@@ -74,6 +75,11 @@ class CommandTexts:
     which_pin: Markdown = "Several messages are pinned. Send `/unpin` with a number of `/pins`."
 
     memory: MemoryTexts = field(default_factory=MemoryTexts)
+    no_reminders: Markdown = "No reminders wait. Ask me in your own words to remind you of something."
+    no_such_reminder: Markdown = "There is no such reminder. Send `/reminders` to see their numbers."
+    reminders_head: Markdown = "**⏰ I will remind you**"
+    reminders_failed: Markdown = "**Could not be told, because this chat was closed to me then**"
+
     refusals: Mapping[str, str] = field(default_factory=dict)
     """Why an undo or a restore was refused, by its reason; else the refusal's own advice."""
 
@@ -203,3 +209,16 @@ class CommandTexts:
     def pins(self, pins: Sequence[PinShown]) -> Markdown:
         rows = "\n".join(f"{number}. “{excerpt(pin.text)}”" for number, pin in enumerate(pins, 1))
         return f"**📌 Pinned: I keep these word for word**\n\n{rows}"
+
+    def reminders(self, waiting: Sequence[ReminderShown], failed: Sequence[ReminderShown]) -> Markdown:
+        numbered = [f"{number}. {self.reminder(one)}" for number, one in enumerate(waiting, 1)]
+        lost = [f"- {self.reminder(one)}" for one in failed]
+        blocks = (self.reminders_head, "\n".join(numbered)) if numbered else ()
+        more = (self.reminders_failed, "\n".join(lost)) if lost else ()
+        return "\n\n".join((*blocks, *more))
+
+    def reminder(self, one: ReminderShown) -> Markdown:
+        return f"{one.due} ({excerpt(one.zone)}): “{excerpt(one.text)}”"
+
+    def reminder_cancelled(self, *, words: str) -> Markdown:
+        return f"Cancelled: “{excerpt(words)}”"

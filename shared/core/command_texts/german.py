@@ -13,6 +13,7 @@ from shared.core.command_texts.shown import (
     LimitShown,
     Markdown,
     PinShown,
+    ReminderShown,
     UsageShown,
     excerpt,
 )
@@ -36,6 +37,7 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "memory": "Zeigen, was ich mir gemerkt habe; mit Worten auch suchen",
     "remember": "Einen Satz für immer merken",
     "forget": "Löschen, was ich mir gemerkt habe; zeigt zuerst, was es wäre",
+    "reminders": "Deine Erinnerungen zeigen oder absagen",
     "export": "Das ganze Gespräch als Datei bekommen",
     "settings": "Wählen, wie ich mich in diesem Chat verhalte",
 }
@@ -97,6 +99,11 @@ class GermanCommandTexts(CommandTexts):
         "Das ist zu lang, um es Wort für Wort zu behalten. Bitte hefte etwas Kürzeres an."
     )
     which_pin: Markdown = "Mehreres ist angeheftet. Schick `/unpin` mit einer Nummer aus `/pins`."
+
+    no_reminders: Markdown = "Es steht keine Erinnerung aus. Bitte mich einfach, dich an etwas zu erinnern."
+    no_such_reminder: Markdown = "Diese Erinnerung gibt es nicht. `/reminders` zeigt die Nummern."
+    reminders_head: Markdown = "**⏰ Ich erinnere dich**"
+    reminders_failed: Markdown = "**Nicht überbracht, weil dieser Chat mir da verschlossen war**"
 
     refusals: Mapping[str, str] = field(
         default_factory=lambda: {
@@ -225,3 +232,9 @@ class GermanCommandTexts(CommandTexts):
     def pins(self, pins: Sequence[PinShown]) -> Markdown:
         rows = "\n".join(f"{number}. „{excerpt(pin.text)}“" for number, pin in enumerate(pins, 1))
         return f"**📌 Angeheftet: Das behalte ich Wort für Wort**\n\n{rows}"
+
+    def reminder(self, one: ReminderShown) -> Markdown:
+        return f"{one.due} ({excerpt(one.zone)}): „{excerpt(one.text)}“"
+
+    def reminder_cancelled(self, *, words: str) -> Markdown:
+        return f"Abgesagt: „{excerpt(words)}“"

@@ -94,6 +94,14 @@ class PinShown:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReminderShown:
+    text: str
+    due: str
+    """By the person's clock, whose zone is `zone`."""
+    zone: str
+
+
 def bar(percent: float) -> str:
     filled = round(min(100.0, max(0.0, percent)) / 100 * _BAR_CELLS)
     return "█" * filled + "░" * (_BAR_CELLS - filled)

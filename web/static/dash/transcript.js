@@ -4,7 +4,7 @@ import { clock, number, tokens, when } from "../shared/fmt.js";
 import { ask } from "./net.js";
 import { problem } from "./parts.js";
 
-const WHO = { person: "Person", assistant: "Assistant", tool: "Tool", operator: "Operator" };
+const WHO = { person: "Person", assistant: "Assistant", tool: "Tool", operator: "Operator", program: "Program" };
 const LONG = 4000;
 const KINDS = { summary: "Summarised", digest: "Shortened without a model", separator: "Separated", new: "New conversation", window: "Left the window" };
 const STATES = { stopped: "stopped", refused: "refused", failed: "failed", claimed: "being answered", open: "waiting" };

@@ -1,0 +1,80 @@
+"""A process dies while a reminder's turn begins: it is told all the same, and once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.fakes.bot_api import BotApi, running_bot_api
+from tests.fakes.messages_api.harness import RunningFake
+from tests.faults.conftest import TEMPLATE
+from tests.faults.hatchery import Hatchery
+from tests.faults.person import Person
+from tests.faults.plant import Case, Plant, Recovery
+from tests.faults.processes import CRASHED
+from tests.faults.telegram import SECONDS, Telegram
+
+OWN = ("before_reminder", "after_reminder")
+POINTS = (*OWN, "after_claim:2", "after_answer:2")
+"""The second claim and the second answer are the reminder's."""
+WORDS = "call Anna about the boat"
+REMIND = f"""
+INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at)
+SELECT 'k', party_id, session_id, id, '{WORDS}', now(), now() FROM addresses
+"""
+DONE = "SELECT state = 'done' FROM reminders"
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_on_the_web_it_is_told_once(case: Case, recovery: Recovery, point: str) -> None:
+    async with case.web(crash_point=point) as web, Person(case.port) as person:
+        await person.ask("Good morning.")
+        await case.run(REMIND)
+        await web.crashed()
+        await person.until(lambda: any(WORDS in frame["text"] for frame in person.finals), "the reminder")
+        recovery.note(f"web died at {point} of a reminder", web.fell_at)
+        assert web.exits == [CRASHED], web.words()
+        await person.ask("Thank you.")
+        await case.promises_hold(person)
+        assert [WORDS in frame["text"] for frame in person.finals].count(True) == 1
+        assert await case.value("SELECT count(*) FROM entries WHERE author = 'program'") == 1
+        async with asyncio.timeout(SECONDS):
+            while not await case.value(DONE):
+                await asyncio.sleep(0.1)
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[BotApi]:
+    async with running_bot_api() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+async def hatchery() -> AsyncIterator[Hatchery]:
+    async with Hatchery() as running:
+        yield running
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_on_telegram_it_is_told_once(
+    api: BotApi, hatchery: Hatchery, plant: Plant, fake: RunningFake, recovery: Recovery, point: str
+) -> None:
+    case = await plant.case(TEMPLATE)
+    await Telegram.answers_of(fake, {"boat": {"text": f"Now {WORDS}."}, "morning": {"text": "Hello."}})
+    telegram = Telegram(api=api, provider=fake, case=case, hatchery=hatchery)
+    ada = await telegram.talker()
+    async with telegram.bot(crash_point=point) as bot:
+        await ada.ask("Good morning.")
+        await case.run(REMIND)
+        await bot.crashed()
+        await ada.person.sees(WORDS, within=SECONDS)
+        recovery.note(f"bot died at {point} of a reminder", bot.fell_at)
+        assert bot.exits == [CRASHED], bot.words()
+        await telegram.promises_hold()
+        await telegram.until(DONE)
+    screen = await ada.person.screen()
+    assert screen.texts == ["Hello.", f"Now {WORDS}."]
+    assert screen.notifications == 2
+    await plant.drop(case.database)
