@@ -9,6 +9,7 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.postgres.events import PostgresEvents
+from shared.adapters.postgres.people import PostgresPeople
 from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.adapters.postgres.visitors import PostgresVisitors
 from shared.core.command_texts import LANGUAGES, described
@@ -60,6 +61,8 @@ def make_parts(
     events = PostgresEvents(services.pool)
     hub = Hub(announcer=services.announcer, events=events, measure=services.conversation.gauge, tasks=tasks)
     usual = limits or Limits()
+    replies = Replies(services.conversation, hub)
+    hub.on_due = replies.look_now
     return Parts(
         settings=settings,
         conversation=services.conversation,
@@ -72,7 +75,8 @@ def make_parts(
         proxies=proxies,
         files=Files(),
         hub=hub,
-        replies=Replies(services.conversation, hub),
+        replies=replies,
+        people=PostgresPeople(services.pool),
         tasks=tasks,
         limits=usual,
         local_limits=limits or LOCAL,
@@ -99,8 +103,10 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     add.add_get("/healthz", routes.healthz)
     add.add_get("/readyz", routes.readyz)
     add.add_get("/api/v1/commands", rest.list_commands)
+    add.add_get("/api/v1/archived", rest.archived)
     add.add_post("/api/v1/commands/{name:[a-z][a-z0-9_]*}", rest.run_command)
-    for path in ("/api/v1/commands", "/api/v1/commands/{name:[a-z][a-z0-9_]*}", ORIGINALS):
+    ours = ("/api/v1/commands", "/api/v1/commands/{name:[a-z][a-z0-9_]*}", "/api/v1/archived", ORIGINALS)
+    for path in ours:
         add.add_route("OPTIONS", path, preflight)
     _add_dashboard(app, services)
     app[rest.OPERATORS] = rest.OperatorsDoor(originals=_other_handler(app, originals))

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from shared.adapters.postgres.events import PostgresEvents
+from shared.adapters.postgres.people import PostgresPeople
 from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.core.commands import Audience
 from shared.core.exchange import Accepted, ContextMeasured, Inbound
@@ -112,6 +113,7 @@ class Parts:
     files: Files
     hub: Hub
     replies: Replies
+    people: PostgresPeople
     tasks: Tasks
     limits: Limits
     local_limits: Limits

@@ -83,6 +83,12 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(name="pins", description="Show what is pinned"),
     Command(
+        name="link",
+        description="Go on with this conversation on another channel: get a code here, type it there",
+        args="[code]",
+    ),
+    Command(name="unlink", description="Part two channels that were joined by /link", args="[number]"),
+    Command(
         name="export",
         description="Get the whole conversation as a file",
         channels=_TELEGRAM,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import asyncpg
@@ -53,7 +53,7 @@ class PostgresPeople:
         """A code for the person of this address, eight characters; only its hash is stored."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
-            me = await connection.fetchrow(sql.PLACE, address_id)
+            me = await _place(connection, address_id)
             refusal = _misplaced(me, session_id)
             if me is None or refusal is not None:
                 return refusal or "moved"
@@ -69,7 +69,7 @@ class PostgresPeople:
         """The person of the code becomes one with the person who typed it; this session goes on."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
-            me = await connection.fetchrow(sql.PLACE, address_id)
+            me = await _place(connection, address_id)
             refusal = _misplaced(me, session_id)
             if me is None or refusal is not None:
                 return refusal or "moved"
@@ -113,13 +113,11 @@ class PostgresPeople:
         return tuple(_shown(row) for row in rows)
 
     @store_method
-    async def part(
-        self, session_id: int, address_id: int, link_id: int | None
-    ) -> Parted | UnlinkRefusal:
+    async def part(self, session_id: int, address_id: int, link_id: int | None) -> Parted | UnlinkRefusal:
         """Bring the archived session back to its own addresses; without a link the only one is meant."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
-            me = await connection.fetchrow(sql.PLACE, address_id)
+            me = await _place(connection, address_id)
             if me is None or me["session_id"] != session_id:
                 return "moved"
             links = await connection.fetch(sql.LINKS, me["party_id"])
@@ -174,22 +172,21 @@ class PostgresPeople:
             for row in rows
         )
 
-    @store_method
-    async def where_they_lead(self, address_ids: Sequence[int]) -> dict[int, int]:
-        """The session of each address, as of now."""
-        rows = await self._pool.fetch(sql.WHERE_THEY_LEAD, list(address_ids))
-        return {row["id"]: row["session_id"] for row in rows}
+
+async def _place(connection: Connection, address_id: int) -> dict[str, Any] | None:
+    row = await connection.fetchrow(sql.PLACE, address_id)
+    return None if row is None else dict(row)
 
 
 async def _bearer(connection: Connection, words: str) -> dict[str, Any] | None:
     """The place that a living code was given to, and whether the code has done its work already."""
     code = read_code(words)
     row = None if code is None else await connection.fetchrow(sql.CODE, _hash(code))
-    place = None if row is None else await connection.fetchrow(sql.PLACE, row["address_id"])
+    place = None if row is None else await _place(connection, row["address_id"])
     return None if row is None or place is None else {**place, "used": row["used_at"] is not None}
 
 
-def _misplaced(place: Record | None, session_id: int) -> LinkRefusal | None:
+def _misplaced(place: Mapping[str, Any] | None, session_id: int) -> LinkRefusal | None:
     """Why nothing can be linked here at all."""
     if place is None or place["session_id"] != session_id:
         return "moved"

@@ -172,4 +172,3 @@ SELECT * FROM (
    ORDER BY te.turn_no DESC, te.step DESC LIMIT $2) newest
  ORDER BY turn_no, step
 """
-WHERE_THEY_LEAD = "SELECT id, session_id FROM addresses WHERE id = ANY ($1)"

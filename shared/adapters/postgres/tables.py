@@ -379,9 +379,7 @@ class Note(SQLModel, table=True):
         one_of("authority", "person", "assistant", "tool", "operator", name="note_authority"),
         CheckConstraint("importance BETWEEN 1 AND 9", name="note_importance"),
         Index("notes_of_party", "party_id", "scope", "id"),
-        Index(
-            "notes_of_party_link", "party_link_id", postgresql_where=text("party_link_id IS NOT NULL")
-        ),
+        Index("notes_of_party_link", "party_link_id", postgresql_where=text("party_link_id IS NOT NULL")),
     )
     id: int = field(identity())
     public_id: UUID = field(public_id())

@@ -78,9 +78,7 @@ class PostgresTurns:
         )
 
     async def _why_not(self, inbound: Inbound) -> EvertalkError:
-        moved = await self._pool.fetchval(
-            turn_sql.GOES_ON_ELSEWHERE, inbound.session_id, inbound.address_id
-        )
+        moved = await self._pool.fetchval(turn_sql.GOES_ON_ELSEWHERE, inbound.session_id, inbound.address_id)
         return (SessionMoved if moved else UnknownSession)(f"session {inbound.session_id}")
 
     async def _not_overtaken(self, receipt: InboxReceipt, *, is_stored: bool) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from shared.core.command_texts.english import CommandTexts
 from shared.core.command_texts.german import GermanCommandTexts
-from shared.core.command_texts.shown import ContextShown, Markdown, PinShown, UsageShown
+from shared.core.command_texts.shown import ContextShown, LinkListed, Markdown, PinShown, UsageShown
 from shared.core.commands import Command
 
 __all__ = [
     "LANGUAGES",
     "CommandTexts",
     "ContextShown",
+    "LinkListed",
     "Markdown",
     "PinShown",
     "UsageShown",
