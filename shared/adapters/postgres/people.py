@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -34,7 +34,7 @@ from shared.core.people import (
 )
 
 Record = asyncpg.Record
-Connection = PoolConnectionProxy[Record]
+Connection: TypeAlias = "PoolConnectionProxy[Record]"
 
 SESSIONS_SHOWN = 20
 MESSAGES_SHOWN = 200
@@ -81,7 +81,7 @@ class PostgresPeople:
                 await connection.execute(sql.GUESSED, session_id, me["party_id"])
                 return "no_code"
             if found["party_id"] == me["party_id"]:
-                return _joined(me, found, again=True) if found["used"] else "own_code"
+                return _joined(me, found, again=True) if _is_done(me, found) else "own_code"
             return await self._join(connection, me, found, words)
 
     async def _join(
@@ -199,6 +199,12 @@ def _tells_nothing(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """A code that joins nothing any more is as if it had never been."""
     used_by_others = other["used"] and other["party_id"] != me["party_id"]
     return bool(used_by_others or other["is_group"] or other["is_public"])
+
+
+def _is_done(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Of one person: what the code is for has come true, by this code or by another one."""
+    leads_here = other["session_id"] == me["session_id"] and other["address_id"] != me["address_id"]
+    return bool(other["used"] or leads_here)
 
 
 def _joined(

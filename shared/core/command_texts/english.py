@@ -187,8 +187,9 @@ class CommandTexts:
     def link_code(self, *, code: str, minutes: int) -> Markdown:
         return (
             f"Your code: `{code}`\n\nWithin {minutes} minutes, send `/link {code}` to me on the other "
-            "channel. The conversation where you *type* it goes on, for both; the one here is kept and can be "
-            "read and exported. What I remember becomes one. Give the code to nobody: whoever types it reads along."
+            "channel. The conversation where you *type* it goes on, for both; the one here is kept, to be "
+            "read and exported. What I remember becomes one. "
+            "Give the code to nobody: whoever types it reads along."
         )
 
     def linked(self, *, channel: str, agent: str, other_agent: str) -> Markdown:

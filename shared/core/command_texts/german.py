@@ -204,8 +204,8 @@ class GermanCommandTexts(CommandTexts):
     def link_code(self, *, code: str, minutes: int) -> Markdown:
         return (
             f"Dein Code: `{code}`\n\nSchick mir innerhalb von {minutes} Minuten `/link {code}` auf dem "
-            "anderen Kanal. Das Gespräch, in dem du ihn *eingibst*, geht für beide weiter; das hier bleibt erhalten, "
-            "lesbar und im Export. Was ich mir gemerkt habe, wird eins. "
+            "anderen Kanal. Das Gespräch, in dem du ihn *eingibst*, geht für beide weiter; das hier bleibt "
+            "erhalten, lesbar und im Export. Was ich mir gemerkt habe, wird eins. "
             "Gib den Code niemandem: Wer ihn eingibt, liest mit."
         )
 
