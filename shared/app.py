@@ -166,7 +166,11 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         doorbell=doorbell,
         caps=caps,
         model_name=models.chat,
-        more=[PeopleCommands(PostgresPeople(pool, timezone=settings.timezone), announcer)],
+        more=[
+            PeopleCommands(
+                PostgresPeople(pool, timezone=settings.timezone), announcer, crash_point=crash_point
+            )
+        ],
     )
     summariser = Summariser(
         model=models,

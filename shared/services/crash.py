@@ -19,6 +19,7 @@ POINTS = (
     "after_tool_results",
     "after_answer",
     "after_delivered",
+    "after_link",
     "after_job_claim",
     "after_flush_model",
     "after_flush",

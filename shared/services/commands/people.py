@@ -19,6 +19,7 @@ from shared.core.people import (
 )
 from shared.ports import EVERYBODY, MOVED, Announcer
 from shared.services.commands.call import Call, Doer, Passing, Said
+from shared.services.crash import CrashPoint, no_crash
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,2}")
 
@@ -31,9 +32,12 @@ class PeopleStore(Protocol):
 
 
 class PeopleCommands:
-    def __init__(self, people: PeopleStore, announcer: Announcer) -> None:
+    def __init__(
+        self, people: PeopleStore, announcer: Announcer, *, crash_point: CrashPoint = no_crash
+    ) -> None:
         self._people = people
         self._announcer = announcer
+        self._crash_point = crash_point
 
     @property
     def doers(self) -> dict[str, Doer]:
@@ -57,6 +61,7 @@ class PeopleCommands:
             return False, call.texts.link_refusals[joined]
         if joined.again:
             return True, call.texts.linked_before
+        self._crash_point("after_link")
         await self._announcer.announce(EVERYBODY, MOVED)
         words = call.texts.linked(
             channel=joined.other_channel, agent=joined.agent, other_agent=joined.other_agent

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import asyncpg
 import pytest
 
+from shared.adapters.postgres import people_sql
 from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.postgres.people import PostgresPeople
 from shared.adapters.postgres.pool import open_pool
@@ -368,28 +369,48 @@ async def test_what_both_remember_counts_once_and_what_the_winner_forgot_stays_f
     assert await page.remembers() == ["Has a boat", "Likes tea", "Lives in Bodø"]
 
 
+async def test_a_link_that_fails_at_its_last_step_changes_nothing(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, phone = await visitor(pool), await chat(pool)
+    await page.notes("Likes tea")
+    code = await page.code()
+    with monkeypatch.context() as broken:
+        broken.setattr(people_sql, "CARRY_SPENDING", "SELECT 1 / (0 * $1::bigint)")
+        with pytest.raises(asyncpg.DivisionByZeroError):
+            await phone.types(code)
+    assert await page.session_id == page.first_session
+    assert await page.person == page.party_id
+    assert await pool.fetchval("SELECT count(*) FROM party_links") == 0
+    assert isinstance(await phone.types(code), Joined)
+
+
 # Money.
 
 
 async def test_what_both_spent_today_counts_for_the_one_and_only_once(pool: Pool) -> None:
     page, phone = await visitor(pool), await chat(pool)
     for place, micro in ((page, 300), (phone, 500)):
+        scope = f"party:{place.party_id}"
         await pool.execute(
-            """WITH r AS (INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro,
-                                                   state, scopes, ended_at)
-                          VALUES ($1, $2, (now() AT TIME ZONE 'UTC')::date, $3, $3, 'settled',
-                                  ARRAY['party:' || $4], now()))
-               INSERT INTO spend_days (scope, day, spent_micro)
-               VALUES ('party:' || $4, (now() AT TIME ZONE 'UTC')::date, $3)""",
-            place.first_session, place.party_id, micro, str(place.party_id),
+            """INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro, state,
+                                         scopes, ended_at)
+               VALUES ($1, $2, (now() AT TIME ZONE 'UTC')::date, $3, $3, 'settled',
+                       ARRAY[$4], now())""",
+            place.first_session, place.party_id, micro, scope,
+        )  # fmt: skip
+        await pool.execute(
+            """INSERT INTO spend_days (scope, day, spent_micro)
+               VALUES ($1, (now() AT TIME ZONE 'UTC')::date, $2)""",
+            scope, micro,
         )  # fmt: skip
     spent = "SELECT spent_micro FROM spend_days WHERE scope = 'party:' || $1::text"
     await phone.joins(page)
-    assert await pool.fetchval(spent, phone.party_id) == 800
+    assert await pool.fetchval(spent, str(phone.party_id)) == 800
     await page.parts()
     await phone.joins(page)
-    assert await pool.fetchval(spent, phone.party_id) == 800
-    assert await pool.fetchval(spent, page.party_id) == 300
+    assert await pool.fetchval(spent, str(phone.party_id)) == 800
+    assert await pool.fetchval(spent, str(page.party_id)) == 300
 
 
 # Parting.
