@@ -41,7 +41,7 @@ from shared.ports import TokenCounter
 
 log = structlog.get_logger(__name__)
 
-ONCE = frozenset({"undo", "new", "separator", "compact"})
+ONCE = frozenset({"undo", "new", "separator", "compact", "unlink"})
 """Commands whose second time would do more than the first: after a crash rather not at all than twice."""
 MOST_FILES = 10
 """Of one message; an album has at most ten."""

@@ -227,8 +227,8 @@ async def test_a_turn_that_waits_behind_the_other_channel_is_taken_when_that_one
     finally:
         await both.there.provider.set_pace(0)
     rows = await house.one(
-        """SELECT json_agg(json_build_array(t.channel, w.channel,
-                             extract(epoch FROM w.claimed_at - t.ended_at)) ORDER BY t.turn_no)
+        """SELECT json_agg(json_build_array(t.channel, w.channel, extract(epoch FROM
+                             w.claimed_at - greatest(t.ended_at, w.opened_at))) ORDER BY t.turn_no)
              FROM turns t JOIN turns w ON w.session_id = t.session_id AND w.turn_no = t.turn_no + 1
             WHERE t.session_id = $1 AND t.channel = 'web'""",
         chat,
