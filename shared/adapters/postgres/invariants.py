@@ -446,7 +446,7 @@ _PEOPLE = (
     ),
     _Check(
         code="I7",
-        what="a turn holds messages of two places",
+        what="a turn collects messages of two places",
         rows=f"""SELECT {_at("session=s.id", "turn=s.open_turn")} FROM sessions s
                    JOIN turns t ON t.session_id = s.id AND t.turn_no = s.open_turn
                   WHERE s.open_address IS NOT NULL AND s.open_address <> t.address_id""",
