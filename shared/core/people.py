@@ -47,7 +47,6 @@ class LinkShown:
     id: int
     channel: str
     title: str
-    messages: int
     linked_at: datetime
 
 

@@ -226,7 +226,6 @@ def _shown(row: Record) -> LinkShown:
         id=row["id"],
         channel=row["channel"] or "",
         title=row["title"] or "",
-        messages=row["messages"],
         linked_at=row["linked_at"],
     )
 

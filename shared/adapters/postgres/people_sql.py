@@ -107,8 +107,7 @@ UPDATE party_links p SET carried_micro = carried.micro FROM carried WHERE p.id =
 """What both spent today counts for the one they are; once, however often they part and join."""
 
 LINKS = """
-SELECT l.id, a.channel, a.title, l.linked_at, l.joined_party_id, l.kept_session_id, l.archived_session_id,
-       (SELECT count(*) FROM turns t WHERE t.session_id = l.archived_session_id) AS messages
+SELECT l.id, a.channel, a.title, l.linked_at, l.joined_party_id, l.kept_session_id, l.archived_session_id
   FROM party_links l
   LEFT JOIN LATERAL (SELECT x.channel, x.title FROM addresses x WHERE x.party_id = l.joined_party_id
                       ORDER BY x.id LIMIT 1) a ON true
