@@ -85,8 +85,8 @@ export class Chat {
   hello() {
     const token = this.options.page ? "" : this.store.get("token");
     return {
-      t: "hello", v: 1, site: this.options.site, last_seq: this.chat.last, session: this.chat.session, locale: lang(), tz: Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC",
-      ...(token && { token }), ...(this.options.identity && { identity: this.options.identity }),
+      t: "hello", v: 1, site: this.options.site, last_seq: this.chat.last, locale: lang(), tz: Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC",
+      ...(this.chat.session && { session: this.chat.session }), ...(token && { token }), ...(this.options.identity && { identity: this.options.identity }),
     };
   }
 
