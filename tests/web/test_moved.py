@@ -15,6 +15,7 @@ async def address_of(server: Server, welcome: Frame) -> tuple[int, int]:
             WHERE s.public_id = $1""",
         welcome["session"],
     )
+    assert row is not None
     return row["session_id"], row["id"]
 
 
