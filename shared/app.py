@@ -17,6 +17,7 @@ from shared.adapters.models.routing import Models
 from shared.adapters.postgres.attachments import PostgresAttachments
 from shared.adapters.postgres.figures import PostgresFigures
 from shared.adapters.postgres.notes import PostgresNotes
+from shared.adapters.postgres.people import PostgresPeople
 from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.recall import PostgresRecall
@@ -41,6 +42,7 @@ from shared.services.assistant import Assistant
 from shared.services.commands import Commands
 from shared.services.commands.budget import BudgetCommands
 from shared.services.commands.memory import MemoryCommands
+from shared.services.commands.people import PeopleCommands
 from shared.services.commands.reminders import ReminderCommands
 from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
@@ -190,6 +192,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         doorbell=doorbell,
         caps=caps,
         crash_point=crash_point,
+        announcer=announcer,
         message_chars=BOT_MESSAGE_CHARS if role == "bot" else MESSAGE_CHARS,
         delivers=role != "bot",
         reminders=Reminders(
@@ -221,6 +224,9 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             ),
             MemoryCommands(notes),
             ReminderCommands(reminders, timezone=settings.timezone),
+            PeopleCommands(
+                PostgresPeople(pool, timezone=settings.timezone), announcer, crash_point=crash_point
+            ),
         ],
     )
     summariser = Summariser(

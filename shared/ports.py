@@ -107,6 +107,15 @@ class Doorbell(Protocol):
         ...
 
 
+EVERYBODY = 0
+"""No session: what is announced here, every listener hears, whatever it follows."""
+DUE_ELSEWHERE: Mapping[str, Any] = {"t": "due"}
+"""Some turn waits for a process of another channel; whoever hears it looks at once."""
+
+MOVED: Mapping[str, Any] = {"t": "moved"}
+"""Some place leads to another session now; screens look whether it is theirs."""
+
+
 class Announcer(Protocol):
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
         """Tell every process that something of this session changed. Never raises, may be lost."""

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from shared.adapters.postgres.events import PostgresEvents
 from shared.adapters.postgres.notes import PostgresNotes
+from shared.adapters.postgres.people import PostgresPeople
 from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.adapters.postgres.visitors import PostgresVisitors
 from shared.core.command_texts import LANGUAGES, described
@@ -61,6 +62,8 @@ def make_parts(
     events = PostgresEvents(services.pool)
     hub = Hub(announcer=services.announcer, events=events, measure=services.conversation.gauge, tasks=tasks)
     usual = limits or Limits()
+    replies = Replies(services.conversation, hub)
+    hub.on_due = replies.look_now
     return Parts(
         settings=settings,
         conversation=services.conversation,
@@ -74,7 +77,8 @@ def make_parts(
         proxies=proxies,
         files=Files(),
         hub=hub,
-        replies=Replies(services.conversation, hub),
+        replies=replies,
+        people=PostgresPeople(services.pool),
         tasks=tasks,
         limits=usual,
         local_limits=limits or LOCAL,
@@ -101,6 +105,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     add.add_get("/healthz", routes.healthz)
     add.add_get("/readyz", routes.readyz)
     add.add_get("/api/v1/commands", rest.list_commands)
+    add.add_get("/api/v1/archived", rest.archived)
     add.add_post("/api/v1/commands/{name:[a-z][a-z0-9_]*}", rest.run_command)
     add.add_get(memory.NOTES, memory.list_notes)
     add.add_put(memory.NOTE, memory.change_note)
@@ -108,7 +113,8 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     add.add_post(memory.RESTORE, memory.restore_note)
     for path in (memory.NOTES, memory.NOTE, memory.RESTORE):
         add.add_route("OPTIONS", path, preflight)
-    for path in ("/api/v1/commands", "/api/v1/commands/{name:[a-z][a-z0-9_]*}", ORIGINALS):
+    ours = ("/api/v1/commands", "/api/v1/commands/{name:[a-z][a-z0-9_]*}", "/api/v1/archived", ORIGINALS)
+    for path in ours:
         add.add_route("OPTIONS", path, preflight)
     _add_dashboard(app, services)
     app[rest.OPERATORS] = rest.OperatorsDoor(originals=_other_handler(app, originals))

@@ -10,7 +10,13 @@ from typing import Any
 import structlog
 from aiohttp import WSMsgType, web
 
-from shared.core.errors import BadInput, EvertalkError, StorageUnavailable, UnreadableMessage
+from shared.core.errors import (
+    BadInput,
+    EvertalkError,
+    SessionMoved,
+    StorageUnavailable,
+    UnreadableMessage,
+)
 from shared.core.exchange import Accepted, Inbound
 from shared.core.screen import iso
 from web import wire
@@ -113,7 +119,7 @@ class _Chat:
         if not self._parts.session_places.take(key, self._limits.sockets_per_session):
             raise Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets())
         self._public = known.audience == "public"
-        seat = Seat(self._outbox, public=self._public)
+        seat = Seat(self._outbox, public=self._public, address_id=known.row.address_id)
         try:
             await self._parts.hub.join(known.row.session_id, seat)
             await self._welcome(seat, known, hello)
@@ -160,7 +166,8 @@ class _Chat:
                 head = await parts.events.head(session_id)
                 if head is None:
                     raise Closed(wire.CLOSE_TOKEN, "unknown session", error=UnknownToken())
-                resumed, events = await self._backlog(session_id, hello.last_seq, head.event_seq)
+                seen = hello.last_seq if hello.session in ("", str(known.row.session_public_id)) else 0
+                resumed, events = await self._backlog(session_id, seen, head.event_seq)
                 state = dict(await parts.events.running(session_id))
                 measured = None
                 pinned: tuple[str, ...] = ()
@@ -238,6 +245,9 @@ class _Chat:
             await self._handle(known, frame)
         except StorageUnavailable as error:
             raise self._away(error) from None
+        except SessionMoved:
+            # Without a word about the message: the browser sends it again where it is welcomed next.
+            raise Closed(wire.CLOSE_RESTART, "moved") from None
         except BadInput as error:
             self._strike()
             self._send(wire.error(error, cid=cid or getattr(error, "cid", None), public=self._public))
@@ -347,6 +357,8 @@ class _Chat:
             self._send(wire.error(closed.error, public=self._public))
         if closed.code == wire.CLOSE_SLOW:
             self._send(wire.bye(closed.code, closed.reason, retry_ms=RETRY_MS))
+        if closed.code == wire.CLOSE_RESTART:
+            self._send(wire.bye(closed.code, closed.reason, retry_ms=0))
         self._outbox.close(closed.code, closed.reason)
 
     async def _wait_for_close(self) -> None:

@@ -21,6 +21,7 @@ from shared.core.exchange import (
     Stored,
     ToolRunning,
 )
+from shared.ports import DUE_ELSEWHERE, MOVED
 from shared.tasks import Tasks
 from web import wire
 from web.draft import Draft, Pieces
@@ -61,6 +62,7 @@ class StoredEvent(Protocol):
 class EventLog(Protocol):
     async def after(self, session_id: int, event_seq: int, *, limit: int = PAGE) -> Sequence[StoredEvent]: ...
     async def heads(self, session_ids: Sequence[int]) -> dict[int, int]: ...
+    async def where_they_lead(self, address_ids: Sequence[int]) -> dict[int, int]: ...
 
 
 Measure = Callable[[int], Awaitable[ContextMeasured | None]]
@@ -69,11 +71,12 @@ Measure = Callable[[int], Awaitable[ContextMeasured | None]]
 class Seat:
     """One screen in a room: first held back until its welcome is out, then strictly in order."""
 
-    __slots__ = ("_held", "last", "outbox", "public")
+    __slots__ = ("_held", "address_id", "last", "outbox", "public")
 
-    def __init__(self, outbox: Outbox, *, public: bool) -> None:
+    def __init__(self, outbox: Outbox, *, public: bool, address_id: int = 0) -> None:
         self.outbox = outbox
         self.public = public
+        self.address_id = address_id
         self.last: int | None = None
         self._held: list[tuple[int, str]] | None = []
 
@@ -154,6 +157,8 @@ class Hub:
         self._rooms: dict[int, Room] = {}
         self._outgoing: asyncio.Queue[tuple[int, Mapping[str, Any]]] = asyncio.Queue(OUTGOING)
         self._following = asyncio.Lock()
+        self.on_due: Callable[[], None] = lambda: None
+        """Called when a turn may wait for this channel behind one of another."""
 
     def start(self) -> None:
         for loop in (self._announce, self._listen, self._poll):
@@ -376,7 +381,11 @@ class Hub:
 
     def _heard(self, session_id: int, message: Mapping[str, Any]) -> None:
         event_seq, kind = message.get("event_seq"), message.get("t")
-        if isinstance(event_seq, int):
+        if kind == DUE_ELSEWHERE["t"]:
+            self.on_due()
+        elif kind == MOVED["t"]:
+            self._tasks.start(self._look_who_moved())
+        elif isinstance(event_seq, int):
             self.reach(session_id, event_seq)
         elif isinstance(kind, str) and (room := self._rooms.get(session_id)) and room.seats:
             frame = {name: value for name, value in message.items() if name != "origin"}
@@ -416,12 +425,37 @@ class Hub:
             followed = [room.session_id for room in self._rooms.values() if room.seats]
             if not followed:
                 continue
+            await self._look_who_moved()
             try:
                 heads = await self._events.heads(followed)
             except StorageUnavailable:
                 continue
             for session_id, head in heads.items():
                 self.reach(session_id, head)
+
+    async def _look_who_moved(self) -> None:
+        """Screens whose place leads to another session now; the announcement alone would be hearsay."""
+        rooms = self._rooms.values()
+        here = {
+            (room.session_id, seat.address_id) for room in rooms for seat in room.seats if seat.address_id
+        }
+        if not here:
+            return
+        try:
+            leads = await self._events.where_they_lead([address_id for _, address_id in here])
+        except StorageUnavailable:
+            return
+        for session_id, address_id in here:
+            if leads.get(address_id, session_id) != session_id:
+                self._send_on(session_id, address_id)
+
+    def _send_on(self, session_id: int, address_id: int) -> None:
+        """Its screens come back at once, and are welcomed where the place leads to now."""
+        room = self._rooms.get(session_id)
+        for seat in tuple(room.seats) if room is not None else ():
+            if seat.address_id == address_id:
+                seat.outbox.put(wire.encode(wire.bye(wire.CLOSE_RESTART, "moved", retry_ms=0)))
+                seat.outbox.close(wire.CLOSE_RESTART, "moved")
 
     async def _follow(self) -> None:
         async with self._following:

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from shared.adapters.postgres.events import PostgresEvents
 from shared.adapters.postgres.notes import PostgresNotes
+from shared.adapters.postgres.people import PostgresPeople
 from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.core.commands import Audience
 from shared.core.exchange import Accepted, ContextMeasured, Inbound
@@ -114,6 +115,7 @@ class Parts:
     files: Files
     hub: Hub
     replies: Replies
+    people: PostgresPeople
     tasks: Tasks
     limits: Limits
     local_limits: Limits

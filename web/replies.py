@@ -35,6 +35,7 @@ class Replies:
         self.start = self._answering.start
         self.begin_to_close = self._answering.begin_to_close
         self.close = self._answering.close
+        self.look_now = self._answering.look_now
 
     def answer(self, session_id: int) -> None:
         """Soon; several calls are one."""

@@ -11,6 +11,8 @@ from uuid import UUID
 from aiohttp import web
 
 from shared.core.errors import UnknownSession
+from shared.core.people import ArchivedSession
+from shared.core.screen import iso
 from web.chat import COMMAND_SECONDS, UnknownCommand, result_payload
 from web.parts import PARTS, Handler, Parts, audience_of
 from web.security import Refusal, cross_origin_headers, read_json
@@ -62,6 +64,25 @@ async def run_command(request: web.Request) -> web.StreamResponse:
     if outcome.event_seq:
         parts.hub.arrived(known.row.session_id, outcome.event_seq, "command.result", payload)
     return await _json(request, {"error": None, **payload, "event_seq": outcome.event_seq})
+
+
+async def archived(request: web.Request) -> web.StreamResponse:
+    """Earlier conversations of this visitor, which went on elsewhere after a `/link`, to read."""
+    known = await _caller(request)
+    if known.audience == "public":
+        raise Refusal(404, "not_found", "There is nothing here.")
+    _check_rate(request, request.app[PARTS], known)
+    found = await request.app[PARTS].people.archived(known.row.session_id)
+    return await _json(request, {"sessions": [_archived(session) for session in found]})
+
+
+def _archived(session: ArchivedSession) -> dict[str, Any]:
+    return {
+        "session_id": session.public_id,
+        "channel": session.channel,
+        "archived_at": iso(session.archived_at),
+        "messages": [{"role": one.author, "text": one.text, "at": iso(one.at)} for one in session.messages],
+    }
 
 
 async def originals(request: web.Request) -> web.StreamResponse:

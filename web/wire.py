@@ -76,6 +76,8 @@ class Hello:
     token: str | None = None
     locale: str = ""
     tz: str = ""
+    session: str = ""
+    """The one that `last_seq` counts in, where the screen knows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +205,7 @@ def _hello(frame: Mapping[str, Any]) -> Hello:
         token=token or None,
         locale=_hint(frame, "locale"),
         tz=_hint(frame, "tz"),
+        session=_hint(frame, "session"),
     )
 
 

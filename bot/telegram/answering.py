@@ -82,6 +82,9 @@ class Answering:
         """Soon; several calls are one."""
         self._answers.answer(place.session_id, partial(self._chat, place))
 
+    def look_now(self) -> None:
+        self._answers.look_now()
+
     async def close(self) -> None:
         await self._answers.close(drain_seconds=DRAIN_SECONDS)
         await self._loops.cancel()

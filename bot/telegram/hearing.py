@@ -34,14 +34,14 @@ from bot.telegram.sender import Where as Spot
 from bot.telegram.texts import Texts, texts_for
 from bot.telegram.voice import Voice, spot
 from shared.adapters.postgres.telegram_places import PlaceRow
-from shared.core.errors import BadInput, EvertalkError
+from shared.core.errors import BadInput, EvertalkError, SessionMoved
 from shared.core.exchange import Accepted, Inbound, InboxReceipt
 from shared.core.messages import Block, Image, Text
 from shared.ports import TokenCounter
 
 log = structlog.get_logger(__name__)
 
-ONCE = frozenset({"undo", "new", "separator", "compact"})
+ONCE = frozenset({"undo", "new", "separator", "compact", "unlink"})
 """Commands whose second time would do more than the first: after a crash rather not at all than twice."""
 MOST_FILES = 10
 """Of one message; an album has at most ten."""
@@ -182,12 +182,22 @@ class Hearing:
         )
         try:
             await self._conversation.accept(inbound)
+        except SessionMoved:
+            await self._accept(await self._where_it_goes_on(place), gathered)
+            return
         except BadInput as error:
             words = texts.advice(code=error.code, advice=error.advice, public=self._desk.public)
             await self._voice.say(spot(place), words)
             await self._end(*gathered.updates)
             return
         self._answer(place)
+
+    async def _where_it_goes_on(self, place: PlaceRow) -> PlaceRow:
+        """Its person has joined another channel, or parted from it, since the place was looked up."""
+        now = await self._stores.places.place(place.address_id)
+        if now is None or now.session_id == place.session_id:
+            raise SessionMoved(f"session {place.session_id}")
+        return now
 
     async def _read_files(self, place: PlaceRow, gathered: Gathered, texts: Texts) -> tuple[Block, ...]:
         """Pictures and texts for the model; what cannot be read is said in one line each."""

@@ -50,6 +50,7 @@ class LiveAnswer:
         self._finals = finals
         self._place = place
         self._tasks = tasks
+        self._private, self._group = private, group
         self._rhythm = private if place.chat_id > 0 else group
         self._native_rhythm = native
         self._typing_every = typing_every
@@ -126,6 +127,7 @@ class LiveAnswer:
             self._draft.begin(event.attempt)
             return
         await self._end_show()
+        await self._follow_to(event.address_id)
         in_order = await self._earlier_are_there(event.turn)
         self._turn, self._maybe_shown = event.turn, None
         self._draft = Draft(rhythm=self._rhythm, attempt=event.attempt)
@@ -137,6 +139,15 @@ class LiveAnswer:
             await self._adopt_bubbles()
         if not self._draft.bubbles and self._place.chat_id > 0 and self._post.uses(self._place, "drafts"):
             self._start_native()
+
+    async def _follow_to(self, address_id: int) -> None:
+        """A session may have several places: an answer is shown where its question was asked."""
+        if address_id in (0, self._place.address_id):
+            return
+        place = await self._post.places.place(address_id)
+        if place is not None:
+            self._place = place
+            self._rhythm = self._private if place.chat_id > 0 else self._group
 
     async def _earlier_are_there(self, turn: int) -> bool:
         """What another process left behind comes first; until it is there, nothing of this turn is shown."""

@@ -36,6 +36,7 @@ from shared.adapters.postgres.telegram_places import PlaceRow
 from shared.app import App
 from shared.bots import BotConfig
 from shared.core.errors import StorageUnavailable
+from shared.ports import DUE_ELSEWHERE
 from shared.settings import Settings
 from shared.tasks import Tasks
 
@@ -72,6 +73,7 @@ class TelegramService:
 
     def start(self) -> None:
         self._answering.start()
+        self._tasks.forever(self._listen)
         for config in self._bots:
             self._tasks.start(self._open(config))
 
@@ -100,6 +102,12 @@ class TelegramService:
         runner = self._runners.get(bot_id)
         if runner is not None:
             runner.something_came()
+
+    async def _listen(self) -> None:
+        """A turn of one of our chats may wait behind one that another channel has just answered."""
+        async for _, message in self._app.announcer.listen():
+            if message.get("t") == DUE_ELSEWHERE["t"]:
+                self._answering.look_now()
 
     async def _open(self, config: BotConfig) -> None:
         """Tries for ever while Telegram or Postgres are away."""

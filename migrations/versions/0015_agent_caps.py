@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0015"
-down_revision = "0011"
+down_revision = "0013"
 branch_labels = None
 depends_on = None
 

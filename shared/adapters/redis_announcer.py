@@ -16,6 +16,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from shared.ports import EVERYBODY
+
 log = structlog.get_logger(__name__)
 
 CHANNEL = "evertalk:s:"
@@ -31,8 +33,8 @@ UNHEARD_SECONDS = 2.0
 MAX_MESSAGE_CHARS = 256 * 1024
 _AWAY = (RedisError, OSError, TimeoutError, asyncio.IncompleteReadError)
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
-_NOBODY = f"{CHANNEL}0"
-"""Followed always, so that a process without sessions still hears when Redis is gone."""
+_NOBODY = f"{CHANNEL}{EVERYBODY}"
+"""Followed always: a process without sessions hears what is for all, and when Redis is gone."""
 
 
 class RedisAnnouncer:

@@ -94,6 +94,12 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(name="reminders", description="Show or cancel your reminders", args="[cancel number]"),
     Command(
+        name="link",
+        description="Go on with this conversation on another channel: get a code here, type it there",
+        args="[code]",
+    ),
+    Command(name="unlink", description="Part two channels that were joined by /link", args="[number]"),
+    Command(
         name="export",
         description="Get the whole conversation as a file",
         channels=_TELEGRAM,

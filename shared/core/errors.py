@@ -7,6 +7,7 @@ EvertalkError                     has a code and advice; the advice is the only 
 │   ├── UnreadableMessage         binary, NUL bytes, broken JSON
 │   ├── BadArguments              a command was given words that it cannot use (core/commands.py)
 │   └── UnknownSession
+├── SessionMoved                  its person goes on in another session; look again where that is
 ├── Fenced                        another process owns this turn now; our write changed nothing
 ├── StaleView                     the log's view moved while we worked; plan again
 ├── CapReached                    a spending cap says no; nothing was spent
@@ -78,6 +79,13 @@ class UnknownSession(BadInput):
 
     code = "unknown_session"
     advice = "This conversation was not found. Reload the page to begin a new one."
+
+
+class SessionMoved(EvertalkError):
+    """This conversation goes on in another session of the same person."""
+
+    code = "session_moved"
+    advice = "This conversation goes on elsewhere. Reload the page to see it."
 
 
 class Fenced(EvertalkError):

@@ -63,6 +63,8 @@ class RunStarted:
     attempt: int
     epoch: int = 0
     """Of the claim; what a channel stores of an answer that is still being written carries it."""
+    address_id: int = 0
+    """Where the turn came from, and its answer goes; a session may have several places."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

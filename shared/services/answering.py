@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import structlog
@@ -16,6 +17,8 @@ log = structlog.get_logger(__name__)
 
 BEAT_SECONDS = 1.0
 ORPHANS_SECONDS = 1.0
+ROUND_APART_SECONDS = 0.05
+"""Between two looks, however many turns are announced."""
 STEP_SECONDS = 10.0
 
 
@@ -58,6 +61,7 @@ class Answering:
         self._running: set[int] = set()
         self._again: set[int] = set()
         self._closing = False
+        self._due = asyncio.Event()
 
     def start(self) -> None:
         self._loops.forever(self._beat)
@@ -72,6 +76,10 @@ class Answering:
         else:
             self._running.add(session_id)
             self._answers.start(self._answer(session_id, open_screen))
+
+    def look_now(self) -> None:
+        """Somewhere a turn is due that may be ours: do not wait for the next round."""
+        self._due.set()
 
     @property
     def is_closing(self) -> bool:
@@ -118,7 +126,7 @@ class Answering:
     async def _pick_up_orphans(self) -> None:
         """Turns that nobody answers."""
         while True:
-            await asyncio.sleep(ORPHANS_SECONDS)
+            await self._next_round()
             accounts = self._accounts()
             if self._closing or (accounts is not None and not accounts):
                 continue
@@ -129,6 +137,14 @@ class Answering:
                     await self._pick_up(session_id)
             except (EvertalkError, TimeoutError) as error:
                 log.warning("orphans_not_read", reason=str(error))
+
+    async def _next_round(self) -> None:
+        """In a second, or as soon as somebody says that a turn is due; not more often than that."""
+        await asyncio.sleep(ROUND_APART_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ORPHANS_SECONDS - ROUND_APART_SECONDS):
+                await self._due.wait()
+        self._due.clear()
 
     async def _pick_up(self, session_id: int) -> None:
         if session_id in self._running:

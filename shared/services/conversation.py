@@ -39,7 +39,7 @@ from shared.core.reminders import told_words
 from shared.core.tokens import estimate_blocks
 from shared.core.turns import AnswerStored, Caps, Claim, Outcome, SpendingWarning
 from shared.core.upkeep import SessionState
-from shared.ports import Doorbell, TokenCounter
+from shared.ports import DUE_ELSEWHERE, EVERYBODY, Announcer, Doorbell, TokenCounter
 from shared.services.assistant import Assistant, Room
 from shared.services.crash import CrashPoint
 from shared.services.endings import Answered, refusal
@@ -106,6 +106,7 @@ class Conversation:
         doorbell: Doorbell,
         caps: Caps,
         crash_point: CrashPoint,
+        announcer: Announcer | None = None,
         message_chars: int = MESSAGE_CHARS,
         delivers: bool = True,
         reminders: DueReminders | None = None,
@@ -114,6 +115,7 @@ class Conversation:
         self._message_chars = message_chars
         self._delivers = delivers
         self._reminders = reminders
+        self._announcer = announcer
         self._channel = channel
         self._worker_id = worker_id
         self._turns = turns
@@ -140,11 +142,16 @@ class Conversation:
 
         Returns at once when another living process has it. `emit` hears deltas, then what was stored.
         A message accepted after the last commit is not looked for: whoever accepted it asks for its answer.
+        A turn of another channel that waits behind ours is announced to the process that may take it.
         """
+        another_waits = False
         while (claim := await self._claim(session_id)) is not None:
             self._crash_point("after_claim")
-            if not await self._run(claim, self._while_alive(emit)):
+            another_waits = await self._run(claim, self._while_alive(emit))
+            if not another_waits:
                 return
+        if another_waits and self._announcer is not None:
+            await self._announcer.announce(EVERYBODY, DUE_ELSEWHERE)
 
     async def stop(self, session_id: int) -> bool:
         """Stop the answer that is being written, here or in another process; False when none is."""
@@ -197,7 +204,10 @@ class Conversation:
         if claim.stop_requested:
             stop.set_result(None)
         try:
-            await emit(RunStarted(turn=claim.turn, attempt=claim.attempt, epoch=claim.epoch))
+            started = RunStarted(
+                turn=claim.turn, attempt=claim.attempt, epoch=claim.epoch, address_id=claim.address_id
+            )
+            await emit(started)
             answered = await self._attempt(claim, emit, stop)
             return await self._commit(claim, answered, emit)
         except Fenced:

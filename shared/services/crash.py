@@ -22,6 +22,7 @@ POINTS = (
     "after_delivered",
     "before_reminder",
     "after_reminder",
+    "after_link",
     "after_job_claim",
     "after_flush_model",
     "after_flush",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -43,13 +44,37 @@ WORKER = (
     "before_indexing",
 )
 NIGHT = ("after_tidy",)
+LINKED = "after_link"
 BY_SIGNAL = {"after_ack"}
 """Whoever hears the acknowledgement ends the process: that is the place."""
 
 
 def test_every_crash_point_is_tried() -> None:
-    tried = {point.partition(":")[0] for point in (*WEB, *WORKER, *NIGHT, *BOT, *REMINDERS)} | BY_SIGNAL
+    tried = {
+        point.partition(":")[0] for point in (*WEB, *WORKER, *NIGHT, *BOT, *REMINDERS, LINKED)
+    } | BY_SIGNAL
     assert tried == set(POINTS)
+
+
+async def test_a_link_is_made_once_though_its_process_dies_before_saying_so(case: Case) -> None:
+    """Typed again by the browser that had no answer, the same code has done its work already."""
+    async with case.web(crash_point=LINKED) as web:
+        async with Person(case.port, name="other") as other:
+            await other.ask(REMEMBER)
+            asked = await other.command("link")
+            await other.until(lambda: asked in other.commands, "a code")
+        code = re.search(r"[A-Z2-9]{4}-[A-Z2-9]{4}", other.commands[asked]["result"])
+        assert code is not None
+        async with Person(case.port) as person:
+            typed = await person.command("link", code[0])
+            await web.crashed()
+            await person.until(lambda: typed in person.commands, "the words about the link")
+            assert web.exits == [CRASHED], web.words()
+            assert person.commands[typed]["success"] is True
+            await person.ask("What is my cat called?")
+            await case.promises_hold(person)
+        assert await case.value("SELECT count(*) FROM party_links") == 1
+        assert await case.value("SELECT count(DISTINCT session_id) FROM addresses") == 1
 
 
 @pytest.mark.parametrize("point", WEB)

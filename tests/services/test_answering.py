@@ -9,6 +9,7 @@ import pytest
 
 from shared.core.errors import StorageUnavailable
 from shared.core.exchange import Emit, ReplyEvent, RunEnded
+from shared.services import answering
 from shared.services.answering import Answering, OpenScreen
 
 
@@ -115,6 +116,25 @@ async def test_an_answer_that_fails_is_found_again_as_an_orphan(house: House) ->
     house.answering.start()
     await comes(lambda: house.talk.begun == [7, 7])
     assert house.talk.asked[0] == ("here", None)
+
+
+async def test_a_turn_that_is_announced_is_looked_for_before_the_next_round(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "ORPHANS_SECONDS", 3_600.0)
+    house.answering.start()
+    house.talk.due = [7]
+    house.answering.look_now()
+    await comes(lambda: house.talk.begun == [7])
+
+
+async def test_many_announcements_are_a_few_looks(house: House) -> None:
+    house.answering.start()
+    for _ in range(1_000):
+        house.answering.look_now()
+        await asyncio.sleep(0)
+    await comes(lambda: len(house.talk.asked) > 1)
+    assert len(house.talk.asked) < 100
 
 
 async def test_who_serves_no_account_looks_for_no_orphans(house: House) -> None:

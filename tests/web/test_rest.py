@@ -103,3 +103,20 @@ async def test_the_widget_on_an_allowed_page_may_read_with_its_token(starter: St
         async with server.client.options(server.url + path, headers=asked) as answer:
             assert answer.status == 204
             assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
+
+
+async def test_archived_conversations_are_for_their_own_visitor(server: Server) -> None:
+    url = f"{server.url}/api/v1/archived"
+    async with server.client.get(url) as answer:
+        assert answer.status == 401
+    _, welcome = await server.greet()
+    async with server.client.get(url, headers={"Authorization": f"Bearer {welcome['token']}"}) as answer:
+        assert (answer.status, await answer.json()) == (200, {"sessions": []})
+
+
+async def test_a_public_site_has_no_archived_conversations(starter: Starter) -> None:
+    server = await starter.start(profile="public")
+    _, welcome = await server.greet()
+    headers = {"Authorization": f"Bearer {welcome['token']}"}
+    async with server.client.get(f"{server.url}/api/v1/archived", headers=headers) as answer:
+        assert answer.status == 404

@@ -25,6 +25,7 @@ _ADVICE = {
     "message_too_long": "Die Nachricht ist zu lang. Bitte teile sie auf.",
     "unreadable_message": "Das konnte ich nicht lesen. Bitte schick es noch einmal als einfachen Text.",
     "bad_arguments": "Damit kann der Befehl nichts anfangen. /help zeigt, wie man ihn schreibt.",
+    "session_moved": "Dieses Gespräch geht inzwischen anderswo weiter. Schreib mir, dann siehst du es.",
     "unknown_session": "Dieses Gespräch habe ich nicht gefunden. Schreib mir, dann beginnt ein neues.",
     "stale_view": "Das Gespräch hat sich inzwischen verändert. Bitte versuch es noch einmal.",
     "cap_reached": (

@@ -75,6 +75,14 @@ class PostgresEvents:
         return {row["id"]: row["head"] for row in rows}
 
     @store_method
+    async def where_they_lead(self, address_ids: Sequence[int]) -> dict[int, int]:
+        """The session of each address, as of now."""
+        rows = await self._pool.fetch(
+            "SELECT id, session_id FROM addresses WHERE id = ANY ($1::bigint[])", list(address_ids)
+        )
+        return {row["id"]: row["session_id"] for row in rows}
+
+    @store_method
     async def after(self, session_id: int, event_seq: int, *, limit: int = 500) -> tuple[EventRow, ...]:
         """Events with a higher number, oldest first, at most `limit`."""
         rows = await self._pool.fetch(

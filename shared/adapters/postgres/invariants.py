@@ -49,6 +49,15 @@ _WRITTEN_EVENTS = """
 """
 
 _PARTY = "coalesce({0}.merged_into, {0}.id)"
+_STRANGERS = f"""
+{_PARTY.format("p")} <> {_PARTY.format("o")} AND NOT EXISTS (
+  WITH RECURSIVE kin(id) AS (
+    SELECT p.id UNION
+    SELECT CASE l.kept_party_id WHEN kin.id THEN l.joined_party_id ELSE l.kept_party_id END
+      FROM party_links l JOIN kin ON kin.id IN (l.kept_party_id, l.joined_party_id)
+  ) SELECT FROM kin WHERE kin.id = o.id)
+"""
+"""The parties `p` and `o` are not one person and never were: what they did as one stays where it is."""
 
 
 def _at(*columns: str) -> str:
@@ -378,7 +387,7 @@ _PARTIES = (
         rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
                    JOIN addresses a ON a.id = t.address_id JOIN sessions s ON s.id = t.session_id
                    JOIN parties p ON p.id = a.party_id JOIN parties o ON o.id = s.party_id
-                  WHERE {_PARTY.format("p")} <> {_PARTY.format("o")}""",
+                  WHERE {_STRANGERS}""",
     ),
     _Check(
         code="I7",
@@ -386,7 +395,7 @@ _PARTIES = (
         rows=f"""SELECT {_at("session=d.session_id", "turn=d.turn_no", "part=d.part")} FROM deliveries d
                    JOIN addresses a ON a.id = d.address_id JOIN sessions s ON s.id = d.session_id
                    JOIN parties p ON p.id = a.party_id JOIN parties o ON o.id = s.party_id
-                  WHERE {_PARTY.format("p")} <> {_PARTY.format("o")}""",
+                  WHERE {_STRANGERS}""",
     ),
     _Check(
         code="I7",
@@ -394,7 +403,7 @@ _PARTIES = (
         rows=f"""SELECT {_at("note=n.id", "session=n.session_id")} FROM notes n
                    JOIN sessions s ON s.id = n.session_id JOIN parties p ON p.id = n.party_id
                    JOIN parties o ON o.id = s.party_id
-                  WHERE {_PARTY.format("p")} <> {_PARTY.format("o")}""",
+                  WHERE {_STRANGERS}""",
     ),
     _Check(
         code="I7",
@@ -416,7 +425,65 @@ _PARTIES = (
         rows=f"""SELECT DISTINCT {_at("session=u.session_id", "party=u.party_id")} FROM usage u
                    JOIN sessions s ON s.id = u.session_id JOIN parties p ON p.id = u.party_id
                    JOIN parties o ON o.id = s.party_id
-                  WHERE {_PARTY.format("p")} <> {_PARTY.format("o")}""",
+                  WHERE {_STRANGERS}""",
+    ),
+)
+
+_PEOPLE = (
+    _Check(
+        code="I7",
+        what="a person was merged into one who is merged, a group, or nobody's link",
+        rows=f"""SELECT {_at("party=p.id", "merged_into=p.merged_into")} FROM parties p
+                   JOIN parties m ON m.id = p.merged_into
+                  WHERE m.merged_into IS NOT NULL OR 'group' IN (p.kind, m.kind) OR NOT EXISTS (
+                        SELECT FROM party_links l
+                         WHERE l.joined_party_id = p.id AND l.unlinked_at IS NULL)""",
+    ),
+    _Check(
+        code="I7",
+        what="persons who are joined are not one",
+        rows=f"""SELECT {_at("link=l.id")} FROM party_links l
+                   JOIN parties p ON p.id = l.joined_party_id JOIN parties o ON o.id = l.kept_party_id
+                  WHERE l.unlinked_at IS NULL
+                    AND {_PARTY.format("p")} <> {_PARTY.format("o")}""",
+    ),
+    _Check(
+        code="I7",
+        what="a session is archived without a link, or a link has no archived session",
+        rows=f"""SELECT {_at("session=s.id")} FROM sessions s
+                  WHERE (s.archived_at IS NOT NULL) <> EXISTS (
+                        SELECT FROM party_links l
+                         WHERE l.archived_session_id = s.id AND l.unlinked_at IS NULL)""",
+    ),
+    _Check(
+        code="I7",
+        what="an archived session has an address, or a turn to answer",
+        rows=f"""SELECT {_at("session=s.id")} FROM sessions s
+                  WHERE s.archived_at IS NOT NULL AND (s.answered_turn < s.next_turn - 1
+                        OR EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id))""",
+    ),
+    _Check(
+        code="I7",
+        what="a session that goes on belongs to a person who is merged",
+        rows=f"""SELECT {_at("session=s.id", "party=p.id")} FROM sessions s
+                   JOIN parties p ON p.id = s.party_id
+                  WHERE s.archived_at IS NULL AND p.merged_into IS NOT NULL""",
+    ),
+    _Check(
+        code="I7",
+        what="a turn collects messages of two places",
+        rows=f"""SELECT {_at("session=s.id", "turn=s.open_turn")} FROM sessions s
+                   JOIN turns t ON t.session_id = s.id AND t.turn_no = s.open_turn
+                  WHERE s.open_address IS NOT NULL AND s.open_address <> t.address_id""",
+    ),
+    _Check(
+        code="I7",
+        what="a note is superseded for a link that is no more",
+        rows=f"""SELECT {_at("note=n.id", "link=n.party_link_id")} FROM notes n
+                   JOIN notes k ON k.id = n.superseded_by
+                   JOIN parties p ON p.id = n.party_id JOIN parties o ON o.id = k.party_id
+                  WHERE n.party_link_id IS NOT NULL
+                    AND {_PARTY.format("p")} <> {_PARTY.format("o")}""",
     ),
 )
 
@@ -667,7 +734,7 @@ _RECALL = (
     ),
 )
 
-CHECKS = (*_LOG, *_VIEW, *_RECALL, *_PARTIES, *_MEMORY, *_MONEY, *_ENDS, *_TELEGRAM)
+CHECKS = (*_LOG, *_VIEW, *_RECALL, *_PARTIES, *_PEOPLE, *_MEMORY, *_MONEY, *_ENDS, *_TELEGRAM)
 
 _ACTIVITY = """
 SELECT 'process ' || pid || ', ' || state || ' for '

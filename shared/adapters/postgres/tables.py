@@ -4,8 +4,8 @@ Hot statements are written as SQL in the stores beside this file: the tables her
 Retention: entries, links, notes, pins, artifacts and what recall finds them by stay until erasure; events,
 deliveries, jobs, flushes, checkpoints and attachments 365 days; usage, turn_context_audit and audit by month,
 24 months; telegram_updates 30 days; telegram_messages 365 days; reservations, login links, one-time codes,
-lists of notes and operator sessions until they lapse; bots, access, feedback and reminders until
-erasure.
+lists of notes and operator sessions until they lapse; guessed codes an hour; bots, access, feedback,
+reminders and party links until erasure.
 """
 
 from __future__ import annotations
@@ -181,6 +181,12 @@ class Session(SQLModel, table=True):
     measured_by: str = field(words(default=""))
     token_ratios: dict[str, Any] = field(json())
     indexed_turn: int = field(big(default="0"))
+    open_address: int | None = field(big(null=True))
+    """Where the turn that still collects messages comes from; those of another place begin their own."""
+    archived_at: datetime | None = field(moment(null=True))
+    """Since its person goes on in another session; it accepts nothing."""
+    left_by: list[int] | None = field(Column(ARRAY(BigInteger), nullable=True))
+    """Addresses that once led here; a screen that has not heard of it yet may not write."""
 
 
 class SessionTotals(SQLModel, table=True):
@@ -208,7 +214,10 @@ class Address(SQLModel, table=True):
     """A place in a channel: a Telegram chat and topic, a visitor of a site."""
 
     __tablename__ = "addresses"
-    __table_args__ = (UniqueConstraint("channel", "account", "chat", "thread", name="address_is_one_place"),)
+    __table_args__ = (
+        UniqueConstraint("channel", "account", "chat", "thread", name="address_is_one_place"),
+        Index("addresses_by_session", "session_id"),
+    )
     id: int = field(identity())
     channel: str = field(words())
     account: str = field(words())
@@ -416,6 +425,7 @@ class Note(SQLModel, table=True):
         ),
         Index("notes_by_time", "created_at"),
         Index("notes_put_away", "undo_until", postgresql_where=text("undo_until IS NOT NULL")),
+        Index("notes_of_party_link", "party_link_id", postgresql_where=text("party_link_id IS NOT NULL")),
     )
     id: int = field(identity())
     public_id: UUID = field(public_id())
@@ -443,6 +453,8 @@ class Note(SQLModel, table=True):
     superseded_reason: str = field(words(default=""))
     expired_at: datetime | None = field(moment(null=True))
     undo_until: datetime | None = field(moment(null=True))
+    party_link_id: int | None = field(big(null=True, to="party_links.id"))
+    """Superseded because two persons became one, who both had it; comes back when they part."""
 
 
 class NoteList(SQLModel, table=True):
@@ -898,7 +910,10 @@ class OneTimeCode(SQLModel, table=True):
     """A code that does one thing once: makes its bearer a bot's owner, or joins two channels."""
 
     __tablename__ = "one_time_codes"
-    __table_args__ = (one_of("purpose", "telegram_owner", "link", name="one_time_code_purpose"),)
+    __table_args__ = (
+        one_of("purpose", "telegram_owner", "link", name="one_time_code_purpose"),
+        Index("link_codes_of_party", "party_id", "created_at", postgresql_where=text("purpose = 'link'")),
+    )
     code_hash: bytes = field(digest(key=True))
     purpose: str = field(words())
     bot_id: int | None = field(big(null=True, to="telegram_bots.bot_id"))
@@ -906,6 +921,49 @@ class OneTimeCode(SQLModel, table=True):
     created_at: datetime = field(moment())
     expires_at: datetime = field(moment(now=False))
     used_at: datetime | None = field(moment(null=True))
+    address_id: int | None = field(big(null=True, to="addresses.id"))
+
+
+class PartyLink(SQLModel, table=True):
+    """Two persons who became one: whose code was typed by whom, and which session waits for them to part."""
+
+    __tablename__ = "party_links"
+    __table_args__ = (
+        CheckConstraint(
+            "kept_party_id <> joined_party_id AND kept_session_id <> archived_session_id",
+            name="party_link_joins_two",
+        ),
+        Index(
+            "party_is_joined_once", "joined_party_id", unique=True,
+            postgresql_where=text("unlinked_at IS NULL"),
+        ),
+        Index(
+            "session_is_archived_once", "archived_session_id", unique=True,
+            postgresql_where=text("unlinked_at IS NULL"),
+        ),
+        Index("party_links_of_kept", "kept_party_id"),
+    )  # fmt: skip
+    id: int = field(identity())
+    kept_party_id: int = field(big(to="parties.id"))
+    joined_party_id: int = field(big(to="parties.id"))
+    kept_session_id: int = field(big(to="sessions.id"))
+    archived_session_id: int = field(big(to="sessions.id"))
+    day: date = field(Column(Date, nullable=False))
+    carried_micro: int = field(big(default="0"))
+    """What the one who joined had spent that day; it counts for both from then on."""
+    linked_at: datetime = field(moment())
+    unlinked_at: datetime | None = field(moment(null=True))
+
+
+class LinkGuess(SQLModel, table=True):
+    """Somebody typed a code that joins nothing; kept for an hour."""
+
+    __tablename__ = "link_guesses"
+    __table_args__ = (Index("link_guesses_by_time", "at"),)
+    id: int = field(identity())
+    party_id: int = field(big(to="parties.id"))
+    session_id: int = field(big(to="sessions.id"))
+    at: datetime = field(moment())
 
 
 class Reminder(SQLModel, table=True):

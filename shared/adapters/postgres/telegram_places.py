@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
+from shared.adapters.postgres.people_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.pool import store_method
 
 PartyKind = Literal["person", "group"]
@@ -111,6 +112,8 @@ class PostgresTelegramPlaces:
             )
             row = await connection.fetchrow(_PLACE, str(bot_id), str(chat_id), _thread(thread_id))
             if row is None:
+                # Not while its person becomes one with another: the new session must belong to both.
+                await connection.execute(ONE_AT_A_TIME)
                 row = await connection.fetchrow(
                     _CREATE, bot_id, str(chat_id), _thread(thread_id), kind, title
                 )
@@ -292,7 +295,9 @@ WITH b AS (
 ), p AS (
   SELECT id FROM known UNION ALL SELECT id FROM made
 ), s AS (
-  INSERT INTO sessions (party_id, agent_id) SELECT p.id, b.agent_id FROM p, b RETURNING id, public_id
+  INSERT INTO sessions (party_id, agent_id)
+  SELECT coalesce((SELECT o.merged_into FROM parties o WHERE o.id = p.id), p.id), b.agent_id FROM p, b
+  RETURNING id, public_id
 ), t AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 ), a AS (

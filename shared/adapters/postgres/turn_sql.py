@@ -21,13 +21,19 @@ _IF_ALL_ARE_MINE = "AND (SELECT count(*) FROM mine) = cardinality($10::bigint[])
 
 
 def _accept(*, before: str = "", only: str = "") -> str:
+    """A turn is answered where it came from: it collects messages of one place only.
+
+    Who may write here is asked of the session's own row, which is read anew after a wait for its lock.
+    """
     return f"""
 WITH {before}s AS (
   UPDATE sessions
      SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1,
-         next_turn = next_turn + (open_turn IS NULL)::int, open_turn = coalesce(open_turn, next_turn),
-         last_active_at = now()
-   WHERE id = $1 AND NOT EXISTS (SELECT FROM entries WHERE session_id = $1 AND dedupe_key = $2) {only}
+         next_turn = next_turn + (open_turn IS NULL OR open_address IS DISTINCT FROM $4)::int,
+         open_turn = CASE WHEN open_address = $4 THEN coalesce(open_turn, next_turn) ELSE next_turn END,
+         open_address = $4, last_active_at = now()
+   WHERE id = $1 AND archived_at IS NULL AND (left_by IS NULL OR NOT $4 = ANY (left_by))
+     AND NOT EXISTS (SELECT FROM entries WHERE session_id = $1 AND dedupe_key = $2) {only}
   RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, open_turn AS turn_no
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id)
@@ -62,6 +68,10 @@ it is then.
 """
 STILL_WAITING = """
 SELECT count(*) FROM telegram_updates WHERE bot_id = $1 AND update_id = ANY ($2::bigint[]) AND handled_at IS NULL
+"""
+
+GOES_ON_ELSEWHERE = """
+SELECT archived_at IS NOT NULL OR $2 = ANY (coalesce(left_by, '{}')) FROM sessions WHERE id = $1
 """
 
 ACCEPTED_BEFORE = """

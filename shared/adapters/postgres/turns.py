@@ -13,7 +13,7 @@ from asyncpg.pool import PoolConnectionProxy
 from shared.adapters.postgres import turn_sql
 from shared.adapters.postgres.answer_sql import ANSWER, ANSWER_PLAIN, AUDIT, USAGE
 from shared.adapters.postgres.pool import store_method
-from shared.core.errors import CapReached, Fenced, UnknownSession
+from shared.core.errors import CapReached, EvertalkError, Fenced, SessionMoved, UnknownSession
 from shared.core.exchange import Accepted, Inbound, InboxReceipt
 from shared.core.messages import Block, Image, ToolUse, blocks_from_json, blocks_to_json
 from shared.core.rest import rest_from_json
@@ -44,7 +44,8 @@ class PostgresTurns:
 
     @store_method
     async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted:
-        """Store a person's message, once per dedupe key; raises UnknownSession, StorageUnavailable.
+        """Store a person's message, once per dedupe key; raises UnknownSession, SessionMoved,
+        StorageUnavailable.
 
         With a receipt also Fenced: another process has made a message of some of its updates, of which this
         one changed nothing; what is left of them is to be read again.
@@ -67,7 +68,7 @@ class PostgresTurns:
             if receipt is not None:
                 await self._not_overtaken(receipt, is_stored=row is not None)
         if row is None:
-            raise UnknownSession(f"session {inbound.session_id}")
+            raise await self._why_not(inbound)
         return Accepted(
             session_id=inbound.session_id,
             seq=row["seq"],
@@ -76,6 +77,10 @@ class PostgresTurns:
             repeated=repeated,
             at_ms=int(row["at"].timestamp() * 1000),
         )
+
+    async def _why_not(self, inbound: Inbound) -> EvertalkError:
+        moved = await self._pool.fetchval(turn_sql.GOES_ON_ELSEWHERE, inbound.session_id, inbound.address_id)
+        return (SessionMoved if moved else UnknownSession)(f"session {inbound.session_id}")
 
     async def _not_overtaken(self, receipt: InboxReceipt, *, is_stored: bool) -> None:
         """Raises Fenced when some of the updates are neither stored as this message nor waiting."""

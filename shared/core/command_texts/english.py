@@ -10,6 +10,7 @@ from shared.core.command_texts.shown import (
     BudgetShown,
     ContextShown,
     LimitShown,
+    LinkListed,
     Markdown,
     PinShown,
     ReminderShown,
@@ -79,6 +80,22 @@ class CommandTexts:
     no_such_reminder: Markdown = "There is no such reminder. Send `/reminders` to see their numbers."
     reminders_head: Markdown = "**⏰ I will remind you**"
     reminders_failed: Markdown = "**Could not be told, because this chat was closed to me then**"
+
+    link_refusals: Mapping[str, Markdown] = field(
+        default_factory=lambda: {
+            "no_code": "This code does not work. A code is good for ten minutes and once: please get a "
+            "new one with `/link` on the other channel. After several wrong ones, wait ten minutes.",
+            "own_code": "This is a code of your own. Type it on the *other* channel.",
+            "too_many_codes": "You have had three codes within an hour; that is enough for now. "
+            "One that you got less than ten minutes ago still works.",
+            "busy": "An answer is still being written. Please try again when it is there.",
+            "group": "This works only where you talk with me alone, not in a group.",
+            "not_here": "This is not possible here.",
+            "moved": "This conversation goes on elsewhere by now. Please look there.",
+        }
+    )
+    not_linked: Markdown = "This conversation is not joined with another channel."
+    linked_before: Markdown = "Done already: both channels are one conversation."
 
     refusals: Mapping[str, str] = field(default_factory=dict)
     """Why an undo or a restore was refused, by its reason; else the refusal's own advice."""
@@ -199,6 +216,44 @@ class CommandTexts:
         name = self.scope_names.get(limit.scope, limit.scope)
         used = f"{self.dollars(limit.spent_usd)} of {self.dollars(limit.cap_usd)} ({limit.percent} %)"
         return f"{name}: {used} {limit.sign}".rstrip()
+
+    def channel(self, name: str) -> str:
+        return {"telegram": "Telegram", "web": "the web page"}.get(name, name or "another channel")
+
+    def link_code(self, *, code: str, minutes: int) -> Markdown:
+        return (
+            f"Your code: `{code}`\n\nWithin {minutes} minutes, send `/link {code}` to me on the other "
+            "channel. The conversation where you *type* it goes on, for both; the one here is kept, to be "
+            "read and exported. What I remember becomes one. "
+            "Give the code to nobody: whoever types it reads along."
+        )
+
+    def linked(self, *, channel: str, agent: str, other_agent: str) -> Markdown:
+        other = self.channel(channel)
+        words = (
+            f"Joined with {other}: from now on this is one conversation, here and there. "
+            "Your earlier conversation there is kept as it is; you find it in the export. "
+            "`/unlink` parts them again."
+        )
+        return words if agent == other_agent else f"{words}\n\n{self.agent_stays(agent)}"
+
+    def agent_stays(self, agent: str) -> Markdown:
+        return f"On both, the assistant of this conversation answers: {excerpt(agent)}."
+
+    def unlinked(self, *, channel: str, here: bool) -> Markdown:
+        where = "here" if here else f"on {self.channel(channel)}"
+        return (
+            f"Parted. The conversation from before goes on {where}. What was said and remembered since then "
+            "stays with the one that went on."
+        )
+
+    def which_link(self, links: Sequence[LinkListed]) -> Markdown:
+        rows = "\n".join(f"{number}. {self.listed(link)}" for number, link in enumerate(links, 1))
+        return f"Several channels are joined. Send `/unlink` with a number:\n\n{rows}"
+
+    def listed(self, link: LinkListed) -> Markdown:
+        title = f" “{excerpt(link.title)}”" if link.title else ""
+        return f"{self.channel(link.channel)}{title}, since {link.day}"
 
     def pinned(self, *, words: str) -> Markdown:
         return f"📌 Pinned: “{excerpt(words)}” I keep this word for word, however long we talk."

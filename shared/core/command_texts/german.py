@@ -11,6 +11,7 @@ from shared.core.command_texts.shown import (
     BudgetShown,
     ContextShown,
     LimitShown,
+    LinkListed,
     Markdown,
     PinShown,
     ReminderShown,
@@ -38,6 +39,8 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "remember": "Einen Satz für immer merken",
     "forget": "Löschen, was ich mir gemerkt habe; zeigt zuerst, was es wäre",
     "reminders": "Deine Erinnerungen zeigen oder absagen",
+    "link": "Dieses Gespräch auf einem anderen Kanal weiterführen: hier einen Code holen, dort eingeben",
+    "unlink": "Zwei Kanäle wieder trennen, die mit /link verbunden wurden",
     "export": "Das ganze Gespräch als Datei bekommen",
     "settings": "Wählen, wie ich mich in diesem Chat verhalte",
 }
@@ -68,6 +71,22 @@ class GermanCommandTexts(CommandTexts):
     new_already: Markdown = "Dieses Gespräch ist schon neu."
     separated: Markdown = "Ab hier sehe ich mir nur noch an, was folgt. Alles oben bleibt lesbar."
     separated_already: Markdown = "Darüber steht nichts, was ich noch ansehe."
+
+    link_refusals: Mapping[str, Markdown] = field(
+        default_factory=lambda: {
+            "no_code": "Dieser Code geht nicht. Ein Code gilt zehn Minuten und einmal: Hol dir bitte "
+            "mit `/link` auf dem anderen Kanal einen neuen. Nach mehreren falschen warte zehn Minuten.",
+            "own_code": "Das ist dein eigener Code. Gib ihn auf dem *anderen* Kanal ein.",
+            "too_many_codes": "Du hast in einer Stunde drei Codes bekommen, das reicht fürs Erste. "
+            "Einer, der keine zehn Minuten alt ist, gilt noch.",
+            "busy": "Ich schreibe noch an einer Antwort. Bitte versuch es wieder, wenn sie da ist.",
+            "group": "Das geht nur, wo du mit mir allein sprichst, nicht in einer Gruppe.",
+            "not_here": "Das geht hier nicht.",
+            "moved": "Dieses Gespräch geht inzwischen anderswo weiter. Bitte sieh dort nach.",
+        }
+    )
+    not_linked: Markdown = "Dieses Gespräch ist mit keinem anderen Kanal verbunden."
+    linked_before: Markdown = "Schon geschehen: Beide Kanäle sind ein Gespräch."
 
     organizing: str = "Ich ordne das Gespräch …"
     compact_running: Markdown = "Das war schon im Gange; bitte sieh noch einmal nach."
@@ -222,6 +241,43 @@ class GermanCommandTexts(CommandTexts):
         name = self.scope_names.get(limit.scope, limit.scope)
         used = f"{self.dollars(limit.spent_usd)} von {self.dollars(limit.cap_usd)} ({limit.percent} %)"
         return f"{name}: {used} {limit.sign}".rstrip()
+
+    def channel(self, name: str) -> str:
+        return {"telegram": "Telegram", "web": "der Webseite"}.get(name, name or "einem anderen Kanal")
+
+    def link_code(self, *, code: str, minutes: int) -> Markdown:
+        return (
+            f"Dein Code: `{code}`\n\nSchick mir innerhalb von {minutes} Minuten `/link {code}` auf dem "
+            "anderen Kanal. Das Gespräch, in dem du ihn *eingibst*, geht für beide weiter; das hier bleibt "
+            "erhalten, lesbar und im Export. Was ich mir gemerkt habe, wird eins. "
+            "Gib den Code niemandem: Wer ihn eingibt, liest mit."
+        )
+
+    def linked(self, *, channel: str, agent: str, other_agent: str) -> Markdown:
+        words = (
+            f"Verbunden mit {self.channel(channel)}: Von jetzt an ist das ein Gespräch, hier und dort. "
+            "Dein früheres Gespräch dort bleibt, wie es ist; du findest es im Export. "
+            "`/unlink` trennt beide wieder."
+        )
+        return words if agent == other_agent else f"{words}\n\n{self.agent_stays(agent)}"
+
+    def agent_stays(self, agent: str) -> Markdown:
+        return f"Auf beiden antwortet der Assistent dieses Gesprächs: {excerpt(agent)}."
+
+    def unlinked(self, *, channel: str, here: bool) -> Markdown:
+        where = "hier" if here else f"auf {self.channel(channel)}"
+        return (
+            f"Getrennt. Das Gespräch von vorher geht {where} weiter. Was seitdem gesagt und gemerkt wurde, "
+            "bleibt bei dem, das weiterging."
+        )
+
+    def which_link(self, links: Sequence[LinkListed]) -> Markdown:
+        rows = "\n".join(f"{number}. {self.listed(link)}" for number, link in enumerate(links, 1))
+        return f"Mehrere Kanäle sind verbunden. Schick `/unlink` mit einer Nummer:\n\n{rows}"
+
+    def listed(self, link: LinkListed) -> Markdown:
+        title = f" „{excerpt(link.title)}“" if link.title else ""
+        return f"{self.channel(link.channel)}{title}, seit {link.day}"
 
     def pinned(self, *, words: str) -> Markdown:
         return f"📌 Angeheftet: „{excerpt(words)}“ Das behalte ich Wort für Wort, egal wie lange wir reden."

@@ -102,6 +102,15 @@ class ReminderShown:
     zone: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkListed:
+    """A channel that was joined with this one."""
+
+    channel: str
+    title: str
+    day: str
+
+
 def bar(percent: float) -> str:
     filled = round(min(100.0, max(0.0, percent)) / 100 * _BAR_CELLS)
     return "█" * filled + "░" * (_BAR_CELLS - filled)

@@ -10,7 +10,7 @@ from shared.core.command_texts import command_texts, described
 from shared.core.commands import Audience, BadArguments, Channel, Command, commands_for
 from shared.core.turns import Caps
 from shared.ports import Announcer, Doorbell
-from shared.services.commands.call import Call, Doer, Doers, Progress, Said
+from shared.services.commands.call import Call, Doer, Doers, Passing, Progress, Said
 from shared.services.commands.measures import FigureStore, MeasureCommands
 from shared.services.commands.pins import PinCommands, PinStore
 from shared.services.commands.views import COMPACT_SECONDS, ViewCommands, ViewStore
@@ -114,6 +114,10 @@ class Commands:
             success, words = await doer(call)
         except BadArguments as error:
             success, words = False, str(error)
+        if isinstance(words, Passing):
+            return CommandResult(
+                command=name, success=success, result=str(words), error=None if success else str(words)
+            )
         payload = {"cid": cid, "command": name, "success": success, "result": words}
         if not success:
             payload["error"] = words

@@ -28,6 +28,12 @@ class Call:
     texts: CommandTexts
 
 
+class Passing(str):
+    """Words for the one who asks and for nobody later: they are said and not stored."""
+
+    __slots__ = ()
+
+
 Said = tuple[bool, str]
 """Whether it worked, and the words for the person."""
 Doer = Callable[[Call], Awaitable[Said]]

@@ -329,6 +329,24 @@ BROKEN = [
         "INSERT INTO prune_decisions (session_id, seq, form, turn_no) VALUES (1, 1, 'hide', 1)",
     ),
     ("I7", "leads to no session", "UPDATE addresses SET session_id = 999 WHERE session_id = 1"),
+    ("I7", "who is merged, a group", "UPDATE parties SET merged_into = 1 WHERE id = 2"),
+    (
+        "I7",
+        "joined are not one",
+        """INSERT INTO party_links (kept_party_id, joined_party_id, kept_session_id, archived_session_id, day)
+           VALUES (1, 2, 1, 2, current_date)""",
+    ),
+    ("I7", "archived without a link", "UPDATE sessions SET archived_at = now() WHERE id = 2"),
+    ("I7", "archived session has an address", "UPDATE sessions SET archived_at = now() WHERE id = 1"),
+    ("I7", "belongs to a person who is merged", "UPDATE parties SET merged_into = 1 WHERE id = 2"),
+    ("I7", "collects messages of two places", "UPDATE sessions SET open_address = 1 WHERE id = 2"),
+    (
+        "I7",
+        "for a link that is no more",
+        """WITH n AS (INSERT INTO notes (party_id, scope, kind, text, hash)
+                      VALUES (2, 'default', 'fact', 'x', '') RETURNING id)
+           UPDATE notes SET superseded_by = n.id, party_link_id = 1 FROM n""",
+    ),
 ]
 
 

@@ -61,7 +61,7 @@ XSS = """<script>alert(1)</script> <img src=x onerror=alert(2)> <svg onload=aler
 [good](https://good.invalid/) [mail](mailto:a@b.invalid) [call](tel:+123) [bank.com](https://evil.invalid/)"""
 
 FRAMES: dict[str, tuple[set[str], set[str]]] = {
-    "hello": ({"v", "site", "last_seq", "locale", "tz"}, {"token", "identity"}),
+    "hello": ({"v", "site", "last_seq", "locale", "tz"}, {"session", "token", "identity"}),
     "msg": ({"cid", "text"}, set()),
     "command": ({"cid", "command", "args"}, set()),
     "stop": (set(), {"mid"}),

@@ -86,7 +86,7 @@ export class Chat {
     const token = this.options.page ? "" : this.store.get("token");
     return {
       t: "hello", v: 1, site: this.options.site, last_seq: this.chat.last, locale: lang(), tz: Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC",
-      ...(token && { token }), ...(this.options.identity && { identity: this.options.identity }),
+      ...(this.chat.session && { session: this.chat.session }), ...(token && { token }), ...(this.options.identity && { identity: this.options.identity }),
     };
   }
 
@@ -103,7 +103,9 @@ export class Chat {
     }
     const organizing = Boolean(this.chat.organizing);
     const run = this.chat.run?.turn;
+    const { session } = this.chat;
     this.chat.take(frame);
+    if (session && session !== this.chat.session) this.say(t("moved"));
     if (joined) this.flush();
     if (frame?.t === "ack") this.store.drop(frame.cid);
     if (frame?.t === "error") this.refused(frame);

@@ -190,6 +190,7 @@ export class Conversation {
     else if (frame.t === "ctx") this.ctx = frame;
     else if (frame.t === "compaction.progress") this.progress(frame);
     else if (frame.t === "command.progress") this.advance(frame);
+    else if (frame.t === "command.result") this.result(frame);
   }
 
   /** @param {any} frame */

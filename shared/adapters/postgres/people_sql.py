@@ -1,0 +1,173 @@
+"""The statements of joining two persons and of parting them again."""
+
+from __future__ import annotations
+
+ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.people', 0))"
+"""Links are rare and quick: with one at a time no two can cross, and nothing can turn into a circle."""
+
+PLACE = """
+SELECT a.id AS address_id, a.channel, a.session_id, coalesce(p.merged_into, p.id) AS party_id,
+       g.name AS agent,
+       p.kind = 'group' OR o.kind = 'group' AS is_group,
+       coalesce(CASE a.channel WHEN 'web' THEN (SELECT w.audience FROM sites w WHERE w.name = a.account)
+                               ELSE (SELECT b.audience FROM telegram_bots b
+                                      WHERE b.bot_id::text = a.account) END, 'personal') = 'public' AS is_public
+  FROM addresses a JOIN parties p ON p.id = a.party_id JOIN sessions s ON s.id = a.session_id
+  JOIN parties o ON o.id = s.party_id JOIN agents g ON g.id = s.agent_id
+ WHERE a.id = $1
+"""
+
+ISSUED_LATELY = """
+SELECT count(*) FROM one_time_codes
+ WHERE purpose = 'link' AND party_id = ANY (ARRAY (SELECT party_family($1)))
+   AND created_at > now() - interval '1 hour'
+"""
+ISSUE = """
+INSERT INTO one_time_codes (code_hash, purpose, party_id, address_id, expires_at)
+VALUES ($1, 'link', $2, $3, now() + make_interval(mins => $4))
+"""
+FORGET_OLD_CODES = """
+DELETE FROM one_time_codes WHERE purpose = 'link' AND created_at < now() - interval '1 day'
+"""
+CODE = """
+SELECT address_id, used_at FROM one_time_codes
+ WHERE code_hash = $1 AND purpose = 'link' AND expires_at > now() FOR UPDATE
+"""
+USE_CODE = "UPDATE one_time_codes SET used_at = now() WHERE code_hash = $1"
+
+TOO_MANY_GUESSES = """
+SELECT count(*) >= $4
+    OR count(*) FILTER (WHERE session_id = $1) >= $3
+    OR count(*) FILTER (WHERE party_id = ANY (ARRAY (SELECT party_family($2)))) >= $3
+  FROM link_guesses WHERE at > now() - make_interval(mins => $5)
+"""
+GUESSED = """
+WITH old AS (DELETE FROM link_guesses WHERE at < now() - interval '1 hour')
+INSERT INTO link_guesses (session_id, party_id) VALUES ($1, $2)
+"""
+
+LOCK_SESSIONS = """
+SELECT id, answered_turn < next_turn - 1 AS is_open FROM sessions
+ WHERE id = ANY ($1) OR party_id = ANY ($2) AND archived_at IS NULL ORDER BY id FOR NO KEY UPDATE
+"""
+"""A message or a claim waits for the end of this, and then reads the row as it is."""
+
+REMEMBER = """
+INSERT INTO party_links (kept_party_id, joined_party_id, kept_session_id, archived_session_id, day)
+VALUES ($1, $2, $3, $4, (now() AT TIME ZONE $5)::date) RETURNING id
+"""
+MERGE_PARTIES = "UPDATE parties SET merged_into = $1 WHERE id = $2 OR merged_into = $2"
+"""Flat: whoever had been merged into the joined one goes along."""
+ARCHIVE = "UPDATE sessions SET archived_at = now(), open_turn = NULL WHERE id = $1"
+MOVE_ADDRESSES = "UPDATE addresses SET session_id = $2 WHERE session_id = $1 RETURNING id"
+WELCOME_BACK = """
+UPDATE sessions SET left_by = nullif(ARRAY (SELECT unnest(left_by) EXCEPT SELECT unnest($2::bigint[])), '{}')
+ WHERE id = $1 AND left_by && $2::bigint[]
+"""
+"""Addresses that had left this session once and lead here again."""
+TAKE_OVER_SESSIONS = """
+UPDATE sessions SET party_id = $1 WHERE party_id = $2 AND archived_at IS NULL
+"""
+"""Other conversations of the joined one (topics of a chat) share the one memory."""
+
+SUPERSEDE_NOTES = """
+WITH kept AS (
+  SELECT DISTINCT ON (k.scope, k.hash) k.id, k.scope, k.hash FROM notes k
+   WHERE k.party_id = $1 OR k.party_id IN (SELECT id FROM parties WHERE merged_into = $1 AND id <> ALL ($2))
+   ORDER BY k.scope, k.hash, k.party_id <> $1, k.id
+), gone AS (
+  UPDATE notes n SET superseded_by = kept.id, party_link_id = $3 FROM kept
+   WHERE n.party_id = ANY ($2) AND n.scope = kept.scope AND n.hash = kept.hash
+     AND n.superseded_by IS NULL AND n.forgotten_at IS NULL
+  RETURNING n.id
+)
+SELECT count(*) FROM gone
+"""
+"""Also by a note that its person forgot or replaced: what they no longer want is not brought back."""
+
+CARRY_SPENDING = """
+WITH l AS (SELECT * FROM party_links WHERE id = $1), carried AS (
+  SELECT l.kept_session_id, l.kept_party_id, l.day,
+         greatest(0, d.spent_micro - (
+           SELECT coalesce(sum(e.carried_micro), 0) FROM party_links e
+            WHERE e.joined_party_id = l.joined_party_id AND e.kept_party_id = l.kept_party_id
+              AND e.day = l.day)) AS micro
+    FROM l JOIN spend_days d ON d.scope = 'party:' || l.joined_party_id AND d.day = l.day
+), r AS (
+  INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro, state, scopes, ended_at)
+  SELECT kept_session_id, kept_party_id, day, micro, micro, 'settled', ARRAY['party:' || kept_party_id], now()
+    FROM carried WHERE micro > 0
+), s AS (
+  INSERT INTO spend_days AS d (scope, day, spent_micro)
+  SELECT 'party:' || kept_party_id, day, micro FROM carried WHERE micro > 0
+  ON CONFLICT (scope, day) DO UPDATE SET spent_micro = d.spent_micro + excluded.spent_micro
+)
+UPDATE party_links p SET carried_micro = carried.micro FROM carried WHERE p.id = $1 AND carried.micro > 0
+"""
+"""What both spent today counts for the one they are; once, however often they part and join."""
+
+LINKS = """
+SELECT l.id, a.channel, a.title, l.linked_at, l.joined_party_id, l.kept_session_id, l.archived_session_id
+  FROM party_links l
+  LEFT JOIN LATERAL (SELECT x.channel, x.title FROM addresses x WHERE x.party_id = l.joined_party_id
+                      ORDER BY x.id LIMIT 1) a ON true
+ WHERE l.unlinked_at IS NULL AND l.joined_party_id IN (SELECT party_family($1)) ORDER BY l.id
+"""
+SUBTREE = """
+WITH RECURSIVE tree(id) AS (
+  SELECT $1::bigint UNION
+  SELECT l.joined_party_id FROM party_links l JOIN tree ON l.kept_party_id = tree.id WHERE l.unlinked_at IS NULL
+)
+SELECT array_agg(id) FROM tree
+"""
+"""The joined one, and whoever was joined to them."""
+WHERE_IT_WENT_ON = """
+WITH RECURSIVE way(id) AS (
+  SELECT $1::bigint UNION
+  SELECT l.kept_session_id FROM party_links l JOIN way ON l.archived_session_id = way.id
+   WHERE l.unlinked_at IS NULL
+)
+SELECT way.id FROM way JOIN sessions s ON s.id = way.id WHERE s.archived_at IS NULL
+"""
+FORGET_LINK = "UPDATE party_links SET unlinked_at = now() WHERE id = $1"
+PART_PARTIES = "UPDATE parties SET merged_into = CASE WHEN id <> $1 THEN $1 END WHERE id = ANY ($2)"
+BRING_BACK = "UPDATE sessions SET archived_at = NULL, open_address = NULL, party_id = $2 WHERE id = $1"
+TAKE_ADDRESSES_BACK = """
+UPDATE addresses SET session_id = $3 WHERE session_id = $2 AND party_id = ANY ($1) RETURNING id
+"""
+LEAVE = """
+UPDATE sessions SET left_by = ARRAY (SELECT unnest(coalesce(left_by, '{}')) UNION SELECT unnest($2::bigint[]))
+ WHERE id = $1
+"""
+TAKE_SESSIONS_BACK = """
+UPDATE sessions SET party_id = $1
+ WHERE archived_at IS NULL AND id IN (SELECT session_id FROM addresses WHERE party_id = ANY ($2))
+"""
+RESTORE_NOTES = """
+UPDATE notes n SET superseded_by = NULL, party_link_id = NULL FROM notes k
+ WHERE n.party_link_id IS NOT NULL AND k.id = n.superseded_by
+   AND (n.party_id = ANY ($1)) <> (k.party_id = ANY ($1))
+   AND (n.party_id = ANY ($1) OR k.party_id = ANY ($1))
+"""
+
+SESSIONS_OF = """
+SELECT s.id, s.archived_at IS NOT NULL AS archived FROM sessions s
+ WHERE s.party_id IN (SELECT party_family(coalesce(
+         (SELECT merged_into FROM parties WHERE id = $1), $1))) ORDER BY s.id
+"""
+ARCHIVED = """
+SELECT s.id, s.public_id::text AS public_id, s.archived_at,
+       coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id ORDER BY t.turn_no DESC LIMIT 1),
+                '') AS channel
+  FROM sessions s JOIN sessions mine ON mine.id = $1
+ WHERE s.archived_at IS NOT NULL AND s.party_id IN (SELECT party_family(mine.party_id))
+ ORDER BY s.archived_at DESC LIMIT $2
+"""
+SAID = """
+SELECT * FROM (
+  SELECT e.author, e.blocks, e.at, te.turn_no, te.step
+    FROM turn_entries te JOIN entries e USING (session_id, seq)
+   WHERE te.session_id = $1 AND e.author IN ('person', 'assistant', 'operator')
+   ORDER BY te.turn_no DESC, te.step DESC LIMIT $2) newest
+ ORDER BY turn_no, step
+"""
