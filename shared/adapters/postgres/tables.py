@@ -123,6 +123,7 @@ class Session(SQLModel, table=True):
         CheckConstraint("answered_turn < next_turn", name="session_answers_only_known_turns"),
         CheckConstraint("open_turn IS NULL OR open_turn = next_turn - 1", name="session_collects_newest"),
         CheckConstraint("jsonb_typeof(token_ratios) = 'object'", name="session_ratios_by_model"),
+        CheckConstraint("erased_turn <= base_turn", name="session_hides_what_was_erased"),
         Index("sessions_unanswered", "id", postgresql_where=text("answered_turn < next_turn - 1")),
         Index("sessions_by_activity", "last_active_at", "id"),
         Index("sessions_by_party", "party_id"),
@@ -158,6 +159,7 @@ class Session(SQLModel, table=True):
     compaction_rest: dict[str, Any] | None = field(json(null=True))
     measured_by: str = field(words(default=""))
     token_ratios: dict[str, Any] = field(json())
+    erased_turn: int = field(big(default="0"))
 
 
 class SessionTotals(SQLModel, table=True):
@@ -835,6 +837,37 @@ class AuditRecord(SQLModel, table=True):
     hash: bytes = field(digest(unique=True))
 
 
+class Erasure(SQLModel, table=True):
+    """The log of what was erased, without content; `work` says what is left to do and goes with its end."""
+
+    __tablename__ = "erasures"
+    __table_args__ = (
+        one_of("scope", "everything", "messages", "retention", name="erasure_scope"),
+        one_of("state", "running", "done", name="erasure_state"),
+        CheckConstraint("(state = 'done') = (work IS NULL)", name="erasure_keeps_no_ids"),
+        CheckConstraint("(state = 'done') = (finished_at IS NOT NULL)", name="erasure_end_has_a_time"),
+        Index("erasures_running", "id", postgresql_where=text("state = 'running'")),
+    )
+    id: int = field(identity())
+    at: datetime = field(moment())
+    party_hash: bytes = field(digest())
+    actor: str = field(words())
+    scope: str = field(words())
+    state: str = field(words(default="running"))
+    step: int = field(small(default="0"))
+    counts: dict[str, Any] = field(json())
+    work: dict[str, Any] | None = field(json(null=True))
+    finished_at: datetime | None = field(moment(null=True))
+
+
+class ErasureWish(SQLModel, table=True):
+    """Somebody asked what `/forget everything` would take, and may say yes for a while."""
+
+    __tablename__ = "erasure_wishes"
+    session_id: int = field(big(key=True, to="sessions.id"))
+    asked_at: datetime = field(moment())
+
+
 BEFORE_TABLES = ("CREATE EXTENSION IF NOT EXISTS btree_gist",)
 AFTER_TABLES = (
     """ALTER TABLE links ADD CONSTRAINT active_links_do_not_overlap
@@ -855,6 +888,31 @@ AFTER_TABLES = (
        FOR EACH ROW EXECUTE FUNCTION entries_are_only_added()""",
     """CREATE FUNCTION party_family(bigint) RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 1 AS $$
          SELECT $1 UNION ALL SELECT id FROM parties WHERE merged_into = $1 $$""",
+    """CREATE FUNCTION erased_blocks(jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+         SELECT coalesce(jsonb_agg(x.block ORDER BY x.place), '[{"type": "text", "text": "[erased]"}]'::jsonb)
+           FROM (SELECT DISTINCT ON (y.place) y.place, y.block FROM (
+                   SELECT CASE WHEN b ->> 'type' IN ('tool_use', 'tool_result') THEN n ELSE 0 END AS place, n,
+                          CASE b ->> 'type'
+                            WHEN 'tool_use' THEN jsonb_build_object(
+                              'type', 'tool_use', 'id', b -> 'id', 'name', b -> 'name', 'input', '{}'::jsonb)
+                            WHEN 'tool_result' THEN jsonb_build_object(
+                              'type', 'tool_result', 'tool_use_id', b -> 'tool_use_id', 'text', '[erased]',
+                              'is_error', coalesce(b -> 'is_error', 'false'::jsonb))
+                            ELSE '{"type": "text", "text": "[erased]"}'::jsonb END AS block
+                     FROM jsonb_array_elements($1) WITH ORDINALITY AS e(b, n)) y
+                  ORDER BY y.place, y.n) x $$""",
+    """CREATE FUNCTION nothing_of_erased_turns() RETURNS trigger LANGUAGE plpgsql AS $$
+       DECLARE erased bigint;
+       BEGIN
+         SELECT erased_turn INTO erased FROM sessions WHERE id = NEW.session_id FOR SHARE;
+         IF coalesce(NEW.through_turn, NEW.from_turn) <= erased
+            OR EXISTS (SELECT FROM flushes WHERE id = NEW.flush_id AND outcome <> 'running') THEN
+           RETURN NULL;
+         END IF;
+         RETURN NEW;
+       END $$""",
+    """CREATE TRIGGER notes_not_of_erased_turns BEFORE INSERT ON notes
+       FOR EACH ROW EXECUTE FUNCTION nothing_of_erased_turns()""",
 )
 """What SQLModel cannot say: the migration runs the same statements, a test compares both dumps."""
 
