@@ -15,6 +15,8 @@ from shared.adapters.arq_queue import ArqDoorbell
 from shared.adapters.models.chosen import models_of
 from shared.adapters.models.routing import Models
 from shared.adapters.postgres.attachments import PostgresAttachments
+from shared.adapters.postgres.erasure import PostgresErasure
+from shared.adapters.postgres.export import PostgresExport
 from shared.adapters.postgres.figures import PostgresFigures
 from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
@@ -33,10 +35,13 @@ from shared.ports import Tool
 from shared.services.artifacts import OpenArtifact
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
+from shared.services.commands.own_data import ExportCommand, ForgetEverything
 from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
+from shared.services.exporting import Exporting
 from shared.services.flusher import Flusher
+from shared.services.forgetting import Forgetting
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
@@ -81,6 +86,8 @@ class App:
     commands: Commands
     maintenance: Maintenance
     pictures: Pictures
+    forgetting: Forgetting
+    exporting: Exporting
     crash_point: CrashPoint
 
     async def close(self) -> None:
@@ -153,6 +160,8 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         message_chars=BOT_MESSAGE_CHARS if role == "bot" else MESSAGE_CHARS,
         delivers=role != "bot",
     )
+    forgetting = Forgetting(store=PostgresErasure(pool), announcer=announcer, crash_point=crash_point)
+    exporting = Exporting(store=PostgresExport(pool), clock=SystemClock())
     commands = Commands(
         store=upkeep,
         pins=PostgresPins(pool),
@@ -163,6 +172,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         doorbell=doorbell,
         caps=caps,
         model_name=models.chat,
+        more=[ForgetEverything(forgetting), ExportCommand(exporting)],
     )
     summariser = Summariser(
         model=models,
@@ -231,6 +241,8 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         commands=commands,
         maintenance=maintenance,
         pictures=pictures,
+        forgetting=forgetting,
+        exporting=exporting,
         crash_point=crash_point,
     )
 

@@ -85,8 +85,15 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         name="export",
         description="Get the whole conversation as a file",
-        channels=_TELEGRAM,
+        args="[json]",
         audiences=_ALL_AUDIENCES,
+    ),
+    Command(
+        name="forget",
+        description="Forget what you name, or with everything all of it",
+        args="everything",
+        audiences=_ALL_AUDIENCES,
+        groups="admins",
     ),
     Command(
         name="settings", description="Choose how I behave in this chat", channels=_TELEGRAM, groups="admins"

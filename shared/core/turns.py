@@ -65,6 +65,8 @@ class Claim:
     """The person's own, where their browser told it."""
     goal: str = ""
     mode: str = ""
+    erased_turn: int = 0
+    """Up to here everything was forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ POINTS = (
     "telegram_before_edit",
     "telegram_after_edit",
     "telegram_after_part",
+    "mid_erasure",
 )
 _EXIT_CODE = 9
 

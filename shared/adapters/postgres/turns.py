@@ -355,6 +355,7 @@ def _claim_from(row: Record, worker_id: int) -> Claim:
         timezone=row["timezone"],
         goal=row["goal"],
         mode=row["mode"],
+        erased_turn=row["erased_turn"],
     )
 
 
