@@ -20,6 +20,7 @@ from shared.adapters.postgres.export import PostgresExport
 from shared.adapters.postgres.figures import PostgresFigures
 from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.retention import RULES, PostgresRetention
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
 from shared.adapters.postgres.upkeep_flush import PostgresFlushes
@@ -45,6 +46,7 @@ from shared.services.forgetting import Forgetting
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
+from shared.services.retaining import Retaining
 from shared.services.spare_summaries import SpareSummaries
 from shared.services.summariser import Summariser
 from shared.services.tools import SaveMemory, Toolbox
@@ -88,6 +90,7 @@ class App:
     pictures: Pictures
     forgetting: Forgetting
     exporting: Exporting
+    retaining: Retaining
     crash_point: CrashPoint
 
     async def close(self) -> None:
@@ -162,6 +165,12 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     )
     forgetting = Forgetting(store=PostgresErasure(pool), announcer=announcer, crash_point=crash_point)
     exporting = Exporting(store=PostgresExport(pool), clock=SystemClock())
+    retaining = Retaining(
+        store=PostgresRetention(pool),
+        tables=tuple(RULES),
+        forgetting=forgetting,
+        days=settings.retention_days,
+    )
     commands = Commands(
         store=upkeep,
         pins=PostgresPins(pool),
@@ -243,6 +252,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         pictures=pictures,
         forgetting=forgetting,
         exporting=exporting,
+        retaining=retaining,
         crash_point=crash_point,
     )
 

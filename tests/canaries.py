@@ -38,9 +38,7 @@ async def keys_of(redis_url: str) -> str:
     """Keys are few: pub/sub keeps nothing, the queue holds numbers of jobs."""
     redis = Redis.from_url(redis_url)
     try:
-        return "\n".join(
-            [f"{key!r} = {_read(await redis.dump(key))}" for key in await redis.keys("*")]
-        )
+        return "\n".join([f"{key!r} = {_read(await redis.dump(key))}" for key in await redis.keys("*")])
     finally:
         await redis.aclose()
 

@@ -40,9 +40,13 @@ def without_sources(ledger: Ledger, seqs: Collection[int]) -> Ledger:
     gone = set(seqs)
     items = tuple(item for item in ledger.items if item.sources and not gone & set(item.sources))
     topics = tuple(
-        topic for topic in ledger.topics if not any(topic.from_seq <= seq <= topic.through_seq for seq in gone)
+        topic
+        for topic in ledger.topics
+        if not any(topic.from_seq <= seq <= topic.through_seq for seq in gone)
     )
-    return replace(ledger, narrative="", items=items, identifiers=(), sections=(), topics=topics, form="ledger")
+    return replace(
+        ledger, narrative="", items=items, identifiers=(), sections=(), topics=topics, form="ledger"
+    )
 
 
 def speaks_of(text: str, erased: str) -> bool:

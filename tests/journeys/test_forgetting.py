@@ -1,4 +1,4 @@
-"""What a person wants forgotten is nowhere afterwards, whatever runs meanwhile, and nobody else loses a word."""
+"""What a person wants forgotten is nowhere afterwards, whatever runs, and nobody else loses a word."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -11,7 +12,7 @@ from sqlmodel import SQLModel
 
 from shared.adapters.postgres import erasure_sql as sql
 from shared.adapters.postgres import tables  # noqa: F401  the tables register themselves
-from shared.adapters.postgres.erasure_map import STEPS
+from shared.adapters.postgres.erasure_map import AT_ONCE, STEPS
 from shared.adapters.postgres.erasure_messages import erase_messages
 from shared.adapters.postgres.operators import append_audit
 from shared.adapters.postgres.pool import store_method
@@ -74,12 +75,14 @@ class PostgresErasure:
             work = {"parties": parties, "sessions": bounds, "place": 0, "cursor": 0}
             row = await connection.fetchrow(sql.BEGIN, party_hash, actor, scope, work)
             assert row is not None
+            counts = {table: await _all_of(connection, table, work, row["at"]) for table in AT_ONCE}
+            await connection.execute("UPDATE erasures SET counts = $2 WHERE id = $1", row["id"], counts)
             await append_audit(
                 connection, actor=actor, action=f"erasure.{scope}", about=str(row["id"]),
                 detail={"conversations": len(sessions)},
             )  # fmt: skip
         marks = {bound["id"]: bound["event"] for bound in bounds}
-        return Report(erasure_id=row["id"], counts={}, finished=False, marks=marks)
+        return Report(erasure_id=row["id"], counts=counts, finished=False, marks=marks)
 
     @store_method
     async def messages(self, session_id: int, seqs: Sequence[int], *, actor: str) -> Report:
@@ -125,7 +128,7 @@ async def _fence(connection: Connection, session_id: int) -> dict[str, Any]:
     return dict(row)
 
 
-async def _batch(connection: Connection, table: str, work: dict[str, Any], at: Any) -> tuple[int, bool]:
+async def _batch(connection: Connection, table: str, work: dict[str, Any], at: datetime) -> tuple[int, bool]:
     """How many rows, and whether the table is through; where to go on is written into `work`."""
     if table in ("entries", "events"):
         return await _in_order(connection, table, work)
@@ -143,6 +146,16 @@ async def _batch(connection: Connection, table: str, work: dict[str, Any], at: A
     statement = sql.batch_of(table, _key(table))
     done = await connection.fetchval(statement, sessions, parties, at)
     return done, done < sql.BATCH
+
+
+async def _all_of(connection: Connection, table: str, work: dict[str, Any], at: datetime) -> int:
+    """What the next request would show: small, and gone in the transaction that lets a request be made."""
+    whole = 0
+    while True:
+        done, over = await _batch(connection, table, work, at)
+        whole += done
+        if over:
+            return whole
 
 
 async def _in_order(connection: Connection, table: str, work: dict[str, Any]) -> tuple[int, bool]:

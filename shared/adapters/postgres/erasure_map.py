@@ -20,6 +20,8 @@ class Delete:
     owner: Owner = "session"
     at: str | None = "created_at"
     """When a row was made: what came after the wish stays. None: whatever is there goes."""
+    at_once: bool = False
+    """With the fence, before any turn can begin anew: what a request would show of the person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,7 @@ class Blank:
     """Column → why it may stay."""
     owner: Owner = "session"
     at: str | None = "created_at"
+    at_once: bool = False
     of: str = ""
     """The column that names the owner, where it is not `session_id` or `party_id`."""
 
@@ -67,7 +70,7 @@ ACTIONS: Mapping[str, Action] = {
         columns=("blocks", "cid"),
         kept={"role": _FIXED, "author": _FIXED, "dedupe_key": "so that no message is accepted a second time"},
     ),
-    "notes": Delete(owner="party"),
+    "notes": Delete(owner="party", at_once=True),
     "links": Blank(
         values={
             "summary_text": "''",
@@ -129,11 +132,13 @@ ACTIONS: Mapping[str, Action] = {
         },
         owner="party",
         at=None,
+        at_once=True,
     ),
     "sessions": Blank(
         values={"goal": "''", "mode": "''", "compaction_rest": "NULL"},
         kept={"measured_by": _MODEL, "token_ratios": "numbers by a model's name"},
         at=None,
+        at_once=True,
         of="id",
     ),
     "parties": Blank(
@@ -141,6 +146,7 @@ ACTIONS: Mapping[str, Action] = {
         kept={"kind": _FIXED},
         owner="party",
         at=None,
+        at_once=True,
         of="id",
     ),
     # Kept.
@@ -163,5 +169,8 @@ ACTIONS: Mapping[str, Action] = {
     "login_links": Keep(why="operators are not people who talk"),
     "audit": Keep(why="ids and numbers, never words; a chain of hashes"),
 }
+AT_ONCE: tuple[str, ...] = tuple(
+    table for table, action in ACTIONS.items() if isinstance(action, Delete | Blank) and action.at_once
+)
 STEPS: tuple[str, ...] = tuple(table for table, action in ACTIONS.items() if not isinstance(action, Keep))
 """In this order; an erasure in progress remembers how far it has come."""

@@ -172,9 +172,13 @@ def batch_of(table: str, key: tuple[str, ...]) -> str:
     names = ", ".join(key)
     if isinstance(action, Blank):
         old, new = ", ".join(action.values), ", ".join(action.values.values())
-        which.append(f"({old}) IS DISTINCT FROM ({new})" if len(action.values) > 1 else f"{old} IS DISTINCT FROM {new}")
+        which.append(
+            f"({old}) IS DISTINCT FROM ({new})" if len(action.values) > 1 else f"{old} IS DISTINCT FROM {new}"
+        )
     rows = f"SELECT {names} FROM {table} WHERE {' AND '.join(which)} LIMIT {BATCH}"
     verb = f"DELETE FROM {table}"
     if isinstance(action, Blank):
-        verb = f"UPDATE {table} SET " + ", ".join(f"{name} = {value}" for name, value in action.values.items())
+        verb = f"UPDATE {table} SET " + ", ".join(
+            f"{name} = {value}" for name, value in action.values.items()
+        )
     return f"WITH u AS ({verb} WHERE ({names}) IN ({rows}) RETURNING 1) SELECT count(*) FROM u"

@@ -58,7 +58,12 @@ class PostgresExport:
 async def _session(connection: Connection, row: asyncpg.Record) -> ExportedSession:
     id_ = row["id"]
     places = [dict(place) for place in await connection.fetch(_PLACES, id_)]
-    facts: dict[str, Any] = {"agent": row["agent"], "goal": row["goal"], "mode": row["mode"], "places": places}
+    facts: dict[str, Any] = {
+        "agent": row["agent"],
+        "goal": row["goal"],
+        "mode": row["mode"],
+        "places": places,
+    }
     usage = await connection.fetchrow("SELECT * FROM session_totals WHERE session_id = $1", id_)
     if usage is not None:
         facts["usage"] = {name: value for name, value in dict(usage).items() if name != "session_id"}

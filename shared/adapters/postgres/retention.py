@@ -11,7 +11,9 @@ import asyncpg
 from shared.adapters.postgres.partitions import PARTITIONED
 from shared.adapters.postgres.pool import store_method
 
-BATCH = 500
+BATCH = 2_000
+BATCHES_AT_MOST = 20
+"""Of one table in one sweep."""
 GRACE_DAYS = 2
 """A sweep that was away for a day is no violation."""
 
@@ -25,6 +27,8 @@ class Sweep:
     """With `{age}` for the interval."""
     key: str
     told: str
+    costly: bool = False
+    """Not looked for when invariants are checked."""
     instead: str = ""
     """`SET …` where rows lose their words and stay."""
 
@@ -73,6 +77,7 @@ RULES: Mapping[str, Rule] = {
     "audit": Stays(told="for good: a chain of hashes without words"),
     "attachments": Sweep(
         days=2,
+        costly=True,
         key="id",
         where="""created_at < now() - {age} AND NOT EXISTS (
                    SELECT FROM entries e WHERE e.session_id = attachments.session_id
@@ -93,7 +98,8 @@ RULES: Mapping[str, Rule] = {
     "events": Sweep(
         days=365,
         key="session_id, event_seq",
-        where="""at < now() - {age} AND kind <> 'msg' AND payload <> '{{}}' AND kind <> 'erased'""",
+        where="""at < now() - {age} AND kind NOT IN ('msg', 'erased')
+                 AND payload <> '{{}}' AND payload ->> 'state' IS DISTINCT FROM 'new'""",
         instead="SET payload = '{{}}'",
         told="365 days what summaries and commands told; messages as long as the conversation",
     ),
@@ -126,6 +132,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "prompt_parts": Sweep(
         days=2,
+        costly=True,
         key="sha256",
         where="""created_at < now() - {age} AND encode(sha256, 'hex') NOT IN (
                    SELECT h.hash FROM turn_context_audit a
@@ -168,18 +175,18 @@ class PostgresRetention:
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self._pool = pool
 
-    async def sweep(self) -> dict[str, int]:
-        """One batch of each table; how many rows went, of those where any did."""
-        done = {table: await self._batch(table, rule) for table, rule in RULES.items()}
-        return {table: number for table, number in done.items() if number}
-
-    async def _batch(self, table: str, rule: Rule) -> int:
-        match rule:
-            case Sweep():
-                return await self._rows(table, rule)
-            case Months(months=months):
-                return await self._months(table, months)
-        return 0
+    async def sweep(self, table: str) -> int:
+        """Of one table what is too old, in batches; how many rows went."""
+        rule, done = RULES[table], 0
+        if isinstance(rule, Months):
+            return await self._months(table, rule.months)
+        if isinstance(rule, Sweep):
+            for _ in range(BATCHES_AT_MOST):
+                number = await self._rows(table, rule)
+                done += number
+                if number < BATCH:
+                    break
+        return done
 
     @store_method
     async def _rows(self, table: str, rule: Sweep) -> int:

@@ -1,4 +1,4 @@
-"""Every table and every column that can hold words is either erased or kept for a reason that is written down."""
+"""Every table and every column that can hold words is erased, or kept for a written reason."""
 
 from __future__ import annotations
 
