@@ -9,14 +9,18 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.postgres.events import PostgresEvents
+from shared.adapters.postgres.export import PostgresExport
 from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.adapters.postgres.visitors import PostgresVisitors
+from shared.app import SystemClock
 from shared.core.command_texts import LANGUAGES, described
 from shared.core.commands import COMMANDS
+from shared.services.exporting import Exporting
 from shared.settings import Settings
 from shared.tasks import Tasks
 from web import rest, routes
 from web.chat import chat
+from web.exporting import EXPORT_PATH, export
 from web.hub import Announcements, Hub
 from web.limits import LOCAL, Limits, Places, Windows
 from web.origins import Proxies
@@ -66,6 +70,7 @@ def make_parts(
         commands=services.commands,
         command_table=web_commands() if command_table is None else command_table,
         model=model,
+        exporting=Exporting(store=PostgresExport(services.pool), clock=SystemClock()),
         events=events,
         schema=PostgresReadiness(services.pool),
         visitors=Visitors(PostgresVisitors(services.pool), settings=settings, proxies=proxies),
@@ -100,7 +105,9 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     add.add_get("/readyz", routes.readyz)
     add.add_get("/api/v1/commands", rest.list_commands)
     add.add_post("/api/v1/commands/{name:[a-z][a-z0-9_]*}", rest.run_command)
-    for path in ("/api/v1/commands", "/api/v1/commands/{name:[a-z][a-z0-9_]*}", ORIGINALS):
+    add.add_get(EXPORT_PATH, export)
+    paths = ("/api/v1/commands", "/api/v1/commands/{name:[a-z][a-z0-9_]*}", ORIGINALS, EXPORT_PATH)
+    for path in paths:
         add.add_route("OPTIONS", path, preflight)
     _add_dashboard(app, services)
     app[rest.OPERATORS] = rest.OperatorsDoor(originals=_other_handler(app, originals))

@@ -164,9 +164,7 @@ def markdown_session(session: ExportedSession) -> str:
             lines.append(f"- {name}: {value if isinstance(value, str) else dumped(value)}")
     if session.pins:
         lines.append(f"- pinned messages: {', '.join(map(str, session.pins))}")
-    for file in session.attachments:
-        lines.append(f"- file: {dumped(file)}")
-    lines.append("")
+    lines += [*(f"- file: {dumped(file)}" for file in session.attachments), ""]
     for summary in session.summaries:
         if summary["in_use"]:
             first, last = summary["turns"]

@@ -1,4 +1,4 @@
-"""Forgetting in Postgres: one transaction stops everything, small batches follow, a crash goes on where it was."""
+"""Forgetting in Postgres: one transaction stops everything, small batches follow."""
 
 from __future__ import annotations
 

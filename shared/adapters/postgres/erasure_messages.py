@@ -95,7 +95,8 @@ SELECT e.seq, coalesce(te.turn_no, o.turn_no) AS turn_no,
   LEFT JOIN turn_entries o ON o.session_id = e.session_id AND o.seq = e.replaces_seq
  WHERE e.session_id = $1
    AND (e.seq = ANY ($2::bigint[]) OR e.replaces_seq = ANY ($2::bigint[])
-        OR e.seq IN (SELECT x.replaces_seq FROM entries x WHERE x.session_id = $1 AND x.seq = ANY ($2::bigint[])))
+        OR e.seq IN (SELECT x.replaces_seq FROM entries x
+                      WHERE x.session_id = $1 AND x.seq = ANY ($2::bigint[])))
  ORDER BY e.seq
 """
 """An edited message is all its forms."""
@@ -197,7 +198,8 @@ _STATEMENTS = {
         RETURNING 1) SELECT count(*) FROM u""",
     "turn_context_audit": """
       WITH u AS (
-        UPDATE turn_context_audit a SET part_hashes = '[]', recipe = '{}' WHERE a.session_id = $1 AND a.turn_id >= (
+        UPDATE turn_context_audit a SET part_hashes = '[]', recipe = '{}'
+         WHERE a.session_id = $1 AND a.turn_id >= (
           SELECT min(t.turn_no) FROM turn_entries t WHERE t.session_id = $1 AND t.seq = ANY ($2::bigint[]))
         RETURNING 1) SELECT count(*) FROM u""",
 }

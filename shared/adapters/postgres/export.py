@@ -1,4 +1,4 @@
-"""A person's data as it is exported: all their conversations, what is remembered, and messages by the page."""
+"""A person's data as it is exported: conversations, what is remembered, messages by the page."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PostgresExport:
     async def page(self, session: ExportedSession, *, after_seq: int) -> list[dict[str, Any]]:
         """The next messages of a conversation, up to those that there were at the beginning."""
         rows = await self._pool.fetch(_PAGE, session.id, after_seq, session.last_seq, PAGE)
-        return [message_of(row) for row in rows]
+        return [message_of(dict(row)) for row in rows]
 
 
 async def _session(connection: Connection, row: asyncpg.Record) -> ExportedSession:
@@ -73,7 +73,7 @@ async def _session(connection: Connection, row: asyncpg.Record) -> ExportedSessi
         created_at=row["created_at"],
         last_seq=row["next_seq"] - 1,
         facts=facts,
-        summaries=[summary_of(link) for link in await connection.fetch(_SUMMARIES, id_)],
+        summaries=[summary_of(dict(link)) for link in await connection.fetch(_SUMMARIES, id_)],
         pins=[pin["seq"] for pin in await connection.fetch(_PINS, id_)],
         attachments=[dict(file) for file in await connection.fetch(_FILES, id_)],
     )
@@ -108,7 +108,8 @@ _PLACES = """
 SELECT channel, title, settings, created_at FROM addresses WHERE session_id = $1 ORDER BY id
 """
 _SUMMARIES = """
-SELECT kind, from_turn, through_turn, from_seq, through_seq, summary_text, ledger, active, created_at FROM links
+SELECT kind, from_turn, through_turn, from_seq, through_seq, summary_text, ledger, active, created_at
+  FROM links
  WHERE session_id = $1 AND kind IN ('summary', 'digest') AND summary_text <> '' ORDER BY id
 """
 _PINS = "SELECT seq FROM pins WHERE session_id = $1 ORDER BY seq"

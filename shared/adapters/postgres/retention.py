@@ -222,7 +222,9 @@ class PostgresRetention:
 
 def statement_of(table: str, rule: Sweep) -> str:
     verb = f"UPDATE {table} {rule.instead}" if rule.instead else f"DELETE FROM {table}"
-    return f"""WITH old AS (SELECT {rule.key} FROM {table} WHERE {condition_of(rule)} LIMIT {BATCH}), done AS (
+    return f"""WITH old AS (
+      SELECT {rule.key} FROM {table} WHERE {condition_of(rule)} LIMIT {BATCH}
+    ), done AS (
       {verb.replace("{{}}", "{}")} WHERE ({rule.key}) IN (SELECT {rule.key} FROM old) RETURNING 1
     ) SELECT count(*) FROM done"""
 
