@@ -36,7 +36,7 @@ class Report:
 
 
 def without_sources(ledger: Ledger, seqs: Collection[int]) -> Ledger:
-    """What the record says of these messages goes, and every word of it that cannot say where it comes from."""
+    """What the record says of these messages goes, and every word that cannot say where it comes from."""
     gone = set(seqs)
     items = tuple(item for item in ledger.items if item.sources and not gone & set(item.sources))
     topics = tuple(

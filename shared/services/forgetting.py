@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import structlog
 
 from shared.core.errors import StorageUnavailable
 from shared.core.forgetting import Preview, Report
-from shared.ports import Announcer
 from shared.services.crash import CrashPoint
 
 log = structlog.get_logger(__name__)
 
 PATIENCE_SECONDS = 60.0
 """For so long a person waits for the end; the worker has more."""
+
+
+class Announces(Protocol):
+    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
 
 
 class ErasureStore(Protocol):
@@ -32,7 +35,7 @@ class ErasureStore(Protocol):
 class Forgetting:
     """Nothing is written back afterwards: turns and jobs lose their epochs before the first word goes."""
 
-    def __init__(self, *, store: ErasureStore, announcer: Announcer, crash_point: CrashPoint) -> None:
+    def __init__(self, *, store: ErasureStore, announcer: Announces, crash_point: CrashPoint) -> None:
         self._store = store
         self._announcer = announcer
         self._crash_point = crash_point

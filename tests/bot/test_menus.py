@@ -40,13 +40,13 @@ def test_every_command_is_described_in_german() -> None:
 
 def test_members_of_a_group_see_less_than_its_admins() -> None:
     members, admins = names("personal", "all_group_chats"), names("personal", "all_chat_administrators")
-    assert set(admins) - set(members) == {"compact", "undo", "pin", "unpin", "settings"}
+    assert set(admins) - set(members) == {"compact", "undo", "pin", "unpin", "forget", "settings"}
     assert set(members) < set(admins)
     assert set(names("personal", "all_private_chats")) - set(admins) == {"start"}
 
 
 def test_where_anyone_may_talk_the_menu_is_short() -> None:
-    assert names("public", "all_private_chats") == ["help", "new", "stop", "export"]
+    assert names("public", "all_private_chats") == ["help", "new", "stop", "export", "forget"]
 
 
 async def test_telegram_takes_every_menu() -> None:

@@ -1,10 +1,7 @@
 """Every table, with the constraints that carry the promise; `migrations/` is compared with this file.
 
 Hot statements are written as SQL in the stores beside this file: the tables here are their contract.
-Retention: entries, links, notes, pins and artifacts stay until erasure; events, deliveries, jobs, flushes,
-checkpoints and attachments 365 days; usage, turn_context_audit and audit by month, 24 months;
-telegram_updates 30 days; telegram_messages 365 days; reservations, login links, one-time codes and operator
-sessions until they lapse; bots, access and feedback until erasure.
+How long rows are kept stands in `retention.py`, what forgetting does with them in `erasure_map.py`.
 """
 
 from __future__ import annotations
