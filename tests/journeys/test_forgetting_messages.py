@@ -1,4 +1,4 @@
-"""Single messages are forgotten with what was made of them; the log keeps their places, the rest its words."""
+"""Single messages are forgotten with what was made of them; the log keeps their places."""
 
 from __future__ import annotations
 

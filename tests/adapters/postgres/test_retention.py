@@ -17,15 +17,16 @@ INSERT INTO telegram_updates (bot_id, update_id, body, handled_at) VALUES
   (7, 1, '{"update_id": 1, "message": {"text": "old words"}}', now() - interval '17 days'),
   (7, 2, '{"update_id": 2, "message": {"text": "young words"}}', now() - interval '13 days'),
   (7, 3, '{"update_id": 3, "message": {"text": "waiting words"}}', NULL);
-INSERT INTO jobs (kind, session_id, key, state, ended_at) SELECT 'tidy', id, 'a', 'done', now() - interval '33 days'
-  FROM sessions;
-INSERT INTO jobs (kind, session_id, key, state, ended_at) SELECT 'tidy', id, 'b', 'done', now() - interval '29 days'
-  FROM sessions;
+INSERT INTO jobs (kind, session_id, key, state, ended_at)
+  SELECT 'tidy', id, 'a', 'done', now() - interval '33 days' FROM sessions;
+INSERT INTO jobs (kind, session_id, key, state, ended_at)
+  SELECT 'tidy', id, 'b', 'done', now() - interval '29 days' FROM sessions;
 INSERT INTO workers (role, pid, beat, stopped_at) VALUES ('web', 1, now() - interval '10 days', now());
 INSERT INTO prompt_parts (sha256, body, created_at) VALUES ('\\x01', 'orphan', now() - interval '5 days');
 INSERT INTO attachments (session_id, sha256, mime, size, state, created_at)
   SELECT id, '\\x02', 'image/png', 1, 'stored', now() - interval '5 days' FROM sessions;
-INSERT INTO one_time_codes (code_hash, purpose, expires_at) VALUES ('\\x03', 'link', now() - interval '5 days');
+INSERT INTO one_time_codes (code_hash, purpose, expires_at)
+  VALUES ('\\x03', 'link', now() - interval '5 days');
 INSERT INTO checkpoints (session_id, from_turn, through_turn, created_at)
   SELECT id, 1, 1, now() - interval '100 days' FROM sessions;
 INSERT INTO erasures (party_hash, actor, scope, state, finished_at, at)
