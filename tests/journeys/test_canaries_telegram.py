@@ -98,4 +98,4 @@ async def test_no_canary_is_left_in_tables_redis_or_logs_and_nobody_elses_is_los
     finally:
         await connection.close()
     await ada.say("Good morning, do we know each other?")
-    await ada.sees("Good morning")
+    await ada.sees("I find nothing about that in our conversation")
