@@ -182,8 +182,8 @@ _PREVIEW = f"""
 WITH p AS MATERIALIZED ({sql.FAMILY}), s AS MATERIALIZED (
   SELECT id FROM sessions WHERE party_id IN (SELECT id FROM p)
 )
-SELECT (SELECT count(*) FROM entries WHERE session_id IN (SELECT id FROM s)
-           AND blocks <> erased_blocks(blocks)) AS entries,
+SELECT (SELECT count(*) FROM s JOIN sessions x ON x.id = s.id
+          JOIN turn_entries te ON te.session_id = s.id AND te.turn_no > x.erased_turn) AS entries,
        (SELECT count(*) FROM links WHERE session_id IN (SELECT id FROM s) AND summary_text <> '') AS links,
        (SELECT count(*) FROM notes WHERE party_id IN (SELECT id FROM p) AND forgotten_at IS NULL
            AND superseded_by IS NULL) AS notes,

@@ -90,7 +90,7 @@ WITH next AS (
   SELECT seq FROM entries WHERE session_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT {BATCH}
 ), u AS (
   UPDATE entries e SET blocks = erased_blocks(e.blocks), cid = NULL FROM next n
-   WHERE e.session_id = $1 AND e.seq = n.seq AND (e.blocks <> erased_blocks(e.blocks) OR e.cid IS NOT NULL)
+   WHERE e.session_id = $1 AND e.seq = n.seq AND (e.blocks <> '[{{"type": "text", "text": "[erased]"}}]' OR e.cid IS NOT NULL)
   RETURNING e.seq
 )
 SELECT (SELECT max(seq) FROM next) AS cursor, (SELECT count(*) FROM u) AS done

@@ -124,8 +124,8 @@ SELECT kind, text, subject, scope, authority, importance, from_turn, through_tur
 """
 _PAGE = """
 SELECT e.seq, te.turn_no, e.author, e.blocks, e.replaces_seq, e.at
-  FROM entries e LEFT JOIN turn_entries te USING (session_id, seq)
+  FROM entries e JOIN sessions s ON s.id = e.session_id LEFT JOIN turn_entries te USING (session_id, seq)
  WHERE e.session_id = $1 AND e.seq > $2 AND e.seq <= $3
-   AND e.blocks <> erased_blocks(e.blocks)
+   AND (te.turn_no > s.erased_turn OR te.turn_no IS NULL AND e.blocks <> erased_blocks(e.blocks))
  ORDER BY e.seq LIMIT $4
 """

@@ -46,7 +46,8 @@ class ForgetEverything:
     async def _do(self, call: Call) -> Said:
         if not await self._forgetting.confirmed(call.session_id):
             return False, call.texts.forget_unasked
-        report = await self._forgetting.everything(call.session_id, "person")
+        actor = "person" if call.address_id is not None else "operator"
+        report = await self._forgetting.everything(call.session_id, actor)
         if not report.finished:
             return True, call.texts.forgetting_goes_on
         return True, call.texts.forgotten(counts=report.counts, telegram=call.channel == "telegram")
