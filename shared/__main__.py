@@ -118,6 +118,35 @@ def _pairing(settings: Settings, rest: Sequence[str]) -> int:
         return 1
 
 
+def _person(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.core.errors import StorageUnavailable
+    from shared.person_cli import Desk, read_arguments, run_person
+
+    def say(line: str) -> None:
+        """Beside an export, which may be written to a file."""
+        print(line, file=sys.stderr)
+
+    def ask(question: str) -> str:
+        print(question, end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline()
+
+    wish = read_arguments(rest)
+    desk = Desk(say=say, ask=ask, write=sys.stdout.buffer.write)
+
+    async def do() -> int:
+        from shared.adapters.postgres.migrate import migrate
+
+        async with open_database(settings) as database_url:
+            await migrate(database_url)
+            return await run_person(wish, database_url=database_url, desk=desk)
+
+    try:
+        return asyncio.run(do())
+    except StorageUnavailable as error:
+        print(f"evertalk: {error}", file=sys.stderr)
+        return 1
+
+
 def _replay(settings: Settings, rest: Sequence[str]) -> int:
     from shared.replay import main as replay
 
@@ -195,6 +224,7 @@ _VERBS: dict[str, Verb] = {
     "login-link": _login_link,
     "migrate": _migrate,
     "pairing": _pairing,
+    "person": _person,
     "psql": _psql,
     "replay": _replay,
     "demo": _demo,
@@ -206,6 +236,7 @@ _HELP: dict[str, tuple[str, bool]] = {
     "doctor": ("check everything, and say what to do", False),
     "login-link": ("print a one-time link to the dashboard", False),
     "pairing": ("decide who may write to the bots of Telegram", True),
+    "person": ("list people, export or erase what is kept of one", True),
     "replay": ("play recorded conversations through the running system", True),
     "demo": ("talk with the bot in the terminal, as if in Telegram", True),
     "migrate": ("bring the database up to date, and nothing else", False),

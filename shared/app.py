@@ -15,6 +15,8 @@ from shared.adapters.arq_queue import ArqDoorbell
 from shared.adapters.models.chosen import models_of
 from shared.adapters.models.routing import Models
 from shared.adapters.postgres.attachments import PostgresAttachments
+from shared.adapters.postgres.erasure import PostgresErasure
+from shared.adapters.postgres.export import PostgresExport
 from shared.adapters.postgres.figures import PostgresFigures
 from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.people import PostgresPeople
@@ -23,6 +25,7 @@ from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.recall import PostgresRecall
 from shared.adapters.postgres.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.reminders import PostgresReminders
+from shared.adapters.postgres.retention import RULES, PostgresRetention
 from shared.adapters.postgres.tidying import PostgresTidying
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
@@ -42,13 +45,16 @@ from shared.services.assistant import Assistant
 from shared.services.commands import Commands
 from shared.services.commands.budget import BudgetCommands
 from shared.services.commands.memory import MemoryCommands
+from shared.services.commands.own_data import ExportCommand, ForgetEverything
 from shared.services.commands.people import PeopleCommands
 from shared.services.commands.reminders import ReminderCommands
 from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
 from shared.services.delegating import Delegate
+from shared.services.exporting import Exporting
 from shared.services.flusher import Flusher
+from shared.services.forgetting import Forgetting
 from shared.services.indexing import Indexing
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
@@ -57,6 +63,7 @@ from shared.services.recall_tool import RecallTool
 from shared.services.recalling import Recalling
 from shared.services.remembering import memory_tools
 from shared.services.reminders import Reminders, RemindMe
+from shared.services.retaining import Retaining
 from shared.services.spare_summaries import SpareSummaries
 from shared.services.summariser import Summariser
 from shared.services.tidier import Tidier
@@ -102,6 +109,9 @@ class App:
     maintenance: Maintenance
     indexing: Indexing
     pictures: Pictures
+    forgetting: Forgetting
+    exporting: Exporting
+    retaining: Retaining
     crash_point: CrashPoint
 
     async def close(self) -> None:
@@ -203,6 +213,14 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             crash_point=crash_point,
         ),
     )
+    forgetting = Forgetting(store=PostgresErasure(pool), announcer=announcer, crash_point=crash_point)
+    exporting = Exporting(store=PostgresExport(pool), clock=SystemClock())
+    retaining = Retaining(
+        store=PostgresRetention(pool),
+        tables=tuple(RULES),
+        forgetting=forgetting,
+        days=settings.retention_days,
+    )
     commands = Commands(
         store=upkeep,
         pins=PostgresPins(pool),
@@ -222,7 +240,8 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
                 caps=caps,
                 clock=SystemClock(),
             ),
-            MemoryCommands(notes),
+            MemoryCommands(notes, everything=ForgetEverything(forgetting).forget),
+            ExportCommand(exporting),
             ReminderCommands(reminders, timezone=settings.timezone),
             PeopleCommands(
                 PostgresPeople(pool, timezone=settings.timezone), announcer, crash_point=crash_point
@@ -303,6 +322,9 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         maintenance=maintenance,
         indexing=indexing,
         pictures=pictures,
+        forgetting=forgetting,
+        exporting=exporting,
+        retaining=retaining,
         crash_point=crash_point,
     )
 

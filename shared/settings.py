@@ -143,6 +143,9 @@ class Settings(BaseSettings):
     cap_session_usd: Dollars | None = None
     cap_visitor_per_day_usd: Dollars = Decimal("0.25")
 
+    # How long conversations are kept; None means until they are forgotten.
+    retention_days: int | None = Field(default=None, ge=1, le=36500)
+
     # Secrets and what operators see.
     secret_key: SecretStr | None = None
     metrics_token: SecretStr | None = None

@@ -39,6 +39,7 @@ FLOORS: tuple[tuple[str, int, str], ...] = (
     ("shared.doctor", 5, "looks at everything"),
     ("shared.setup_wizard", 5, "talks to a person at a terminal"),
     ("shared.pairing", 5, "decides at a terminal who may write"),
+    ("shared.person_cli", 5, "exports and erases at a terminal"),
     ("shared.replay", 5, "talks to the running system like a person"),
     ("shared.demo", 5, "one person at a terminal, and the running system"),
     ("shared.__main__", 6, "the command line calls all of these"),

@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from shared.__main__ import VERB_NAMES
+from shared.adapters.postgres.retention import RULES
 from shared.core.commands import COMMANDS, commands_for
 from shared.core.presets import PRESETS
 from shared.settings import Settings, setting_names
@@ -52,6 +53,17 @@ def test_who_may_do_what_in_groups_and_in_public_is_told() -> None:
 def test_every_verb_of_pairing_is_named() -> None:
     (cell,) = rows()["./evertalk pairing VERB"]
     assert set(re.findall(r"`(\w+)[^`]*`", cell)) == {"list", "approve", "deny", "revoke", "owner"}
+
+
+def test_every_verb_of_person_is_named() -> None:
+    (cell,) = rows()["./evertalk person VERB"]
+    assert set(re.findall(r"`(\w+)[^`]*`", cell)) == {"list", "export", "erase"}
+
+
+def test_the_retention_of_every_table_is_told() -> None:
+    told = dict(re.findall(r"^\| ([a-z_, ]+) \| (.+) \|$", README, flags=re.MULTILINE))
+    kept = {table: words for tables, words in told.items() for table in tables.split(", ") if table in RULES}
+    assert kept == {table: rule.told for table, rule in RULES.items()}
 
 
 def test_the_bot_is_one_of_the_services_of_the_container_file() -> None:

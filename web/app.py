@@ -9,16 +9,20 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.postgres.events import PostgresEvents
+from shared.adapters.postgres.export import PostgresExport
 from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.people import PostgresPeople
 from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.adapters.postgres.visitors import PostgresVisitors
+from shared.app import SystemClock
 from shared.core.command_texts import LANGUAGES, described
 from shared.core.commands import COMMANDS
+from shared.services.exporting import Exporting
 from shared.settings import Settings
 from shared.tasks import Tasks
 from web import memory, rest, routes
 from web.chat import chat
+from web.exporting import EXPORT_PATH, export
 from web.hub import Announcements, Hub
 from web.limits import LOCAL, Limits, Places, Windows
 from web.origins import Proxies
@@ -70,6 +74,7 @@ def make_parts(
         commands=services.commands,
         command_table=web_commands() if command_table is None else command_table,
         model=model,
+        exporting=Exporting(store=PostgresExport(services.pool), clock=SystemClock()),
         events=events,
         notes=PostgresNotes(services.pool),
         schema=PostgresReadiness(services.pool),
@@ -114,7 +119,8 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     for path in (memory.NOTES, memory.NOTE, memory.RESTORE):
         add.add_route("OPTIONS", path, preflight)
     ours = ("/api/v1/commands", "/api/v1/commands/{name:[a-z][a-z0-9_]*}", "/api/v1/archived", ORIGINALS)
-    for path in ours:
+    add.add_get(EXPORT_PATH, export)
+    for path in (*ours, EXPORT_PATH):
         add.add_route("OPTIONS", path, preflight)
     _add_dashboard(app, services)
     app[rest.OPERATORS] = rest.OperatorsDoor(originals=_other_handler(app, originals))

@@ -15,6 +15,7 @@ from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.core.commands import Audience
 from shared.core.exchange import Accepted, ContextMeasured, Inbound
 from shared.services.answering import Answers
+from shared.services.exporting import Exporting
 from shared.settings import Settings
 from shared.tasks import Tasks
 from web.hub import Hub
@@ -107,6 +108,7 @@ class Parts:
     commands: Commanding
     command_table: Sequence[CommandShown]
     model: ModelShown
+    exporting: Exporting
     events: PostgresEvents
     notes: PostgresNotes
     schema: PostgresReadiness

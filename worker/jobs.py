@@ -28,6 +28,8 @@ TIDY_HOUR = 3
 """Of the deployment's local day: from then on each person's notes are tidied once."""
 INDEX_SECONDS = 10.0
 """How often hidden messages are looked for that cannot be found again yet."""
+FORGET_SECONDS = 3.0
+RETENTION_SECONDS = 3600.0
 OWED_SECONDS = 30.0
 """How often the log is searched for turns that were hidden unread."""
 
@@ -139,6 +141,20 @@ class Calls:
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=5)
+
+
+async def forget(app: App) -> None:
+    """Each few seconds: finish erasures that nobody goes on with; each hour: let go of what is too old."""
+    retained = 0.0
+    while True:
+        try:
+            await app.forgetting.finish()
+            if not retained or time.monotonic() - retained > RETENTION_SECONDS:
+                retained = time.monotonic()
+                await app.retaining.sweep()
+        except StorageUnavailable as error:
+            log.warning("forgetting_waits_for_storage", reason=str(error))
+        await asyncio.sleep(FORGET_SECONDS)
 
 
 async def beat(app: App) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from typing import Protocol
 
 import structlog
@@ -14,10 +13,11 @@ from bot.telegram.buttons import under_settings, under_summary
 from bot.telegram.desk import Desk, texts_of
 from bot.telegram.voice import Voice, spot
 from bot.telegram.wishes import Wishes
-from shared.adapters.postgres.export import Exported
 from shared.adapters.postgres.telegram_places import PlaceRow
 from shared.core.command_texts import described
 from shared.core.commands import Audience, Channel, Command, commands_for, may_in_group
+from shared.core.exporting import ExportFormat
+from shared.services.exporting import Exporting
 
 log = structlog.get_logger(__name__)
 
@@ -53,6 +53,7 @@ class Commanding:
         *,
         voice: Voice,
         commands: RunsCommands,
+        exporting: Exporting,
         wishes: Wishes,
         admins: Admins,
         demo: bool,
@@ -61,6 +62,7 @@ class Commanding:
         self._desk = desk
         self._voice = voice
         self._commands = commands
+        self._exporting = exporting
         self._wishes = wishes
         self._admins = admins
         self._demo = demo
@@ -171,16 +173,19 @@ class Commanding:
         return found.seq if found.seq is not None else await places.answer_seq(found.session_id, found.turn)
 
     async def _export(self, place: PlaceRow, spoken: Spoken) -> None:
-        exported = await self._desk.stores.export.read(place.session_id)
-        texts = texts_of(place)
-        if not exported.messages:
+        texts, exporting = texts_of(place), self._exporting
+        assert spoken.command is not None
+        kind: ExportFormat = "json" if spoken.command.args.strip().casefold() == "json" else "md"
+        said = await exporting.said(place.session_id)
+        if not said:
             await self._voice.say(spot(place), texts.nothing_to_export)
             return
+        content = await exporting.whole(place.session_id, kind)
         await self._voice.hand(
             spot(place),
-            name=f"conversation-{spoken.at:%Y-%m-%d}.md",
-            content=as_markdown(exported, at=spoken.at).encode(),
-            caption=texts.export_caption(messages=len(exported.messages)),
+            name=exporting.file_name(kind),
+            content=content,
+            caption=texts.export_caption(messages=said),
         )
 
     async def _settings(self, place: PlaceRow, spoken: Spoken) -> None:
@@ -190,25 +195,3 @@ class Commanding:
     async def _retry(self, place: PlaceRow, spoken: Spoken) -> None:
         if not await self._wishes.again(place, update_id=spoken.update_id):
             await self._voice.say(spot(place), texts_of(place).nothing_to_retry)
-
-
-def as_markdown(exported: Exported, *, at: datetime) -> str:
-    """Front matter, what is remembered, the summaries in use, and every message."""
-    lines = [
-        "---",
-        f"conversation: {exported.public_id}",
-        f"begun: {exported.created_at:%Y-%m-%dT%H:%M:%SZ}",
-        f"exported: {at:%Y-%m-%dT%H:%M:%SZ}",
-        f"messages: {len(exported.messages)}",
-        "---",
-        "",
-    ]
-    if exported.notes:
-        lines += ["## Remembered", "", *(f"- {note}" for note in exported.notes), ""]
-    for link in exported.summaries:
-        title = f"## Summary of turns {link['from_turn']} – {link['through_turn']}"
-        lines += [title, "", str(link["summary_text"]), ""]
-    lines += ["## Messages", ""]
-    for message in exported.messages:
-        lines += [f"**{message.author}** · {message.at:%Y-%m-%d %H:%M}", "", message.text, ""]
-    return "\n".join(lines)

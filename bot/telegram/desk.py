@@ -12,7 +12,6 @@ from bot.telegram.texts import Texts, texts_for
 from shared.adapters.postgres.attachments import PostgresAttachments
 from shared.adapters.postgres.deliveries import PostgresDeliveries
 from shared.adapters.postgres.edits import PostgresEdits
-from shared.adapters.postgres.export import PostgresExport
 from shared.adapters.postgres.leases import PostgresLeases
 from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.telegram_access import PostgresTelegramAccess
@@ -35,7 +34,6 @@ class Stores:
     attachments: PostgresAttachments
     pins: PostgresPins
     edits: PostgresEdits
-    export: PostgresExport
 
     @classmethod
     def of(cls, app: App) -> Stores:
@@ -49,7 +47,6 @@ class Stores:
             attachments=PostgresAttachments(pool),
             pins=PostgresPins(pool),
             edits=PostgresEdits(pool),
-            export=PostgresExport(pool),
         )
 
 

@@ -146,7 +146,7 @@ class TelegramService:
         admins = Admins(desk.api)
         wishes = Wishes(app.conversation, self._stores.edits, self._answering.answer)
         commanding = Commanding(
-            desk, voice=voice, commands=app.commands, wishes=wishes, admins=admins,
+            desk, voice=voice, commands=app.commands, exporting=app.exporting, wishes=wishes, admins=admins,
             demo=app.models.offline, offered=self._offered,
         )  # fmt: skip
         pressing = Pressing(

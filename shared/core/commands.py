@@ -87,8 +87,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(name="remember", description="Keep a sentence for good", args="<text>"),
     Command(
         name="forget",
-        description="Erase what I remember; it shows first what that would be",
-        args="<what>",
+        description="Erase what you name, or everything; it shows first what that would be",
+        args="<what> | everything",
         audiences=_ALL_AUDIENCES,
         groups="admins",
     ),
@@ -102,7 +102,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         name="export",
         description="Get the whole conversation as a file",
-        channels=_TELEGRAM,
+        args="[json]",
         audiences=_ALL_AUDIENCES,
     ),
     Command(

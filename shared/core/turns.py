@@ -69,6 +69,8 @@ class Claim:
     mode: str = ""
     recallable: bool = False
     """Whether anything can be found that is not live: hidden messages, what the agent's files say."""
+    erased_turn: int = 0
+    """Up to here everything was forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,7 @@ from shared.services.tool_rounds import RoundStore, ToolRounds
 from shared.services.tools import Toolbox
 
 TOOL_ROUNDS = 8
+TURNS_AFTER_ERASURE = 3
 REMEMBERED_PARTS = 10_000
 """Hashes of prompt parts that a process knows to be stored; beyond that it starts afresh."""
 ORGANIZE_SECONDS = 30.0
@@ -285,7 +286,10 @@ class Assistant:
             self._stored_parts.clear()
         self._stored_parts.update(outcome.prompt_parts)
 
-    def _unstored(self, parts: Mapping[str, str]) -> dict[str, str]:
+    def _unstored(self, parts: Mapping[str, str], claim: Claim) -> dict[str, str]:
+        """After an erasure what this process knows to be stored may be gone."""
+        if claim.erased_turn and claim.turn <= claim.erased_turn + TURNS_AFTER_ERASURE:
+            return dict(parts)
         return {key: body for key, body in parts.items() if key not in self._stored_parts}
 
     async def gauge(self, session_id: int) -> ContextMeasured | None:
@@ -361,7 +365,7 @@ class Assistant:
                 summary_triggered=summarised(state, job),
                 prune_triggered=bool(state.prunes),
             ),
-            prompt_parts=self._unstored(parts),
+            prompt_parts=self._unstored(parts, state.claim),
             prunes=state.prunes,
             context_tokens=whole,
             turn_tokens=round(ratio * turn_tokens),
@@ -408,7 +412,7 @@ class Assistant:
             spent=tuple(state.spent),
             settled_micro=micro_of([*state.spent_before, *state.spent]),
             audit=audit,
-            prompt_parts=self._unstored(parts),
+            prompt_parts=self._unstored(parts, state.claim),
             prunes=state.prunes,
         )
         return Answered(outcome=outcome, measured=None)

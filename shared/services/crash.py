@@ -37,6 +37,7 @@ POINTS = (
     "telegram_before_edit",
     "telegram_after_edit",
     "telegram_after_part",
+    "mid_erasure",
 )
 _EXIT_CODE = 9
 

@@ -45,13 +45,14 @@ WORKER = (
 )
 NIGHT = ("after_tidy",)
 LINKED = "after_link"
+ERASURE = ("mid_erasure", "mid_erasure:4", "mid_erasure:12")
 BY_SIGNAL = {"after_ack"}
 """Whoever hears the acknowledgement ends the process: that is the place."""
 
 
 def test_every_crash_point_is_tried() -> None:
     tried = {
-        point.partition(":")[0] for point in (*WEB, *WORKER, *NIGHT, *BOT, *REMINDERS, LINKED)
+        point.partition(":")[0] for point in (*WEB, *WORKER, *NIGHT, *BOT, *REMINDERS, LINKED, *ERASURE)
     } | BY_SIGNAL
     assert tried == set(POINTS)
 
@@ -105,6 +106,36 @@ async def test_a_web_process_killed_at_its_acknowledgement_leaves_nobody_without
         await person.answered()
         recovery.note("web killed after its ack", web.fell_at)
         await case.promises_hold(person)
+
+
+@pytest.mark.parametrize("point", ERASURE)
+async def test_an_erasure_that_is_cut_off_is_finished_by_a_worker(
+    case: Case, recovery: Recovery, point: str
+) -> None:
+    async with case.web(crash_point=point) as web, case.worker(), Person(case.port) as person:
+        await person.ask(REMEMBER)
+        asked = await person.command("forget", "everything")
+        await person.until(lambda: asked in person.commands, "the preview")
+        await person.command("forget", "everything yes")
+        await web.crashed()
+        await _until(case, "SELECT count(*) = 1 FROM erasures WHERE state = 'done'")
+        recovery.note(f"web died at {point}", web.fell_at)
+    assert web.exits[:1] == [CRASHED], web.words()
+    for table, column in (
+        ("entries", "blocks"),
+        ("notes", "text"),
+        ("events", "payload"),
+        ("prompt_parts", "body"),
+    ):
+        assert await case.value(f"SELECT count(*) FROM {table} WHERE {column}::text LIKE '%Miso%'") == 0
+    await case.promises_hold()
+
+
+async def _until(case: Case, statement: str) -> None:
+    end = time.monotonic() + 30
+    while not await case.value(statement):
+        assert time.monotonic() < end, statement
+        await asyncio.sleep(0.1)
 
 
 @dataclass(slots=True, kw_only=True)

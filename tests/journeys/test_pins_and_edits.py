@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
 
 from shared.adapters.postgres.edits import PostgresEdits
-from shared.adapters.postgres.export import PostgresExport
 from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.postgres.pins import PostgresPins
 from tests.journeys.house import Visit, running_app, settings_for, visit
@@ -91,9 +91,10 @@ async def test_an_export_has_every_message_summary_and_note(guest: Visit) -> Non
     for number in range(14):
         await guest.ask(f"Number {number}. {FILLER}")
         await guest.run_due_jobs()
-    exported = await PostgresExport(guest.app.pool).read(guest.session_id)
-    persons = [message.text for message in exported.messages if message.author == "person"]
+    exported = json.loads(await guest.app.exporting.whole(guest.session_id, "json"))
+    (talk,) = exported["conversations"]
+    persons = [message["text"] for message in talk["messages"] if message["author"] == "person"]
     assert len(persons) == 15
     assert persons[0].startswith("Please remember")
-    assert exported.summaries
-    assert any("Bertil" in note for note in exported.notes)
+    assert talk["summaries"]
+    assert any("Bertil" in note["text"] for note in exported["notes"])

@@ -9,9 +9,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from shared.adapters.postgres.export import PostgresExport
 from shared.core.audit import audit_ledger
 from shared.core.budget import budget_for
 from shared.core.errors import Fenced
@@ -47,9 +48,9 @@ async def test_a01_compaction_never_destroys_what_was_said(guest: Visit) -> None
     """Summary and deletion were one step, and weeks of talk were gone (openclaw, GoClaw)."""
     turns = await until_due(guest)
     await guest.run_due_jobs()
-    exported = await PostgresExport(guest.app.pool).read(guest.session_id)
-    assert len([m for m in exported.messages if m.author == "person"]) == turns
-    assert exported.messages[0].text.startswith("Message 0.")
+    (exported,) = json.loads(await guest.app.exporting.whole(guest.session_id, "json"))["conversations"]
+    assert len([m for m in exported["messages"] if m["author"] == "person"]) == turns
+    assert exported["messages"][0]["text"].startswith("Message 0.")
 
 
 async def test_a02_what_is_compacted_is_not_compacted_again(guest: Visit) -> None:

@@ -102,6 +102,7 @@ class PostgresEvents:
                          SELECT min(event_seq) FROM (
                            SELECT event_seq FROM events WHERE session_id = $1 AND kind = 'msg'
                             ORDER BY event_seq DESC LIMIT $2) m), 0)
+                   AND v.kind <> 'erased'
                  ORDER BY v.event_seq DESC LIMIT $3""",
             session_id,
             messages,

@@ -1,83 +1,131 @@
-"""A whole conversation for its person: every message, the summaries, and what is remembered."""
+"""A person's data as it is exported: conversations, what is remembered, messages by the page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
+from shared.adapters.postgres.erasure_sql import FAMILY
 from shared.adapters.postgres.pool import store_method
-from shared.core.context import plain_words
-from shared.core.messages import blocks_from_json
+from shared.core.errors import UnknownSession
+from shared.core.exporting import ExportedSession, ExportHead, message_of, summary_of
 
-MESSAGES_AT_MOST = 100_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaidMessage:
-    seq: int
-    turn: int
-    author: str
-    text: str
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
-    public_id: str
-    created_at: datetime
-    messages: tuple[SaidMessage, ...]
-    summaries: tuple[Mapping[str, Any], ...]
-    notes: tuple[str, ...]
+Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+PAGE = 1_000
+_MORE = ("reminders",)
+"""Tables of people's rows that an export lists as they are, where they exist."""
+_NOBODYS = ("id", "session_id", "party_id", "address_id", "leased_by", "epoch", "hash")
 
 
 class PostgresExport:
-    """Reads one moment of a session; raises StorageUnavailable."""
+    """Raises StorageUnavailable, UnknownSession."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self._pool = pool
 
     @store_method
-    async def read(self, session_id: int) -> Exported:
+    async def said(self, session_id: int) -> int:
+        """How many messages an export would hold, tools' left aside."""
+        number: int = await self._pool.fetchval(_SAID, session_id)
+        return number
+
+    @store_method
+    async def head(self, session_id: int) -> ExportHead:
+        """Everything but the messages, as of one moment."""
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
-            session = await connection.fetchrow(
-                "SELECT public_id, party_id, created_at FROM sessions WHERE id = $1", session_id
+            parties = [row["id"] for row in await connection.fetch(FAMILY, session_id)]
+            person = await connection.fetchrow(_PERSON, session_id)
+            if person is None:
+                raise UnknownSession(f"session {session_id}")
+            sessions = await connection.fetch(_SESSIONS, parties)
+            return ExportHead(
+                person=dict(person),
+                sessions=[await _session(connection, row) for row in sessions],
+                notes=[dict(row) for row in await connection.fetch(_NOTES, parties)],
+                more={name: rows for name in _MORE if (rows := await _rows(connection, name, parties))},
             )
-            assert session is not None
-            said = await connection.fetch(_SAID, session_id, MESSAGES_AT_MOST)
-            links = await connection.fetch(_SUMMARIES, session_id)
-            notes = await connection.fetch(_NOTES, session["party_id"])
-        return Exported(
-            public_id=str(session["public_id"]),
-            created_at=session["created_at"],
-            messages=tuple(
-                SaidMessage(
-                    seq=row["seq"],
-                    turn=row["turn_no"],
-                    author=row["author"],
-                    text=plain_words(blocks_from_json(row["blocks"])),
-                    at=row["at"],
-                )
-                for row in said
-            ),
-            summaries=tuple(dict(row) for row in links),
-            notes=tuple(row["text"] for row in notes),
-        )
+
+    @store_method
+    async def page(self, session: ExportedSession, *, after_seq: int) -> list[dict[str, Any]]:
+        """The next messages of a conversation, up to those that there were at the beginning."""
+        rows = await self._pool.fetch(_PAGE, session.id, after_seq, session.last_seq, PAGE)
+        return [message_of(dict(row)) for row in rows]
 
 
-_SAID = """
-SELECT e.seq, te.turn_no, e.author, e.blocks, e.at
-  FROM turn_entries te JOIN entries e USING (session_id, seq)
- WHERE te.session_id = $1 AND e.author IN ('person', 'assistant', 'operator', 'program')
- ORDER BY te.turn_no, te.step LIMIT $2
+async def _session(connection: Connection, row: asyncpg.Record) -> ExportedSession:
+    id_ = row["id"]
+    places = [dict(place) for place in await connection.fetch(_PLACES, id_)]
+    facts: dict[str, Any] = {
+        "agent": row["agent"],
+        "goal": row["goal"],
+        "mode": row["mode"],
+        "places": places,
+    }
+    usage = await connection.fetchrow("SELECT * FROM session_totals WHERE session_id = $1", id_)
+    if usage is not None:
+        facts["usage"] = {name: value for name, value in dict(usage).items() if name != "session_id"}
+    return ExportedSession(
+        id=id_,
+        public_id=str(row["public_id"]),
+        created_at=row["created_at"],
+        last_seq=row["next_seq"] - 1,
+        facts=facts,
+        summaries=[summary_of(dict(link)) for link in await connection.fetch(_SUMMARIES, id_)],
+        pins=[pin["seq"] for pin in await connection.fetch(_PINS, id_)],
+        attachments=[dict(file) for file in await connection.fetch(_FILES, id_)],
+    )
+
+
+async def _rows(connection: Connection, table: str, parties: list[int]) -> list[Mapping[str, Any]]:
+    if await connection.fetchval("SELECT to_regclass($1)", table) is None:
+        return []
+    rows = await connection.fetch(
+        f"SELECT to_jsonb(r) AS row FROM {table} r JOIN sessions s ON s.id = r.session_id "
+        "WHERE s.party_id = ANY ($1) ORDER BY r.id",
+        parties,
+    )
+    return [{name: value for name, value in row["row"].items() if name not in _NOBODYS} for row in rows]
+
+
+_SAID = f"""
+WITH p AS MATERIALIZED ({FAMILY})
+SELECT count(*) FROM sessions s JOIN turn_entries te ON te.session_id = s.id AND te.turn_no > s.erased_turn
+  JOIN entries e ON e.session_id = te.session_id AND e.seq = te.seq
+ WHERE s.party_id IN (SELECT id FROM p) AND e.author <> 'tool'
+"""
+_PERSON = """
+SELECT p.kind, p.display_name, p.timezone, p.created_at AS since FROM sessions s
+  JOIN parties o ON o.id = s.party_id JOIN parties p ON p.id = coalesce(o.merged_into, o.id) WHERE s.id = $1
+"""
+_SESSIONS = """
+SELECT s.id, s.public_id, s.created_at, s.next_seq, s.goal, s.mode, a.name AS agent
+  FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.party_id = ANY ($1) ORDER BY s.id
+"""
+_PLACES = """
+SELECT channel, title, settings, created_at FROM addresses WHERE session_id = $1 ORDER BY id
 """
 _SUMMARIES = """
-SELECT kind, from_turn, through_turn, summary_text, created_at FROM links
- WHERE session_id = $1 AND active AND kind IN ('summary', 'digest') ORDER BY id
+SELECT kind, from_turn, through_turn, from_seq, through_seq, summary_text, ledger, active, created_at
+  FROM links
+ WHERE session_id = $1 AND kind IN ('summary', 'digest') AND summary_text <> '' ORDER BY id
+"""
+_PINS = "SELECT seq FROM pins WHERE session_id = $1 ORDER BY seq"
+_FILES = """
+SELECT name, mime, size, encode(sha256, 'hex') AS sha256, description, state, created_at FROM attachments
+ WHERE session_id = $1 ORDER BY id
 """
 _NOTES = """
-SELECT text FROM notes WHERE party_id = $1 AND superseded_by IS NULL AND forgotten_at IS NULL ORDER BY id
+SELECT kind, text, subject, scope, authority, importance, from_turn, through_turn, observed_at, event_date,
+       (SELECT s.public_id::text FROM sessions s WHERE s.id = n.session_id) AS conversation
+  FROM notes n WHERE party_id = ANY ($1) AND superseded_by IS NULL AND forgotten_at IS NULL ORDER BY id
+"""
+_PAGE = """
+SELECT e.seq, te.turn_no, e.author, e.blocks, e.replaces_seq, e.at
+  FROM entries e JOIN sessions s ON s.id = e.session_id LEFT JOIN turn_entries te USING (session_id, seq)
+ WHERE e.session_id = $1 AND e.seq > $2 AND e.seq <= $3
+   AND (te.turn_no > s.erased_turn OR te.turn_no IS NULL AND e.blocks <> erased_blocks(e.blocks))
+ ORDER BY e.seq LIMIT $4
 """

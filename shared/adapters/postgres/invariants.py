@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import asyncpg
 
+from shared.adapters.postgres.retention import GRACE_DAYS, RULES, Sweep, condition_of
+
 STATEMENT_SECONDS = 20.0
 SHOWN_AT_MOST = 20
 """Rows reported per check: one broken session is reason enough, a thousand lines help nobody."""
@@ -16,7 +18,7 @@ class Violation:
     """One place where a promise does not hold."""
 
     code: str
-    """I1 … I10, the names of the design's invariants."""
+    """I1 … I12, the names of the design's invariants."""
     what: str
     where: str
     """Ids only, never what people wrote."""
@@ -540,6 +542,7 @@ _MONEY = (
                    SELECT session_id, {", ".join(f"sum({name}) AS {name}" for name in _SUMS)},
                           count(*) FILTER (WHERE cost_micro IS NULL) AS cost_unknown_calls
                      FROM usage GROUP BY session_id) u ON u.session_id = t.session_id
+                   JOIN sessions s ON s.id = t.session_id AND s.created_at > now() - interval '700 days'
                   WHERE ({", ".join(f"t.{name}" for name in (*_SUMS, "cost_unknown_calls"))})
                      <> ({", ".join(f"coalesce(u.{name}, 0)" for name in (*_SUMS, "cost_unknown_calls"))})""",
     ),
@@ -605,6 +608,7 @@ _ENDS = (
         what="an ended turn showed nothing",
         rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
                    JOIN {_WRITTEN_EVENTS} n ON n.session_id = t.session_id AND n.first = 1
+                   JOIN sessions s ON s.id = t.session_id AND s.erased_turn < t.turn_no
                   WHERE t.{_ENDED} AND NOT EXISTS (
                         SELECT FROM events v LEFT JOIN entries e
                             ON e.session_id = v.session_id AND e.seq = v.seq
@@ -734,7 +738,72 @@ _RECALL = (
     ),
 )
 
-CHECKS = (*_LOG, *_VIEW, *_RECALL, *_PARTIES, *_PEOPLE, *_MEMORY, *_MONEY, *_ENDS, *_TELEGRAM)
+_NOT_AT_IT = "NOT EXISTS (SELECT FROM erasures r WHERE r.state = 'running')"
+"""While an erasure goes on, its words are on their way out."""
+
+_FORGOTTEN = (
+    _Check(
+        code="I12",
+        what="a forgotten message still has its words",
+        rows=f"""SELECT {_at("session=s.id", "seq=e.seq")} FROM sessions s
+                   JOIN turn_entries te ON te.session_id = s.id AND te.turn_no <= s.erased_turn
+                   JOIN entries e ON e.session_id = te.session_id AND e.seq = te.seq
+                  WHERE s.erased_turn > 0 AND {_NOT_AT_IT}
+                    AND NOT e.blocks @> '[{{"type": "text", "text": "[erased]"}}]'
+                    AND e.blocks <> erased_blocks(e.blocks)""",
+    ),
+    _Check(
+        code="I12",
+        what="a summary of forgotten turns still has its words",
+        rows=f"""SELECT {_at("session=s.id", "link=l.id")} FROM sessions s
+                   JOIN links l ON l.session_id = s.id AND l.through_turn <= s.erased_turn
+                  WHERE {_NOT_AT_IT} AND (l.summary_text <> '' OR l.ledger <> '{{}}')""",
+    ),
+    _Check(
+        code="I12",
+        what="a request of a forgotten turn could still be made again",
+        rows=f"""SELECT {_at("session=s.id", "turn=a.turn_id")} FROM sessions s
+                   JOIN turn_context_audit a ON a.session_id = s.id AND a.turn_id <= s.erased_turn
+                  WHERE s.erased_turn > 0 AND {_NOT_AT_IT} AND a.recipe <> '{{}}'""",
+    ),
+    _Check(
+        code="I12",
+        what="screens are still told of a forgotten turn",
+        rows=f"""SELECT {_at("session=s.id", "event=v.event_seq")} FROM sessions s
+                   JOIN events v ON v.session_id = s.id AND v.turn_no <= s.erased_turn
+                  WHERE s.erased_turn > 0 AND {_NOT_AT_IT}""",
+    ),
+    _Check(
+        code="I12",
+        what="an erasure was begun and nobody has gone on with it",
+        rows=f"""SELECT {_at("erasure=id")} FROM erasures
+                  WHERE state = 'running' AND at < now() - interval '1 day'""",
+    ),
+)
+
+_TOO_OLD = tuple(
+    _Check(
+        code="I11",
+        what=f"a row of {table} is older than its retention",
+        rows=f"SELECT 'table {table}' FROM {table} WHERE {condition_of(rule, grace=GRACE_DAYS)}",
+    )
+    for table, rule in RULES.items()
+    if isinstance(rule, Sweep) and not rule.costly
+)
+
+CHECKS = (
+    *_LOG,
+    *_VIEW,
+    *_RECALL,
+    *_PARTIES,
+    *_PEOPLE,
+    *_MEMORY,
+    *_MONEY,
+    *_ENDS,
+    *_TELEGRAM,
+    *_FORGOTTEN,
+    *_TOO_OLD,
+)
 
 _ACTIVITY = """
 SELECT 'process ' || pid || ', ' || state || ' for '

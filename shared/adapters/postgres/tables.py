@@ -1,11 +1,7 @@
 """Every table, with the constraints that carry the promise; `migrations/` is compared with this file.
 
 Hot statements are written as SQL in the stores beside this file: the tables here are their contract.
-Retention: entries, links, notes, pins, artifacts and what recall finds them by stay until erasure; events,
-deliveries, jobs, flushes, checkpoints and attachments 365 days; usage, turn_context_audit and audit by month,
-24 months; telegram_updates 30 days; telegram_messages 365 days; reservations, login links, one-time codes,
-lists of notes and operator sessions until they lapse; guessed codes an hour; bots, access, feedback,
-reminders and party links until erasure.
+How long rows are kept stands in `retention.py`, what forgetting does with them in `erasure_map.py`.
 """
 
 from __future__ import annotations
@@ -144,6 +140,7 @@ class Session(SQLModel, table=True):
         CheckConstraint("answered_turn < next_turn", name="session_answers_only_known_turns"),
         CheckConstraint("open_turn IS NULL OR open_turn = next_turn - 1", name="session_collects_newest"),
         CheckConstraint("jsonb_typeof(token_ratios) = 'object'", name="session_ratios_by_model"),
+        CheckConstraint("erased_turn <= base_turn", name="session_hides_what_was_erased"),
         Index("sessions_unanswered", "id", postgresql_where=text("answered_turn < next_turn - 1")),
         Index("sessions_by_activity", "last_active_at", "id"),
         Index("sessions_by_party", "party_id"),
@@ -187,6 +184,7 @@ class Session(SQLModel, table=True):
     """Since its person goes on in another session; it accepts nothing."""
     left_by: list[int] | None = field(Column(ARRAY(BigInteger), nullable=True))
     """Addresses that once led here; a screen that has not heard of it yet may not write."""
+    erased_turn: int = field(big(default="0"))
 
 
 class SessionTotals(SQLModel, table=True):
@@ -1095,6 +1093,37 @@ def _counting(table: str, lane: str, owner: str) -> tuple[str, ...]:
     )
 
 
+class Erasure(SQLModel, table=True):
+    """The log of what was erased, without content; `work` says what is left to do and goes with its end."""
+
+    __tablename__ = "erasures"
+    __table_args__ = (
+        one_of("scope", "everything", "messages", "retention", name="erasure_scope"),
+        one_of("state", "running", "done", name="erasure_state"),
+        CheckConstraint("(state = 'done') = (work IS NULL)", name="erasure_keeps_no_ids"),
+        CheckConstraint("(state = 'done') = (finished_at IS NOT NULL)", name="erasure_end_has_a_time"),
+        Index("erasures_running", "id", postgresql_where=text("state = 'running'")),
+    )
+    id: int = field(identity())
+    at: datetime = field(moment())
+    party_hash: bytes = field(digest())
+    actor: str = field(words())
+    scope: str = field(words())
+    state: str = field(words(default="running"))
+    step: int = field(small(default="0"))
+    counts: dict[str, Any] = field(json())
+    work: dict[str, Any] | None = field(json(null=True))
+    finished_at: datetime | None = field(moment(null=True))
+
+
+class ErasureWish(SQLModel, table=True):
+    """Somebody asked what `/forget everything` would take, and may say yes for a while."""
+
+    __tablename__ = "erasure_wishes"
+    session_id: int = field(big(key=True, to="sessions.id"))
+    asked_at: datetime = field(moment())
+
+
 BEFORE_TABLES = (
     "CREATE EXTENSION IF NOT EXISTS btree_gist",
     """CREATE FUNCTION recall_keys(bigint, tsvector) RETURNS text[]
@@ -1136,6 +1165,31 @@ AFTER_TABLES = (
     """CREATE TRIGGER forget_words_of_note
        AFTER UPDATE OF text, forgotten_at, superseded_by, party_id ON notes
        FOR EACH ROW EXECUTE FUNCTION forget_words_of_note()""",
+    """CREATE FUNCTION erased_blocks(jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+         SELECT coalesce(jsonb_agg(x.block ORDER BY x.place), '[{"type": "text", "text": "[erased]"}]'::jsonb)
+           FROM (SELECT DISTINCT ON (y.place) y.place, y.block FROM (
+                   SELECT CASE WHEN b ->> 'type' IN ('tool_use', 'tool_result') THEN n ELSE 0 END AS place, n,
+                          CASE b ->> 'type'
+                            WHEN 'tool_use' THEN jsonb_build_object(
+                              'type', 'tool_use', 'id', b -> 'id', 'name', b -> 'name', 'input', '{}'::jsonb)
+                            WHEN 'tool_result' THEN jsonb_build_object(
+                              'type', 'tool_result', 'tool_use_id', b -> 'tool_use_id', 'text', '[erased]',
+                              'is_error', coalesce(b -> 'is_error', 'false'::jsonb))
+                            ELSE '{"type": "text", "text": "[erased]"}'::jsonb END AS block
+                     FROM jsonb_array_elements($1) WITH ORDINALITY AS e(b, n)) y
+                  ORDER BY y.place, y.n) x $$""",
+    """CREATE FUNCTION nothing_of_erased_turns() RETURNS trigger LANGUAGE plpgsql AS $$
+       DECLARE erased bigint;
+       BEGIN
+         SELECT erased_turn INTO erased FROM sessions WHERE id = NEW.session_id FOR SHARE;
+         IF coalesce(NEW.through_turn, NEW.from_turn) <= erased
+            OR EXISTS (SELECT FROM flushes WHERE id = NEW.flush_id AND outcome <> 'running') THEN
+           RETURN NULL;
+         END IF;
+         RETURN NEW;
+       END $$""",
+    """CREATE TRIGGER notes_not_of_erased_turns BEFORE INSERT ON notes
+       FOR EACH ROW EXECUTE FUNCTION nothing_of_erased_turns()""",
 )
 """What SQLModel cannot say: the migration runs the same statements, a test compares both dumps."""
 

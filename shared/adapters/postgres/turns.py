@@ -405,6 +405,7 @@ def _claim_from(row: Record, worker_id: int) -> Claim:
         goal=row["goal"],
         mode=row["mode"],
         recallable=row["recallable"],
+        erased_turn=row["erased_turn"],
     )
 
 

@@ -142,10 +142,12 @@ class PostgresUpkeep:
     async def begin_flush(
         self, job: JobClaim, *, cycle: int, threshold: str, from_turn: int, through_turn: int
     ) -> FlushTicket:
+        """Raises Fenced."""
         row = await self._pool.fetchrow(
-            sql.BEGIN_FLUSH, job.session_id, cycle, threshold, from_turn, through_turn, job.id
+            sql.BEGIN_FLUSH, job.session_id, cycle, threshold, from_turn, through_turn, job.id, job.epoch
         )
-        assert row is not None
+        if row is None:
+            raise Fenced(f"job {job.id}")
         return FlushTicket(id=row["id"], from_turn=row["from_turn"], through_turn=row["through_turn"])
 
     @store_method

@@ -66,8 +66,9 @@ ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
 """
 
 BEGIN_FLUSH = """
+WITH j AS (SELECT id FROM jobs WHERE id = $6 AND epoch = $7 AND state = 'running' FOR SHARE)
 INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, job_id)
-VALUES ($1, $2, $3, $4, $5, $6)
+SELECT $1, $2, $3, $4, $5, j.id FROM j
 ON CONFLICT (session_id, cycle, threshold, through_turn)
 DO UPDATE SET job_id = excluded.job_id, outcome = 'running', ended_at = NULL
 RETURNING id, from_turn, through_turn

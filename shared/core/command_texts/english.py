@@ -97,6 +97,29 @@ class CommandTexts:
     not_linked: Markdown = "This conversation is not joined with another channel."
     linked_before: Markdown = "Done already: both channels are one conversation."
 
+    forgettable: Mapping[str, tuple[str, str]] = field(
+        default_factory=lambda: {
+            "entries": ("message", "messages"),
+            "links": ("summary", "summaries"),
+            "notes": ("memory", "memories"),
+            "artifacts": ("long result", "long results"),
+            "attachments": ("file", "files"),
+            "pins": ("pin", "pins"),
+        }
+    )
+    """One and many, by the names of `core.forgetting`."""
+    forget_how: Markdown = "Send `/forget everything` to see what I would forget."
+    nothing_to_forget: Markdown = "There is nothing of you that I could forget."
+    forget_unasked: Markdown = (
+        "Nothing was forgotten. Send `/forget everything` first: it shows what would go, and for ten minutes "
+        "`/forget everything yes` does it."
+    )
+    forgetting_goes_on: Markdown = (
+        "Everything is out of use from now on. There is so much that its removal goes on in the background."
+    )
+    export_ready: Markdown = "Here is everything I have of you. The download begins by itself."
+    nothing_to_export: Markdown = "We have not talked yet, so there is nothing to put into a file."
+
     refusals: Mapping[str, str] = field(default_factory=dict)
     """Why an undo or a restore was refused, by its reason; else the refusal's own advice."""
 
@@ -260,6 +283,31 @@ class CommandTexts:
 
     def unpinned(self, *, words: str) -> Markdown:
         return f"No longer pinned: “{excerpt(words)}”"
+
+    def amounts(self, counts: Mapping[str, int]) -> str:
+        shown = [
+            f"- {self.number(counts[name])} {one if counts[name] == 1 else many}"
+            for name, (one, many) in self.forgettable.items()
+            if counts.get(name)
+        ]
+        return "\n".join(shown)
+
+    def forget_preview(self, *, counts: Mapping[str, int]) -> Markdown:
+        return (
+            f"**This would be gone for good**\n\n{self.amounts(counts)}\n\n"
+            "and everything else that holds your words, in all our conversations. `/export` gives you a copy "
+            "first. To go on, send `/forget everything yes` within ten minutes."
+        )
+
+    def forgotten(self, *, counts: Mapping[str, int], telegram: bool) -> Markdown:
+        rows = self.amounts(counts)
+        there = (
+            " What stands in this chat lies with Telegram: delete it there, I cannot do that for you."
+            if telegram
+            else ""
+        )
+        listed = f"\n\n{rows}\n\n" if rows else " "
+        return f"**Forgotten**{listed}Only numbers are kept, such as what was spent. We begin anew.{there}"
 
     def pins(self, pins: Sequence[PinShown]) -> Markdown:
         rows = "\n".join(f"{number}. “{excerpt(pin.text)}”" for number, pin in enumerate(pins, 1))

@@ -37,7 +37,7 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "pins": "Zeigen, was angeheftet ist",
     "memory": "Zeigen, was ich mir gemerkt habe; mit Worten auch suchen",
     "remember": "Einen Satz für immer merken",
-    "forget": "Löschen, was ich mir gemerkt habe; zeigt zuerst, was es wäre",
+    "forget": "Löschen, was du nennst, oder mit everything alles; zeigt zuerst, was es wäre",
     "reminders": "Deine Erinnerungen zeigen oder absagen",
     "link": "Dieses Gespräch auf einem anderen Kanal weiterführen: hier einen Code holen, dort eingeben",
     "unlink": "Zwei Kanäle wieder trennen, die mit /link verbunden wurden",
@@ -123,6 +123,28 @@ class GermanCommandTexts(CommandTexts):
     no_such_reminder: Markdown = "Diese Erinnerung gibt es nicht. `/reminders` zeigt die Nummern."
     reminders_head: Markdown = "**⏰ Ich erinnere dich**"
     reminders_failed: Markdown = "**Nicht überbracht, weil dieser Chat mir da verschlossen war**"
+
+    forgettable: Mapping[str, tuple[str, str]] = field(
+        default_factory=lambda: {
+            "entries": ("Nachricht", "Nachrichten"),
+            "links": ("Zusammenfassung", "Zusammenfassungen"),
+            "notes": ("Erinnerung", "Erinnerungen"),
+            "artifacts": ("langes Ergebnis", "lange Ergebnisse"),
+            "attachments": ("Datei", "Dateien"),
+            "pins": ("Angeheftetes", "Angeheftete"),
+        }
+    )
+    forget_how: Markdown = "Schick `/forget everything`, und ich zeige, was ich vergessen würde."
+    nothing_to_forget: Markdown = "Es gibt nichts von dir, was ich vergessen könnte."
+    forget_unasked: Markdown = (
+        "Nichts wurde vergessen. Schick erst `/forget everything`: das zeigt, was verschwände, und zehn "
+        "Minuten lang tut `/forget everything yes` es dann."
+    )
+    forgetting_goes_on: Markdown = (
+        "Alles ist ab jetzt außer Gebrauch. Es ist so viel, dass das Entfernen im Hintergrund weitergeht."
+    )
+    export_ready: Markdown = "Hier ist alles, was ich von dir habe. Der Download beginnt von selbst."
+    nothing_to_export: Markdown = "Wir haben noch nicht geredet, also gibt es nichts für eine Datei."
 
     refusals: Mapping[str, str] = field(
         default_factory=lambda: {
@@ -284,6 +306,25 @@ class GermanCommandTexts(CommandTexts):
 
     def unpinned(self, *, words: str) -> Markdown:
         return f"Nicht mehr angeheftet: „{excerpt(words)}“"
+
+    def forget_preview(self, *, counts: Mapping[str, int]) -> Markdown:
+        return (
+            f"**Das wäre für immer weg**\n\n{self.amounts(counts)}\n\n"
+            "und alles andere mit deinen Worten, in allen unseren Gesprächen. `/export` gibt dir vorher eine "
+            "Kopie. Wenn du es willst, schick `/forget everything yes` in den nächsten zehn Minuten."
+        )
+
+    def forgotten(self, *, counts: Mapping[str, int], telegram: bool) -> Markdown:
+        rows = self.amounts(counts)
+        there = (
+            " Was in diesem Chat steht, liegt bei Telegram: lösch es dort, ich kann es dir nicht abnehmen."
+            if telegram
+            else ""
+        )
+        listed = f"\n\n{rows}\n\n" if rows else " "
+        return (
+            f"**Vergessen**{listed}Nur Zahlen bleiben, etwa was ausgegeben wurde. Wir fangen neu an.{there}"
+        )
 
     def pins(self, pins: Sequence[PinShown]) -> Markdown:
         rows = "\n".join(f"{number}. „{excerpt(pin.text)}“" for number, pin in enumerate(pins, 1))

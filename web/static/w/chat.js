@@ -12,6 +12,7 @@ import { dir, lang, t } from "./i18n.js";
 
 const CROSS = "M6 6l12 12M18 6L6 18";
 const FETCH_MS = 15_000;
+const EXPORT_MS = 300_000;
 
 /**
  * @typedef {object} Options
@@ -193,6 +194,7 @@ export class Chat {
     } else {
       this.chat.command(cid, name, "");
       Object.assign(this.chat.byCid(cid) ?? {}, { sentAt: Date.now(), args });
+      if (name === "export") void this.download(args.trim() === "json" ? "json" : "md").catch(() => this.chat.take({ t: "error", cid, message: t("command_offline") }));
     }
     this.log.end();
     return true;
@@ -225,15 +227,30 @@ export class Chat {
     this.net.send({ t: "pin", cid: newId(), mid: item.mid, pinned: !this.chat.pinned.has(item.mid) });
   }
 
-  /** @param {string} id */
-  async originals(id) {
+  /** @param {string} path @param {number} most @returns {Promise<Response>} */
+  async ask(path, most) {
     const token = this.store.get("token");
-    const answer = await fetch(apiUrl(`api/v1/compactions/${encodeURIComponent(id)}/messages`), {
+    const answer = await fetch(apiUrl(path), {
       credentials: this.options.page ? "same-origin" : "omit", headers: this.options.page || !token ? {} : { Authorization: `Bearer ${token}` },
-      signal: AbortSignal.timeout(FETCH_MS),
+      signal: AbortSignal.timeout(most),
     });
     if (!answer.ok) throw new Error(`status ${answer.status}`);
+    return answer;
+  }
+
+  /** @param {string} id */
+  async originals(id) {
+    const answer = await this.ask(`api/v1/compactions/${encodeURIComponent(id)}/messages`, FETCH_MS);
     return (await answer.json()).messages ?? [];
+  }
+
+  /** The browser saves the file: a link alone would not carry the token. @param {string} format */
+  async download(format) {
+    const answer = await this.ask(`api/v1/export?format=${format}`, EXPORT_MS);
+    const url = URL.createObjectURL(await answer.blob());
+    const link = h("a", { href: url, download: `conversation-${new Date().toISOString().slice(0, 10)}.${format}` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
   }
 
   /** @param {string} text @param {HTMLElement} button */

@@ -101,6 +101,19 @@ export class Conversation {
     else if (event.t === "compaction") this.compaction(event);
     else if (event.t === "command.result") this.result(event);
     else if (event.t === "pin") this.pin(event);
+    else if (event.t === "erased") this.erased(event);
+  }
+
+  /** What was forgotten is seen no longer; what was not yet sent, and a command's answer to come, stay. @param {any} event */
+  erased(event) {
+    if (event.mids) {
+      for (const item of this.items) if (event.mids.includes(item.mid)) this.change(item, { text: "[erased]" });
+      return;
+    }
+    this.items = this.items.filter((item) => item.pending || item.status === "sending" || item.status === "failed");
+    this.run = null;
+    this.organizing = null;
+    this.pinned.clear();
   }
 
   /** @param {any} event @param {boolean} live */

@@ -1,0 +1,176 @@
+"""Which rows and columns hold words of people, and what forgetting does with each of them.
+
+Every table stands here; a test compares this map with the schema, so that a new column is a decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Owner = Literal["session", "party", "address"]
+"""Whose rows they are: of the person's sessions, parties, or places of Telegram (bot and chat)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """The rows go."""
+
+    owner: Owner = "session"
+    at: str | None = "created_at"
+    """When a row was made: what came after the wish stays. None: whatever is there goes."""
+    at_once: bool = False
+    """With the fence, before any turn can begin anew: what a request would show of the person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blank:
+    """The rows stay for the numbers in them; these columns lose their words."""
+
+    values: Mapping[str, str]
+    """Column → SQL of what stands there afterwards."""
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """Column → why it may stay."""
+    owner: Owner = "session"
+    at: str | None = "created_at"
+    at_once: bool = False
+    of: str = ""
+    """The column that names the owner, where it is not `session_id` or `party_id`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Special:
+    """Statements of its own, in `erasure.py`."""
+
+    columns: tuple[str, ...]
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    why: str
+
+
+Action: TypeAlias = Delete | Blank | Special | Keep
+
+_FIXED = "one of few fixed words"
+_IDS = "an id that means nothing outside"
+_MODEL = "a model's name"
+_EMPTY_OBJECT, _EMPTY_LIST = "'{}'::jsonb", "'[]'::jsonb"
+_LANGUAGES = (
+    "jsonb_strip_nulls(jsonb_build_object('language', settings -> 'language', "
+    "'app_language', settings -> 'app_language'))"
+)
+
+ACTIONS: Mapping[str, Action] = {
+    # First what shows words to screens and to the assistant, then what was made of them.
+    "events": Special(columns=("kind", "payload")),
+    "entries": Special(
+        columns=("blocks", "cid"),
+        kept={"role": _FIXED, "author": _FIXED, "dedupe_key": "so that no message is accepted a second time"},
+    ),
+    "notes": Delete(owner="party", at_once=True),
+    "links": Blank(
+        values={
+            "summary_text": "''",
+            "ledger": _EMPTY_OBJECT,
+            "contract": _EMPTY_OBJECT,
+            "audit": _EMPTY_OBJECT,
+            "focus": "''",
+        },
+        kept={"kind": _FIXED, "trigger": _FIXED, "model": _MODEL},
+    ),
+    "checkpoints": Delete(),
+    "flushes": Blank(
+        values={"stray_text": "''", "error": "''"},
+        kept={"threshold": _FIXED, "outcome": _FIXED, "model": _MODEL},
+    ),
+    "artifacts": Delete(),
+    "pins": Delete(at="pinned_at"),
+    "prune_decisions": Delete(at="decided_at"),
+    "attachments": Delete(),
+    "jobs": Blank(
+        values={
+            "payload": _EMPTY_OBJECT,
+            "outcome": _EMPTY_OBJECT,
+            "failures": _EMPTY_LIST,
+            "last_error": "''",
+        },
+        kept={"kind": _FIXED, "key": _IDS, "state": _FIXED, "trigger": _FIXED},
+    ),
+    # Before the audits that say which parts a person's requests were made of.
+    "prompt_parts": Special(columns=("sha256", "body")),
+    "turn_context_audit": Blank(
+        values={"part_hashes": _EMPTY_LIST, "recipe": _EMPTY_OBJECT},
+        kept={"model_alias": _MODEL, "parts": "sizes by fixed names", "prune_seqs": "numbers"},
+    ),
+    "usage": Blank(
+        values={"request_id": "''"},
+        kept={"purpose": _FIXED, "status": _FIXED, "model": _MODEL},
+        at="at",
+    ),
+    "deliveries": Blank(
+        values={"remote_id": "NULL", "error": "''"}, kept={"channel": _FIXED, "state": _FIXED}
+    ),
+    "telegram_messages": Delete(at="at"),
+    "telegram_updates": Special(columns=("body", "error")),
+    "telegram_access": Special(
+        columns=("name", "username"),
+        kept={"state": _FIXED, "code": "random, and gone once decided", "decided_by": "an operator's name"},
+    ),
+    "feedback": Delete(at="at"),
+    "one_time_codes": Delete(owner="party"),
+    "erasure_wishes": Delete(at=None),
+    "addresses": Blank(
+        values={"title": "''", "settings": _LANGUAGES},
+        kept={
+            "channel": _FIXED,
+            "account": "the conversation goes on there",
+            "chat": "the conversation goes on there",
+            "thread": "the conversation goes on there",
+        },
+        owner="party",
+        at=None,
+        at_once=True,
+    ),
+    "sessions": Blank(
+        values={"goal": "''", "mode": "''", "compaction_rest": "NULL"},
+        kept={"measured_by": _MODEL, "token_ratios": "numbers by a model's name"},
+        at=None,
+        at_once=True,
+        of="id",
+    ),
+    "parties": Blank(
+        values={"display_name": "''", "timezone": "NULL"},
+        kept={"kind": _FIXED},
+        owner="party",
+        at=None,
+        at_once=True,
+        of="id",
+    ),
+    # Kept.
+    "turns": Keep(why="numbers, states and codes of errors: the log keeps its order"),
+    "turn_entries": Keep(why="numbers"),
+    "turn_steps": Keep(why="which tool was called when, under a random id"),
+    "session_totals": Keep(why="numbers"),
+    "reservations": Keep(why="numbers"),
+    "spend_days": Keep(why="numbers by scope and day"),
+    "visitors": Keep(why="a hash that opens the conversation, which goes on"),
+    "erasures": Keep(why="the log of erasures itself: numbers and a hash; its work goes when it ends"),
+    "agents": Keep(why="an operator's configuration"),
+    "sites": Keep(why="an operator's configuration"),
+    "telegram_bots": Keep(why="an operator's configuration"),
+    "deployment": Keep(why="about this installation"),
+    "workers": Keep(why="about processes"),
+    "leases": Keep(why="about processes"),
+    "operators": Keep(why="operators are not people who talk"),
+    "operator_sessions": Keep(why="operators are not people who talk"),
+    "login_links": Keep(why="operators are not people who talk"),
+    "audit": Keep(why="ids and numbers, never words; a chain of hashes"),
+}
+AT_ONCE: tuple[str, ...] = tuple(
+    table for table, action in ACTIONS.items() if isinstance(action, Delete | Blank) and action.at_once
+)
+STEPS: tuple[str, ...] = tuple(table for table, action in ACTIONS.items() if not isinstance(action, Keep))
+"""In this order; an erasure in progress remembers how far it has come."""

@@ -1,0 +1,241 @@
+"""How long each table's rows are kept, and the small batches that let the rest go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import asyncpg
+
+from shared.adapters.postgres.partitions import PARTITIONED
+from shared.adapters.postgres.pool import store_method
+
+BATCH = 2_000
+BATCHES_AT_MOST = 20
+"""Of one table in one sweep."""
+GRACE_DAYS = 2
+"""A sweep that was away for a day is no violation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Rows that match go; `days` is what the documents tell."""
+
+    days: int
+    where: str
+    """With `{age}` for the interval."""
+    key: str
+    told: str
+    costly: bool = False
+    """Not looked for when invariants are checked."""
+    instead: str = ""
+    """`SET …` where rows lose their words and stay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Months:
+    """Whole partitions go."""
+
+    months: int
+    told: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stays:
+    told: str
+
+
+Rule: TypeAlias = Sweep | Months | Stays
+
+_FORGET = "until they are forgotten; with `EVERTALK_RETENTION_DAYS` that long after the last message"
+_WITH_TALK = "as long as the conversation"
+
+RULES: Mapping[str, Rule] = {
+    "entries": Stays(told=_FORGET),
+    "links": Stays(told=_FORGET),
+    "turns": Stays(told=_WITH_TALK),
+    "turn_entries": Stays(told=_WITH_TALK),
+    "turn_steps": Stays(told=_WITH_TALK),
+    "pins": Stays(told=_WITH_TALK),
+    "prune_decisions": Stays(told=_WITH_TALK),
+    "artifacts": Stays(told=_WITH_TALK),
+    "notes": Stays(told="until they are forgotten"),
+    "feedback": Stays(told=_WITH_TALK),
+    "sessions": Stays(told="numbers, for good"),
+    "session_totals": Stays(told="numbers, for good"),
+    "addresses": Stays(told="as long as the place can talk"),
+    "parties": Stays(told="as long as their conversations"),
+    "spend_days": Stays(told="numbers, for good"),
+    "agents": Stays(told="configuration"),
+    "sites": Stays(told="configuration"),
+    "telegram_bots": Stays(told="configuration"),
+    "telegram_access": Stays(told="until an operator decides otherwise"),
+    "operators": Stays(told="configuration"),
+    "deployment": Stays(told="one row"),
+    "leases": Stays(told="one row per bot"),
+    "audit": Stays(told="for good: a chain of hashes without words"),
+    "attachments": Sweep(
+        days=2,
+        costly=True,
+        key="id",
+        where="""created_at < now() - {age} AND NOT EXISTS (
+                   SELECT FROM entries e WHERE e.session_id = attachments.session_id
+                      AND e.blocks @> jsonb_build_array(jsonb_build_object(
+                            'type', 'image', 'attachment_id', attachments.id)))""",
+        told="those of no message two days, others as long as the conversation",
+    ),
+    "telegram_updates": Sweep(
+        days=14,
+        key="bot_id, update_id",
+        where="handled_at < now() - {age} AND body <> jsonb_build_object('update_id', update_id)",
+        instead="SET body = jsonb_build_object('update_id', update_id), error = ''",
+        told="their words 14 days after they were handled, their numbers for good",
+    ),
+    "telegram_messages": Sweep(
+        days=365, key="bot_id, chat_id, message_id", where="at < now() - {age}", told="365 days; ids only"
+    ),
+    "events": Sweep(
+        days=365,
+        key="session_id, event_seq",
+        where="""at < now() - {age} AND kind NOT IN ('msg', 'erased')
+                 AND payload <> '{{}}' AND payload ->> 'state' IS DISTINCT FROM 'new'""",
+        instead="SET payload = '{{}}'",
+        told="365 days what summaries and commands told; messages as long as the conversation",
+    ),
+    "deliveries": Sweep(
+        days=90,
+        key="session_id, turn_no, part",
+        where="created_at < now() - {age} AND error <> ''",
+        instead="SET error = ''",
+        told="what went wrong 90 days; states as long as the conversation",
+    ),
+    "flushes": Sweep(
+        days=90,
+        key="id",
+        where="created_at < now() - {age} AND (stray_text, error) <> ('', '') AND outcome <> 'running'",
+        instead="SET stray_text = '', error = ''",
+        told="their words 90 days, their numbers as long as the conversation",
+    ),
+    "checkpoints": Sweep(days=90, key="id", where="created_at < now() - {age}", told="90 days"),
+    "jobs": Sweep(
+        days=30,
+        key="id",
+        where="state IN ('done', 'dead') AND ended_at < now() - {age}",
+        told="30 days after their end",
+    ),
+    "reservations": Sweep(
+        days=30,
+        key="id",
+        where="state <> 'held' AND created_at < now() - {age}",
+        told="30 days; days of spending keep their sums",
+    ),
+    "prompt_parts": Sweep(
+        days=2,
+        costly=True,
+        key="sha256",
+        where="""created_at < now() - {age} AND encode(sha256, 'hex') NOT IN (
+                   SELECT h.hash FROM turn_context_audit a
+                    CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash))""",
+        told="as long as an audit names them",
+    ),
+    "turn_context_audit": Months(months=6, told="6 months, then the month's partition goes"),
+    "usage": Months(months=24, told="24 months, then the month's partition goes"),
+    "one_time_codes": Sweep(
+        days=1, key="code_hash", where="expires_at < now() - {age}", told="a day after they lapse"
+    ),
+    "login_links": Sweep(
+        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they lapse"
+    ),
+    "operator_sessions": Sweep(
+        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they lapse"
+    ),
+    "visitors": Sweep(
+        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they lapse"
+    ),
+    "workers": Sweep(
+        days=7,
+        key="id",
+        where="""beat < now() - {age}
+                 AND NOT EXISTS (SELECT FROM sessions s WHERE s.leased_by = workers.id)
+                 AND NOT EXISTS (SELECT FROM jobs j WHERE j.leased_by = workers.id)
+                 AND NOT EXISTS (SELECT FROM leases l WHERE l.leased_by = workers.id)""",
+        told="7 days after their last beat",
+    ),
+    "erasures": Sweep(
+        days=1095, key="id", where="state = 'done' AND at < now() - {age}", told="3 years; numbers only"
+    ),
+    "erasure_wishes": Sweep(days=1, key="session_id", where="asked_at < now() - {age}", told="a day"),
+}
+
+
+class PostgresRetention:
+    """Raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    async def sweep(self, table: str) -> int:
+        """Of one table what is too old, in batches; how many rows went."""
+        rule, done = RULES[table], 0
+        if isinstance(rule, Months):
+            return await self._months(table, rule.months)
+        if isinstance(rule, Sweep):
+            for _ in range(BATCHES_AT_MOST):
+                number = await self._rows(table, rule)
+                done += number
+                if number < BATCH:
+                    break
+        return done
+
+    @store_method
+    async def _rows(self, table: str, rule: Sweep) -> int:
+        number: int = await self._pool.fetchval(statement_of(table, rule))
+        return number
+
+    @store_method
+    async def _months(self, table: str, months: int) -> int:
+        """Partitions whose every day is too old, and such rows of the default one."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.partitions'))")
+            old = await connection.fetch(_OLD_PARTITIONS, table, months)
+            for row in old:
+                await connection.execute(f'DROP TABLE "{row["name"]}"')
+            rest = await connection.fetchval(
+                f"""WITH gone AS (DELETE FROM {table}_other WHERE {PARTITIONED[table]}
+                      < date_trunc('month', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
+                        - make_interval(months => $1) RETURNING 1) SELECT count(*) FROM gone""",
+                months,
+            )
+        return len(old) + int(rest)
+
+    @store_method
+    async def idle_sessions(self, days: int, *, limit: int = 20) -> list[int]:
+        """Conversations that hold words and were last used longer ago."""
+        rows = await self._pool.fetch(
+            """SELECT id FROM sessions WHERE last_active_at < now() - make_interval(days => $1)
+                  AND next_turn - 1 > erased_turn ORDER BY last_active_at LIMIT $2""",
+            days, limit,
+        )  # fmt: skip
+        return [row["id"] for row in rows]
+
+
+def statement_of(table: str, rule: Sweep) -> str:
+    verb = f"UPDATE {table} {rule.instead}" if rule.instead else f"DELETE FROM {table}"
+    return f"""WITH old AS (
+      SELECT {rule.key} FROM {table} WHERE {condition_of(rule)} LIMIT {BATCH}
+    ), done AS (
+      {verb.replace("{{}}", "{}")} WHERE ({rule.key}) IN (SELECT {rule.key} FROM old) RETURNING 1
+    ) SELECT count(*) FROM done"""
+
+
+def condition_of(rule: Sweep, *, grace: int = 0) -> str:
+    return rule.where.format(age=f"interval '{rule.days + grace} days'")
+
+
+_OLD_PARTITIONS = r"""
+SELECT c.relname AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+ WHERE i.inhparent = to_regclass($1) AND c.relname ~ ('^' || $1 || '_\d{4}_\d{2}$')
+   AND to_date(right(c.relname, 7), 'YYYY_MM') + interval '1 month'
+       <= date_trunc('month', now() AT TIME ZONE 'UTC') - make_interval(months => $2)
+"""
