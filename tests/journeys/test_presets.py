@@ -171,10 +171,14 @@ async def test_a_separator_hides_everything_before_and_nothing_is_lost(
         await nothing_broken(guest, provider)
 
 
+LONGER = "The walls around it keep the colour that they have, and so does the floor of the whole room. " * 2
+"""A summary must be shorter than what it stands for."""
+
+
 async def test_undo_goes_back_to_a_separator_and_never_beyond_it(house: Any, provider: RunningFake) -> None:
     async with house(preset="pantheon") as guest:
         for number in range(8):
-            await guest.ask(f"We decided that shelf {number} is painted in ochre on 14 March.")
+            await guest.ask(f"We decided that shelf {number} is painted in ochre on 14 March. {LONGER}")
             await guest.run_due_jobs()
         assert await guest.one("SELECT base_turn FROM sessions") == 4
         assert (await command(guest, "separator")).success
@@ -182,7 +186,7 @@ async def test_undo_goes_back_to_a_separator_and_never_beyond_it(house: Any, pro
         assert not refused.success
         assert "separator" in refused.result
         for number in range(8, 16):
-            await guest.ask(f"We decided that shelf {number} is painted in blue on 15 March.")
+            await guest.ask(f"We decided that shelf {number} is painted in blue on 15 March. {LONGER}")
             await guest.run_due_jobs()
         assert await guest.one("SELECT base_turn FROM sessions") == 12
         assert (await command(guest, "undo")).success
