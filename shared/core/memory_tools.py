@@ -45,8 +45,8 @@ SAVE_MEMORY = ToolSpec(
 SEARCH_MEMORY = ToolSpec(
     name="search_memory",
     description=(
-        "Search the notes about the person by a few words; empty for the newest. Gives ids and dates. What is "
-        "marked “from a tool” is unconfirmed."
+        "Search the notes about the person by a few words; empty for the newest. Gives ids and dates. "
+        "What is marked “from a tool” is unconfirmed."
     ),
     input_schema={
         "type": "object",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -12,15 +13,16 @@ import pytest
 from shared.adapters.postgres.attachments import PostgresAttachments
 from shared.adapters.postgres.deliveries import PostgresDeliveries
 from shared.adapters.postgres.invariants import check_invariants
+from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.telegram_inbox import PostgresTelegramInbox
 from shared.adapters.postgres.upkeep_pace import PostgresPace
 from shared.core.errors import Fenced, StaleView
 from shared.core.exchange import Inbound, InboxReceipt
 from shared.core.ledger import Ledger
-from shared.core.memory import note_hash
 from shared.core.messages import Text, ToolUse
+from shared.core.notes import NewNote, NoteSource
 from shared.core.turns import Claim, Described, JobOrder
-from shared.core.upkeep import Checkpoint, FlushReport, JobClaim, NewNote
+from shared.core.upkeep import Checkpoint, FlushReport, JobClaim
 from tests.canaries import dumped
 from tests.journeys.house import Visit, running_app, settings_for, visit
 from tests.journeys.rivals import Rivals
@@ -72,18 +74,22 @@ async def claimed(guest: Visit) -> Claim:
 
 
 def note() -> NewNote:
-    text = f"The dog is called {CANARY}."
-    return NewNote(kind="fact", text=text, subject="", importance=5, hash=note_hash(text))
+    return NewNote(kind="fact", text=f"The dog is called {CANARY}.")
 
 
 async def test_a_flush_that_has_read_everything_saves_nothing(guest: Visit) -> None:
     store, work = guest.app.upkeep, await job(guest, "flush")
     party = await guest.one("SELECT party_id FROM sessions WHERE id = $1", guest.session_id)
     ticket = await store.begin_flush(work, cycle=0, threshold="soft", from_turn=1, through_turn=3)
-    about = {"party_id": party, "scope": "default", "session_id": guest.session_id, "flush_id": ticket.id}
-    assert await store.save_note(note(), from_turn=1, through_turn=3, **about)
+    notes = PostgresNotes(guest.app.pool)
+    source = NoteSource(
+        session_id=guest.session_id, party_id=party, scope="default", from_turn=1, through_turn=3,
+        flush_id=ticket.id,
+    )  # fmt: skip
+    assert (await notes.save(note(), source)).outcome == "saved"
     await forget(guest)
-    assert not await store.save_note(note(), from_turn=1, through_turn=3, **about)
+    with pytest.raises(Fenced):
+        await notes.save(note(), source)
     report = FlushReport(outcome="saved", stray_text=CANARY, error="", model="m", spent=())
     with pytest.raises(Fenced):
         await store.end_flush(work, ticket, report, party_id=party)
@@ -121,11 +127,13 @@ async def test_a_tool_round_can_store_neither_calls_nor_results_nor_notes(guest:
     await forget(guest)
     with pytest.raises(Fenced):
         await turns.record_tool_results(claim, blocks=(Text(text=CANARY),), tokens=1, outcomes={"t1": "done"})
-    saved = await guest.app.upkeep.save_note(
-        note(), party_id=claim.party_id, scope="default", session_id=claim.session_id,
-        from_turn=claim.turn, through_turn=claim.turn,
+    source = NoteSource(
+        session_id=claim.session_id, party_id=claim.party_id, scope="default", from_turn=claim.turn,
+        through_turn=claim.turn,
     )  # fmt: skip
-    assert not saved
+    for epoch in (0, claim.epoch):
+        with pytest.raises(Fenced):
+            await PostgresNotes(guest.app.pool).save(note(), replace(source, epoch=epoch))
     assert (await guest.one("SELECT status FROM turn_steps")) == "unknown"
     await turns.release_reservation(claim.reservation_id or 0)
     await is_gone(guest)

@@ -171,6 +171,10 @@ async def test_a_separator_hides_everything_before_and_nothing_is_lost(
         await nothing_broken(guest, provider)
 
 
+LONGER = "The walls around it keep the colour that they have, and so does the floor of the whole room. " * 2
+"""A summary must be shorter than what it stands for."""
+
+
 async def test_undo_goes_back_to_a_separator_and_never_beyond_it(house: Any, provider: RunningFake) -> None:
     async with house(preset="pantheon") as guest:
         for number in range(8):

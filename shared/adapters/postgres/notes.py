@@ -265,7 +265,8 @@ async def _insert(
         source.flush_id, note.durability, note.event_date, seqs, list(gist_of(note.text)),
         _key(note, source),
     )  # fmt: skip
-    assert row is not None
+    if row is None:
+        raise Fenced(f"what session {source.session_id} would keep was forgotten meanwhile")
     return _note_from(row)
 
 
