@@ -79,7 +79,7 @@ async def best(pool: asyncpg.Pool[asyncpg.Record], stored: Stored, question: str
 async def test_a_message_is_found_in_its_own_language(
     pool: asyncpg.Pool[asyncpg.Record], talked: Stored, question: str, line: int
 ) -> None:
-    assert (await best(pool, talked, question))[0] == LINES[line]
+    assert LINES[line] in (await best(pool, talked, question))[:2]
 
 
 async def test_what_came_back_by_an_undo_is_live_and_not_found(
