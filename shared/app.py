@@ -15,6 +15,7 @@ from shared.adapters.arq_queue import ArqDoorbell
 from shared.adapters.models.chosen import models_of
 from shared.adapters.models.routing import Models
 from shared.adapters.postgres.attachments import PostgresAttachments
+from shared.adapters.postgres.choices import PostgresChoices
 from shared.adapters.postgres.figures import PostgresFigures
 from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
@@ -33,6 +34,7 @@ from shared.ports import Tool
 from shared.services.artifacts import OpenArtifact
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
+from shared.services.commands.agents import AgentCommands
 from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
@@ -163,6 +165,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         doorbell=doorbell,
         caps=caps,
         model_name=models.chat,
+        more=[AgentCommands(store=PostgresChoices(pool), prompting=prompting)],
     )
     summariser = Summariser(
         model=models,

@@ -162,7 +162,10 @@ def _told(block: Block) -> Block:
 
 
 def _system_parts(layers: SystemLayers, core: str) -> tuple[SystemPart, ...]:
-    rules = SystemPart(text=system_text(layers), cache=not core)
+    told = replace(
+        layers, goal=_defused(layers.goal), memory=_defused(layers.memory), person=_defused(layers.person)
+    )
+    rules = SystemPart(text=system_text(told), cache=not core)
     return (rules, SystemPart(text=notes_block(_defused(core)), cache=True)) if core else (rules,)
 
 

@@ -7,28 +7,39 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 import structlog
 
+from shared.core.agents import Circumstances, circumstances_of, layers_for
 from shared.core.budget import ContextBudget, budget_for
 from shared.core.context import RENDERER_VERSION, BuiltContext, build_context
 from shared.core.foreground import fit
 from shared.core.overrides import BadContextConfig, agent_policy
 from shared.core.policy import Channel, ContextPolicy
-from shared.core.prompts import SystemLayers, default_layers
+from shared.core.prompts import SystemLayers
 from shared.core.prune_rules import BadPruneRules, Pruner, PruneRules, prune_rules
 from shared.core.selection import Selection, select
 from shared.core.session import View
 from shared.core.spill import Artifact, can_open
-from shared.core.turns import ContextAudit
+from shared.core.turns import Claim, ContextAudit
 from shared.core.upkeep import SessionState
+from shared.core.workspace import EMPTY, Workspace
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
 
 log = structlog.get_logger(__name__)
 
 POLICIES_KEPT = 256
 """Agents' policies that a process remembers; beyond that it starts afresh."""
+LONG_CHARS = 4_000
+"""Of a text whose size is worth remembering between the calls of a turn, such as an agent's own files."""
+LONG_TEXTS_KEPT = 16
+
+
+class Workspaces(Protocol):
+    def of(self, folder: str) -> Workspace:
+        """The folder as it was read last; it is watched from then on. Never raises."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +72,7 @@ class Prepared:
     selection: Selection
     """What of the view the policy sends; what it leaves out does not count as context."""
     channel: Channel | None = None
+    circumstances: Circumstances = field(default_factory=Circumstances)
 
     @property
     def unsent(self) -> int:
@@ -84,8 +96,12 @@ class Prompting:
     """The operator's own numbers; they hold for presets that agents choose, too."""
     pruners: tuple[Pruner, ...] = ()
     """Plug-ins that know how to shorten the results of their tools."""
+    workspaces: Workspaces | None = None
+    trusts_visitors: bool = False
+    """Whoever comes to the widget without a name is the owner of this installation."""
 
     _policies: dict[str, ContextPolicy] = field(default_factory=dict)
+    _sizes: dict[str, int] = field(default_factory=dict)
 
     def policy_of(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
         """The agent's policy; the deployment's when its row cannot be used, so that no turn breaks."""
@@ -112,10 +128,31 @@ class Prompting:
     def model_of(self, agent_config: Mapping[str, Any]) -> str:
         return str(agent_config.get("model") or self.chat_model)
 
-    def layers_of(self, agent_config: Mapping[str, Any]) -> SystemLayers:
-        layers = default_layers()
-        persona = agent_config.get("persona")
-        return replace(layers, agent=str(persona)) if persona else layers
+    def circumstances_of(self, whose: Claim | SessionState) -> Circumstances:
+        """To be asked once per turn: files may change while it is answered, its prefix may not."""
+        files = self.workspace_of(whose.agent_config)
+        return circumstances_of(whose, workspace=files, trusts_visitors=self.trusts_visitors)
+
+    def workspace_of(self, agent_config: Mapping[str, Any]) -> Workspace:
+        folder = agent_config.get("workspace")
+        if self.workspaces is None or not isinstance(folder, str) or not folder:
+            return EMPTY
+        return self.workspaces.of(folder)
+
+    def layers_of(
+        self, agent_config: Mapping[str, Any], circumstances: Circumstances | None = None
+    ) -> SystemLayers:
+        return layers_for(agent_config, circumstances or Circumstances())
+
+    def size_of(self, text: str) -> int:
+        """Estimated tokens; those of long texts are remembered, as each call of a turn asks for them."""
+        if len(text) <= LONG_CHARS:
+            return self.counter.count(text)
+        if text not in self._sizes:
+            if len(self._sizes) >= LONG_TEXTS_KEPT:
+                self._sizes.clear()
+            self._sizes[text] = self.counter.count(text)
+        return self._sizes[text]
 
     def prepare(
         self,
@@ -129,6 +166,7 @@ class Prompting:
         instruction: str = "",
         channel: str | None = None,
         cache_long: bool = False,
+        circumstances: Circumstances | None = None,
     ) -> Prepared:
         """The request for the open turn or, with an instruction, for a ghost turn after it.
 
@@ -140,7 +178,8 @@ class Prompting:
         ratio, policy = ratio_of(token_ratio, card), self.policy_of(agent_config)
         known = _channel(channel)
         chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
-        built = self._build(chosen.view, agent_config, offered, runtime_facts, instruction)
+        at = circumstances or Circumstances()
+        built = self._build(chosen.view, agent_config, offered, runtime_facts, instruction, at)
         budget = budget_for(policy, card.window, card.max_output, round(ratio * built.fixed))
         return Prepared(
             request=_request(built, offered, card, budget.out, cache_long=cache_long),
@@ -154,6 +193,7 @@ class Prompting:
             instruction=instruction,
             selection=chosen,
             channel=known,
+            circumstances=at,
             before=round(ratio * built.estimate),
             entry_seqs=built.entry_seqs,
         )
@@ -167,6 +207,7 @@ class Prompting:
             tools=tools,
             token_ratio=state.ratio_for(card.name),
             channel=state.channel,
+            circumstances=self.circumstances_of(state),
         )
 
     def shrink(
@@ -176,10 +217,11 @@ class Prompting:
         tools = prepared.request.tools
         unread = bool(prepared.instruction)
         chosen = select(view, prepared.policy, channel=prepared.channel, ratio=prepared.ratio, unread=unread)
+        facts, instruction = prepared.runtime_facts, prepared.instruction
         small = fit(
             chosen.view,
             hard=hard,
-            build=lambda v: self._build(v, agent_config, tools, prepared.runtime_facts, prepared.instruction),
+            build=lambda v: self._build(v, agent_config, tools, facts, instruction, prepared.circumstances),
             count=self.counter.count,
             ratio=prepared.ratio,
             budget=prepared.budget,
@@ -211,16 +253,17 @@ class Prompting:
         tools: tuple[ToolSpec, ...],
         runtime_facts: str,
         instruction: str,
+        circumstances: Circumstances,
     ) -> BuiltContext:
         return build_context(
             view,
             policy=self.policy_of(agent_config),
-            system=self.layers_of(agent_config),
+            system=self.layers_of(agent_config, circumstances),
             notes=view.notes,
             runtime_facts=runtime_facts,
             tools=tools,
             instruction=instruction,
-            count=self.counter.count,
+            count=self.size_of,
         )
 
 

@@ -158,6 +158,8 @@ class Session(SQLModel, table=True):
     compaction_rest: dict[str, Any] | None = field(json(null=True))
     measured_by: str = field(words(default=""))
     token_ratios: dict[str, Any] = field(json())
+    model: str = field(words(default=""))
+    """What the person chose among the agent's models; empty is the agent's own."""
 
 
 class SessionTotals(SQLModel, table=True):

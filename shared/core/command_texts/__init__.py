@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.core.command_texts.english import CommandTexts
 from shared.core.command_texts.german import GermanCommandTexts
-from shared.core.command_texts.shown import ContextShown, Markdown, PinShown, UsageShown
+from shared.core.command_texts.shown import ContextShown, Markdown, PinShown, SettingsShown, UsageShown
 from shared.core.commands import Command
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "ContextShown",
     "Markdown",
     "PinShown",
+    "SettingsShown",
     "UsageShown",
     "command_texts",
     "described",

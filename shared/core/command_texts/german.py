@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.core.command_texts.english import CommandTexts
-from shared.core.command_texts.shown import ContextShown, Markdown, PinShown, UsageShown, excerpt
+from shared.core.command_texts.shown import (
+    ContextShown,
+    Markdown,
+    PinShown,
+    SettingsShown,
+    UsageShown,
+    choices,
+    excerpt,
+    in_full,
+)
 
 _DESCRIPTIONS: Mapping[str, str] = {
     "help": "Zeigen, was du hier tun kannst",
@@ -24,6 +33,9 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "unpin": "Angeheftetes wieder lösen; als Antwort senden",
     "pins": "Zeigen, was angeheftet ist",
     "export": "Das ganze Gespräch als Datei bekommen",
+    "goal": "Sagen, wozu dieses Gespräch da ist; `-` nimmt es zurück",
+    "mode": "Wählen, wie ich antworte: brief (kurz), thorough (gründlich) …",
+    "model": "Wählen, welches Modell antwortet",
     "settings": "Wählen, wie ich mich in diesem Chat verhalte",
 }
 
@@ -52,6 +64,11 @@ class GermanCommandTexts(CommandTexts):
     new_already: Markdown = "Dieses Gespräch ist schon neu."
     separated: Markdown = "Ab hier sehe ich mir nur noch an, was folgt. Alles oben bleibt lesbar."
     separated_already: Markdown = "Darüber steht nichts, was ich noch ansehe."
+
+    no_goal: Markdown = (
+        "Dieses Gespräch hat kein Ziel. Sag, wozu es da ist: `/goal Unsere Reise nach Lissabon planen`"
+    )
+    goal_cleared: Markdown = "Das Ziel ist zurückgenommen."
 
     organizing: str = "Ich ordne das Gespräch …"
     compact_running: Markdown = "Das war schon im Gange; bitte sieh noch einmal nach."
@@ -189,3 +206,49 @@ class GermanCommandTexts(CommandTexts):
     def pins(self, pins: Sequence[PinShown]) -> Markdown:
         rows = "\n".join(f"{number}. „{excerpt(pin.text)}“" for number, pin in enumerate(pins, 1))
         return f"**📌 Angeheftet: Das behalte ich Wort für Wort**\n\n{rows}"
+
+    def goal(self, *, words: str) -> Markdown:
+        return f"Das Ziel dieses Gesprächs: „{in_full(words)}“ `/goal -` nimmt es zurück."
+
+    def goal_set(self, *, words: str) -> Markdown:
+        return f"Das habe ich ab jetzt im Blick: „{in_full(words)}“"
+
+    def goal_too_long(self, *, chars: int, most: int) -> Markdown:
+        return f"Das Ziel hat {self.number(chars)} Zeichen; höchstens {most} gehen. Nichts wurde verändert."
+
+    def modes(self, *, mode: str, modes: Sequence[str]) -> Markdown:
+        return f"Ich antworte im Modus `{mode}`. Es gibt {choices(modes)}: sende `/mode` mit einem davon."
+
+    def mode_set(self, *, mode: str) -> Markdown:
+        return f"Ab jetzt antworte ich im Modus `{mode}`."
+
+    def mode_unknown(self, *, name: str, modes: Sequence[str]) -> Markdown:
+        return f"Einen Modus „{excerpt(name)}“ gibt es nicht. Es gibt {choices(modes)}."
+
+    def models(self, *, model: str, models: Sequence[str]) -> Markdown:
+        if not models:
+            return f"Hier antwortet das Modell {choices([model])}. Ein anderes steht nicht zur Wahl."
+        return (
+            f"Hier antwortet das Modell {choices([model])}. "
+            f"Zur Wahl stehen {choices(models)}: sende `/model` und den Namen."
+        )
+
+    def model_set(self, *, model: str) -> Markdown:
+        return f"Ab der nächsten Nachricht antwortet hier {choices([model])}."
+
+    def model_unknown(self, *, name: str, models: Sequence[str]) -> Markdown:
+        offered = f"Zur Wahl stehen {choices(models)}." if models else "Hier steht keines zur Wahl."
+        return f"„{excerpt(name)}“ ist keines der Modelle hier. {offered}"
+
+    def settings(self, shown: SettingsShown) -> Markdown:
+        goal = f"„{in_full(shown.goal)}“" if shown.goal else "keines"
+        models = f"; `/model` und eines von {choices(shown.models)}" if shown.models else ""
+        return "\n".join(
+            (
+                "**Wie ich mich in diesem Gespräch verhalte**",
+                "",
+                f"- Ziel: {goal}; `/goal` und deine Worte, `/goal -` für keines",
+                f"- Modus: `{shown.mode}`; `/mode` und einer von {choices(shown.modes)}",
+                f"- Modell: {choices([shown.model])}{models}",
+            )
+        )
