@@ -12,8 +12,10 @@ from typing import Any, Literal
 import asyncpg
 
 from shared.adapters.arq_queue import ArqDoorbell
+from shared.adapters.knowledge_files import KnowledgeFiles, UnreadableKnowledge
 from shared.adapters.models.chosen import models_of
 from shared.adapters.models.routing import Models
+from shared.adapters.postgres.agents import PostgresAgents
 from shared.adapters.postgres.attachments import PostgresAttachments
 from shared.adapters.postgres.choices import PostgresChoices
 from shared.adapters.postgres.figures import PostgresFigures
@@ -27,6 +29,7 @@ from shared.adapters.postgres.workers import PostgresWorkers
 from shared.adapters.pruners import load_pruners
 from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.adapters.token_counter import VocabularyCounter
+from shared.adapters.workspace_files import WorkspaceFiles
 from shared.core.overrides import deployment_policy
 from shared.core.policy import ContextPolicy
 from shared.core.turns import Caps
@@ -39,6 +42,7 @@ from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
 from shared.services.flusher import Flusher
+from shared.services.knowing import KnowledgeStore, Librarian
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
@@ -48,6 +52,8 @@ from shared.services.tools import SaveMemory, Toolbox
 from shared.services.writers import Writers
 from shared.settings import Settings
 
+WORKSPACES = "workspaces"
+"""In the data folder: where agents' folders lie unless their rows say otherwise."""
 Role = Literal["web", "bot", "worker"]
 BOT_MESSAGE_CHARS = 60_000
 """A paste arrives in pieces of 4,096 and is one message again."""
@@ -83,9 +89,13 @@ class App:
     commands: Commands
     maintenance: Maintenance
     pictures: Pictures
+    workspaces: WorkspaceFiles
     crash_point: CrashPoint
+    librarian: Librarian | None = None
+    """In the worker, where there is a store for what it reads."""
 
     async def close(self) -> None:
+        await self.workspaces.close()
         await self.pictures.close()
         await self.workers.stop(self.worker_id)
         await self.announcer.close()
@@ -110,6 +120,8 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     worker_id = await workers.register(role)
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
     caps = caps_of(settings)
+    workspaces = WorkspaceFiles(settings.data_dir / WORKSPACES, poll_seconds=settings.workspace_poll_seconds)
+    await workspaces.preload(filter(None, (await PostgresAgents(pool).folders()).values()))
     toolbox = Toolbox([SaveMemory(upkeep), *tools, OpenArtifact(turns, counter)])
     prompting = Prompting(
         policy=policy,
@@ -120,6 +132,8 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         context_window=settings.context_window,
         given=given_numbers(settings),
         pruners=load_pruners(),
+        workspaces=workspaces,
+        trusts_visitors=settings.profile == "personal",
     )
     pictures = Pictures(
         store=PostgresAttachments(pool),
@@ -234,8 +248,24 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         commands=commands,
         maintenance=maintenance,
         pictures=pictures,
+        workspaces=workspaces,
         crash_point=crash_point,
     )
+
+
+def librarian_of(
+    settings: Settings, pool: asyncpg.Pool[asyncpg.Record], workspaces: WorkspaceFiles, store: KnowledgeStore
+) -> Librarian:
+    """Hears of every change in the folders that are watched."""
+    librarian = Librarian(
+        store=store,
+        shelves=KnowledgeFiles(settings.data_dir / WORKSPACES),
+        agents=PostgresAgents(pool),
+        unreadable=UnreadableKnowledge,
+        watcher=workspaces,
+    )
+    workspaces.tell(librarian.folder_changed)
+    return librarian
 
 
 def server_urls(settings: Settings) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What an agent's config, its folder and the choices of a conversation come to: model, modes, system layers."""
+"""What an agent's config, its folder and the choices of a conversation come to: models, modes, layers."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ OUR_TAGS = (SUMMARY_TAG, SECTIONS_TAG, PINS_TAG, FACTS_TAG, RECALL_TAG, NOTES_TA
 MODES: Mapping[str, str] = MappingProxyType(
     {
         "normal": "",
-        "brief": "Answer as briefly as you can: a sentence or two, no lists, unless the person asks for more.",
+        "brief": "Answer as briefly as you can: a sentence or two and no lists, unless asked for more.",
         "thorough": "Answer thoroughly: give the reasons, the steps, what speaks against it, and examples.",
     }
 )

@@ -1,7 +1,8 @@
-"""What the files of an agent's folder say in its prompt: which of them, in which order, and how much of each."""
+"""What the files of an agent's folder say in its prompt: which, in which order, how much of each."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ MEMORY_CHARS = 20_000
 """Of all files in `memory/` together."""
 MEMORY_FILES = 10
 _HEAD, _TAIL = 0.7, 0.2
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _LEAST_CHARS = 200
 """A file of `memory/` of which no more than this would be left is left out."""
 
@@ -86,8 +88,7 @@ def cut(text: str, most: int = FILE_CHARS) -> str:
 
 def clean(text: str) -> str:
     """Lines as `\\n`, nothing that a database or a terminal would choke on."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(char for char in lines if char in "\n\t" or ord(char) >= 32 and ord(char) != 127).strip()
+    return _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).strip()
 
 
 def _shown(files: Iterable[tuple[str, str]]) -> str:

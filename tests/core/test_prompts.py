@@ -43,9 +43,14 @@ PROMPTS = {
     "system": system_text(default_layers()),
     "layers": system_text(
         SystemLayers(
-            base="BASE", agent="AGENT", workspace="FILES", mode="MODE", goal="GOAL", memory="MEMORY",
+            base="BASE",
+            agent="AGENT",
+            workspace="FILES",
+            mode="MODE",
+            goal="GOAL",
+            memory="MEMORY",
             person="PERSON",
-        )  # fmt: skip
+        )
     ),
     "flush": flush_instruction(),
     "summary_first": "\n=====\n".join(summary_request(SOURCE, Ledger())),
