@@ -13,7 +13,9 @@ import asyncpg
 
 from shared.adapters.arq_queue import ArqDoorbell
 from shared.adapters.knowledge_files import KnowledgeFiles, UnreadableKnowledge
+from shared.adapters.models.catalog import TABLE, read_entries
 from shared.adapters.models.chosen import models_of
+from shared.adapters.models.offline import OFFLINE_MODEL
 from shared.adapters.models.routing import Models
 from shared.adapters.postgres.agents import PostgresAgents
 from shared.adapters.postgres.attachments import PostgresAttachments
@@ -29,7 +31,8 @@ from shared.adapters.postgres.workers import PostgresWorkers
 from shared.adapters.pruners import load_pruners
 from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.adapters.token_counter import VocabularyCounter
-from shared.adapters.workspace_files import WorkspaceFiles
+from shared.adapters.workspace_files import WorkspaceFiles, read_workspace, workspace_path
+from shared.agents import Ground
 from shared.core.overrides import deployment_policy
 from shared.core.policy import ContextPolicy
 from shared.core.turns import Caps
@@ -250,6 +253,19 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         pictures=pictures,
         workspaces=workspaces,
         crash_point=crash_point,
+    )
+
+
+def ground_of(settings: Settings) -> Ground:
+    """What agents' rows are checked against; raises ContradictoryPolicy, ModelsFileBroken."""
+    entries = read_entries(settings.models_file) if settings.models_file else ()
+    named = {settings.model, settings.summary_model} - {""}
+    return Ground(
+        policy=policy_of(settings),
+        context_window=settings.context_window,
+        given=given_numbers(settings),
+        models=frozenset({OFFLINE_MODEL, *TABLE, *named, *(entry.name for entry in entries)}),
+        workspace=lambda folder: read_workspace(workspace_path(settings.data_dir / WORKSPACES, folder)),
     )
 
 

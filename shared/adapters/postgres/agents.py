@@ -1,4 +1,4 @@
-"""The rows of agents and of widget sites: listed, made, changed by compare-and-set, each change in the audit."""
+"""The rows of agents and of widget sites: made, changed by compare-and-set, each change in the audit."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class PostgresAgents:
         """False when there is one of that name."""
         async with self._pool.acquire() as connection, connection.transaction():
             agent_id = await connection.fetchval(
-                "INSERT INTO agents (name, config) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING id",
+                """INSERT INTO agents (name, config) VALUES ($1, $2)
+                   ON CONFLICT (name) DO NOTHING RETURNING id""",
                 name, dict(config),
             )  # fmt: skip
             if agent_id is not None:
@@ -103,7 +104,8 @@ class PostgresAgents:
     async def sites(self) -> list[SiteConfig]:
         rows = await self._pool.fetch(
             """SELECT w.name, a.name AS agent, w.audience, w.allowed_origins,
-                      (SELECT count(*) FROM addresses d WHERE d.channel = 'web' AND d.account = w.name) AS visitors
+                      (SELECT count(*) FROM addresses d
+                        WHERE d.channel = 'web' AND d.account = w.name) AS visitors
                  FROM sites w JOIN agents a ON a.id = w.agent_id ORDER BY w.name"""
         )
         return [
