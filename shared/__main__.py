@@ -157,7 +157,7 @@ def _with_database(settings: Settings, work: Callable[[str], Awaitable[int]]) ->
 
     try:
         return asyncio.run(do())
-    except EvertalkError as error:
+    except (EvertalkError, ValueError) as error:
         print(f"evertalk: {error}", file=sys.stderr)
         return 1
 

@@ -136,7 +136,7 @@ def check_config(config: object, ground: Ground) -> tuple[str, ...]:
     problems += _pruning_problems(config)
     own, numbers = _policy_of(config, ground)
     problems += numbers
-    if own is not None and not problems:
+    if own is not None:
         problems += _room_problems(config, own, ground)
     if problems:
         raise BadAgentConfig(problems)
