@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ from shared.bots import DEFAULT_AGENT
 
 _AGENT_COLUMNS = (16, 7, 5, 12, 12, 18)
 _SITE_COLUMNS = (14, 16, 8, 8, 26)
+_ORIGIN = re.compile(r"(https?://)?(\*\.)?([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?")
 _EDITORS = ("nano", "vi")
 _FILE_KEYS = frozenset({"agent", "version", "config"})
 
@@ -344,7 +346,7 @@ async def run_site(wish: argparse.Namespace, *, database_url: str, say: Callable
         if new and not AGENT_NAME.fullmatch(wish.name):
             say(f"{_shown(wish.name)} is no name for a site: 1 to 40 of a-z, 0-9, _ and -, no mark first.")
             return 1
-        if wrong := [one for one in wish.origin or () if not _is_origin(one)]:
+        if wrong := [one for one in wish.origin or () if not _ORIGIN.fullmatch(one)]:
             say(f"{_shown(wrong[0])} is no origin such as https://shop.example.org. Nothing was changed.")
             return 1
         done = await agents.put_site(
@@ -356,15 +358,6 @@ async def run_site(wish: argparse.Namespace, *, database_url: str, say: Callable
             return 1
         say(f'{wish.name}: <script src="…/widget.js" data-site="{wish.name}" async></script>')
         return 0
-
-
-def _is_origin(text: str) -> bool:
-    scheme, separator, host = text.rpartition("://")
-    return (
-        scheme in (("", "http", "https") if separator else ("",))
-        and bool(host)
-        and not set(host) & set("/ ?#@")
-    )
 
 
 def _read_file(file: Path) -> tuple[str, int | None, Any]:

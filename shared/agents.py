@@ -257,8 +257,12 @@ def _policy_of(config: Mapping[str, Any], ground: Ground) -> tuple[ContextPolicy
     try:
         own = agent_policy(ground.policy, config, context_window=ground.context_window, given=ground.given)
     except BadContextConfig as error:
-        return None, error.problems
+        return None, tuple(map(_with_place, error.problems))
     return own, ()
+
+
+def _with_place(problem: str) -> str:
+    return problem if problem.startswith(("preset:", "context")) else f"context: {problem}"
 
 
 def _room_problems(config: Mapping[str, Any], own: ContextPolicy, ground: Ground) -> Iterator[str]:
