@@ -11,6 +11,15 @@ class NotReadable(Exception):
     """The text says why, for an operator."""
 
 
+def has_plain_name(name: str) -> bool:
+    """Whether a name found on disk is text that can be stored and printed."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return name.isprintable()
+
+
 def regular_file(root: Path, path: Path) -> tuple[Path, int]:
     """Where the file really lies and its size; `root` is resolved. Raises NotReadable, FileNotFoundError."""
     try:

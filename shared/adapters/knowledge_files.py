@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.adapters.inside import NotReadable, read_bytes, regular_file
+from shared.adapters.inside import NotReadable, has_plain_name, read_bytes, regular_file
 from shared.adapters.pdf_pages import BrokenPdf, pages_of
 from shared.adapters.workspace_files import workspace_path
 from shared.core.knowledge import Passage, split_csv, split_markdown, split_pages, split_text
@@ -81,6 +81,9 @@ def shelf_of(folder: Path) -> Shelf:
         return Shelf(files={}, problems=(f"{KNOWLEDGE_FOLDER}/ leads out of the folder",))
     for number, path in enumerate(_found(folder, problems)):
         name = path.relative_to(folder).as_posix()
+        if not has_plain_name(name):
+            problems.append(f"{KNOWLEDGE_FOLDER}/ has a file whose name is no text: {name!a}")
+            continue
         if number >= MOST_FILES:
             problems.append(f"{KNOWLEDGE_FOLDER}/ has more than {MOST_FILES:,} files: the rest is left out")
             break

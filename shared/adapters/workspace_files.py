@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from shared.adapters.inside import NotReadable, read_bytes, regular_file
+from shared.adapters.inside import NotReadable, has_plain_name, read_bytes, regular_file
 from shared.core.workspace import FILE_CHARS, FILES, MEMORY_FILES, MEMORY_FOLDER, Workspace, clean, cut
 
 log = structlog.get_logger(__name__)
@@ -178,7 +178,8 @@ def _memory_files(root: Path) -> list[str]:
     folder = root / MEMORY_FOLDER
     if not folder.is_dir() or not folder.resolve().is_relative_to(root):
         return []
-    names = sorted((one.name for one in folder.iterdir() if one.name.endswith(".md")), reverse=True)
+    found = (one.name for one in folder.iterdir())
+    names = sorted((name for name in found if name.endswith(".md") and has_plain_name(name)), reverse=True)
     return [f"{MEMORY_FOLDER}/{name}" for name in names[:MEMORY_FILES]]
 
 

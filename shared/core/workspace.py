@@ -23,7 +23,7 @@ MEMORY_CHARS = 20_000
 """Of all files in `memory/` together."""
 MEMORY_FILES = 10
 _HEAD, _TAIL = 0.7, 0.2
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 _LEAST_CHARS = 200
 """A file of `memory/` of which no more than this would be left is left out."""
 

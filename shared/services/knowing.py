@@ -117,8 +117,11 @@ class Librarian:
         for agent_id, folder in folders.items():
             try:
                 done[agent_id] = await self.look_at(agent_id, folder)
-            except (TimeoutError, OSError) as error:
-                done[agent_id] = Indexed(problems=(f"knowledge cannot be looked at: {error}",))
+            except StorageUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever is in a folder, the worker goes on
+                told = f"{type(error).__name__}: {error}"
+                done[agent_id] = Indexed(problems=(f"knowledge cannot be looked at: {told}",))
             self._report(agent_id, done[agent_id])
         return done
 

@@ -191,6 +191,17 @@ def test_a_shelf_names_what_it_cannot_use_and_goes_on(folder: Path, tmp_path: Pa
     assert "knowledge/huge.txt has 100 MB; 20 MB is the most" in found.problems
 
 
+def test_a_name_that_is_no_text_is_told_and_passed_over(folder: Path) -> None:
+    for inner in ("knowledge", "memory"):
+        (folder / inner).mkdir()
+        (folder / inner / "a.md").write_text("x")
+        (folder / inner / os.fsdecode(b"b\xff.md")).write_text("x")
+        (folder / inner / "c\n.md").write_text("x")
+    assert list(shelf_of(folder / "knowledge").files) == ["a.md"]
+    assert all(problem.isascii() for problem in shelf_of(folder / "knowledge").problems)
+    assert [name for name, _ in read_workspace(folder).files] == ["memory/a.md"]
+
+
 def test_no_shelf_is_an_empty_one(tmp_path: Path) -> None:
     assert shelf_of(tmp_path / "none").problems == ()
 
