@@ -98,9 +98,9 @@ class App:
     """In the worker, where there is a store for what it reads."""
 
     async def close(self) -> None:
-        await self.workspaces.close()
         await self.pictures.close()
         await self.workers.stop(self.worker_id)
+        await self.workspaces.close()
         await self.announcer.close()
         await self.doorbell.close()
         await self.models.close()

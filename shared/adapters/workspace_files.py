@@ -63,6 +63,8 @@ class WorkspaceFiles:
         return workspace_path(self._root, folder)
 
     async def close(self) -> None:
+        # The watcher's thread ends by its event, not by a cancellation.
+        self._other_paths.set()
         for task in self._tasks:
             task.cancel()
         if self._tasks:

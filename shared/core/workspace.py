@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 INSTRUCTIONS = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md")
 """How the agent works, who it is and what its tools are for: in every turn, in this order."""
@@ -84,6 +84,12 @@ def cut(text: str, most: int = FILE_CHARS) -> str:
     if head + len(mark) + tail > most:
         return text[:most]
     return text[:head] + mark + text[-tail:]
+
+
+def shrunk(workspace: Workspace, share: float) -> Workspace:
+    """Every file cut to this share of itself."""
+    files = tuple((name, cut(text, int(share * len(text)))) for name, text in workspace.files)
+    return replace(workspace, files=files)
 
 
 def clean(text: str) -> str:

@@ -24,7 +24,7 @@ from shared.core.session import View
 from shared.core.spill import Artifact, can_open
 from shared.core.turns import Claim, ContextAudit
 from shared.core.upkeep import SessionState
-from shared.core.workspace import EMPTY, Workspace
+from shared.core.workspace import EMPTY, Workspace, shrunk
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
 
 log = structlog.get_logger(__name__)
@@ -33,7 +33,9 @@ POLICIES_KEPT = 256
 """Agents' policies that a process remembers; beyond that it starts afresh."""
 LONG_CHARS = 4_000
 """Of a text whose size is worth remembering between the calls of a turn, such as an agent's own files."""
-LONG_TEXTS_KEPT = 16
+LONG_TEXTS_KEPT = 64
+WORKSPACE_SHARE = 0.2
+"""Of the window: files that grow after an agent was configured are cut rather than the turn refused."""
 
 
 class Workspaces(Protocol):
@@ -144,6 +146,13 @@ class Prompting:
     ) -> SystemLayers:
         return layers_for(agent_config, circumstances or Circumstances())
 
+    def _with_room(self, at: Circumstances, window: int) -> Circumstances:
+        tokens = sum(self.size_of(text) for _, text in at.workspace.files)
+        most = WORKSPACE_SHARE * window
+        if tokens <= most:
+            return at
+        return replace(at, workspace=shrunk(at.workspace, most / tokens))
+
     def size_of(self, text: str) -> int:
         """Estimated tokens; those of long texts are remembered, as each call of a turn asks for them."""
         if len(text) <= LONG_CHARS:
@@ -178,7 +187,7 @@ class Prompting:
         ratio, policy = ratio_of(token_ratio, card), self.policy_of(agent_config)
         known = _channel(channel)
         chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
-        at = circumstances or Circumstances()
+        at = self._with_room(circumstances or Circumstances(), min(card.window, policy.context_window))
         built = self._build(chosen.view, agent_config, offered, runtime_facts, instruction, at)
         budget = budget_for(policy, card.window, card.max_output, round(ratio * built.fixed))
         return Prepared(

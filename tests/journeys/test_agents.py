@@ -13,9 +13,11 @@ import pytest
 
 from shared.adapters.postgres.agents import PostgresAgents
 from shared.adapters.postgres.invariants import check_invariants
+from shared.app import librarian_of
 from shared.services.commands import CommandResult
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
+from tests.services.test_knowing import Kept
 
 PATIENCE_SECONDS = 20.0
 
@@ -219,6 +221,44 @@ async def test_the_prefix_stands_still_while_nothing_changes(guest: Visit, provi
     seen = [await system_of(guest, provider, f"Message {number}") for number in range(4)]
     assert len(set(seen)) == 1
     assert not await provider.warnings()
+
+
+async def test_files_that_outgrow_a_small_window_are_cut_and_the_turn_is_answered(
+    database_url: str, redis_url: str, provider: RunningFake, tmp_path: Path
+) -> None:
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
+        context_window=9_000, max_output=1_000, cap_total_per_day_usd="100", data_dir=tmp_path,
+    )  # fmt: skip
+    async with running_app(settings) as app:
+        guest = await visit(app)
+        for name in ("AGENTS.md", "SOUL.md", "TOOLS.md", "USER.md", "MEMORY.md"):
+            (folder(guest) / name).write_text(f"Begin {name}. " + "语言模型 and words. " * 3_000 + "The end.")
+        await configure(guest, workspace="ada")
+        told = await system_of(guest, provider)
+        assert await guest.one("SELECT state FROM turns") == "answered"
+        assert all(f"Begin {name}." in told for name in ("AGENTS.md", "SOUL.md", "USER.md"))
+        assert "characters of this file are left out here" in told
+
+
+async def test_knowledge_is_read_at_once_and_whenever_it_changes(guest: Visit) -> None:
+    kept = Kept()
+    shelf = folder(guest) / "knowledge"
+    shelf.mkdir()
+    (shelf / "returns.md").write_text("# Deadlines\nThirty days.")
+    await configure(guest, workspace="ada")
+    app = guest.app
+    librarian = librarian_of(app.settings, app.pool, app.workspaces, kept)
+    keeping = asyncio.ensure_future(librarian.keep(poll_seconds=0))
+    agent_id = await guest.one("SELECT id FROM agents")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        for words in ("Thirty days.", "Forty days."):
+            while kept.texts(agent_id) != {"returns.md": [words]}:
+                await asyncio.sleep(0.05)
+            (shelf / "returns.md").write_text("# Deadlines\nForty days.")
+    keeping.cancel()
+    await asyncio.wait([keeping])
 
 
 async def test_a_flush_reads_the_very_prefix_of_the_last_turn(
