@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 from shared.settings import BadSettings, Settings, load_settings
@@ -119,7 +119,6 @@ def _pairing(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _person(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.core.errors import StorageUnavailable
     from shared.person_cli import Desk, read_arguments, run_person
 
     def say(line: str) -> None:
@@ -133,16 +132,52 @@ def _person(settings: Settings, rest: Sequence[str]) -> int:
     wish = read_arguments(rest)
     desk = Desk(say=say, ask=ask, write=sys.stdout.buffer.write)
 
+    async def work(database_url: str) -> int:
+        return await run_person(wish, database_url=database_url, desk=desk)
+
+    return _with_database(settings, work)
+
+
+def _agent(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.agent_cli import Terminal, read_agent_arguments, run_agent
+    from shared.app import ground_of
+
+    wish = read_agent_arguments(rest)
+    drafts = settings.data_dir / "drafts"
+
+    async def work(database_url: str) -> int:
+        return await run_agent(
+            wish, database_url=database_url, ground=ground_of(settings), drafts=drafts, terminal=Terminal()
+        )
+
+    return _with_database(settings, work)
+
+
+def _site(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.agent_cli import read_site_arguments, run_site
+
+    wish = read_site_arguments(rest)
+
+    async def work(database_url: str) -> int:
+        return await run_site(wish, database_url=database_url, say=print)
+
+    return _with_database(settings, work)
+
+
+def _with_database(settings: Settings, work: Callable[[str], Awaitable[int]]) -> int:
+    """What needs an up-to-date database for a moment."""
+    from shared.core.errors import EvertalkError
+
     async def do() -> int:
         from shared.adapters.postgres.migrate import migrate
 
         async with open_database(settings) as database_url:
             await migrate(database_url)
-            return await run_person(wish, database_url=database_url, desk=desk)
+            return await work(database_url)
 
     try:
         return asyncio.run(do())
-    except StorageUnavailable as error:
+    except (EvertalkError, ValueError) as error:
         print(f"evertalk: {error}", file=sys.stderr)
         return 1
 
@@ -225,6 +260,8 @@ _VERBS: dict[str, Verb] = {
     "migrate": _migrate,
     "pairing": _pairing,
     "person": _person,
+    "agent": _agent,
+    "site": _site,
     "psql": _psql,
     "replay": _replay,
     "demo": _demo,
@@ -237,6 +274,8 @@ _HELP: dict[str, tuple[str, bool]] = {
     "login-link": ("print a one-time link to the dashboard", False),
     "pairing": ("decide who may write to the bots of Telegram", True),
     "person": ("list people, export or erase what is kept of one", True),
+    "agent": ("show and change the agents that answer", True),
+    "site": ("show and change where the widget may live", True),
     "replay": ("play recorded conversations through the running system", True),
     "demo": ("talk with the bot in the terminal, as if in Telegram", True),
     "migrate": ("bring the database up to date, and nothing else", False),

@@ -12,9 +12,14 @@ from typing import Any, Literal
 import asyncpg
 
 from shared.adapters.arq_queue import ArqDoorbell
+from shared.adapters.knowledge_files import KnowledgeFiles, UnreadableKnowledge
+from shared.adapters.models.catalog import TABLE, read_entries
 from shared.adapters.models.chosen import models_of
+from shared.adapters.models.offline import OFFLINE_MODEL
 from shared.adapters.models.routing import Models
+from shared.adapters.postgres.agents import PostgresAgents
 from shared.adapters.postgres.attachments import PostgresAttachments
+from shared.adapters.postgres.choices import PostgresChoices
 from shared.adapters.postgres.erasure import PostgresErasure
 from shared.adapters.postgres.export import PostgresExport
 from shared.adapters.postgres.figures import PostgresFigures
@@ -35,6 +40,8 @@ from shared.adapters.postgres.workers import PostgresWorkers
 from shared.adapters.pruners import load_pruners
 from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.adapters.token_counter import VocabularyCounter
+from shared.adapters.workspace_files import WorkspaceFiles, read_workspace, workspace_path
+from shared.agents import Ground
 from shared.core.overrides import deployment_policy
 from shared.core.policy import ContextPolicy
 from shared.core.reminders import parse_quiet_hours
@@ -43,6 +50,7 @@ from shared.ports import Tool
 from shared.services.artifacts import OpenArtifact
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
+from shared.services.commands.agents import AgentCommands
 from shared.services.commands.budget import BudgetCommands
 from shared.services.commands.memory import MemoryCommands
 from shared.services.commands.own_data import ExportCommand, ForgetEverything
@@ -56,6 +64,7 @@ from shared.services.exporting import Exporting
 from shared.services.flusher import Flusher
 from shared.services.forgetting import Forgetting
 from shared.services.indexing import Indexing
+from shared.services.knowing import KnowledgeStore, Librarian
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
@@ -71,6 +80,8 @@ from shared.services.tools import Toolbox
 from shared.services.writers import Writers
 from shared.settings import Settings
 
+WORKSPACES = "workspaces"
+"""In the data folder: where agents' folders lie unless their rows say otherwise."""
 Role = Literal["web", "bot", "worker"]
 BOT_MESSAGE_CHARS = 60_000
 """A paste arrives in pieces of 4,096 and is one message again."""
@@ -112,11 +123,15 @@ class App:
     forgetting: Forgetting
     exporting: Exporting
     retaining: Retaining
+    workspaces: WorkspaceFiles
     crash_point: CrashPoint
+    librarian: Librarian | None = None
+    """In the worker, where there is a store for what it reads."""
 
     async def close(self) -> None:
         await self.pictures.close()
         await self.workers.stop(self.worker_id)
+        await self.workspaces.close()
         await self.announcer.close()
         await self.doorbell.close()
         await self.models.close()
@@ -139,6 +154,8 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     worker_id = await workers.register(role)
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
     caps, notes = caps_of(settings), PostgresNotes(pool)
+    workspaces = WorkspaceFiles(settings.data_dir / WORKSPACES, poll_seconds=settings.workspace_poll_seconds)
+    await workspaces.preload(filter(None, (await PostgresAgents(pool).folders()).values()))
     recall = PostgresRecall(pool)
     reminders = PostgresReminders(pool)
     remind_me = RemindMe(reminders, SystemClock(), timezone=settings.timezone)
@@ -158,6 +175,8 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         context_window=settings.context_window,
         given=given_numbers(settings),
         pruners=load_pruners(),
+        workspaces=workspaces,
+        trusts_visitors=settings.profile == "personal",
     )
     helpers_tools = Toolbox(plain)
     delegate = Delegate(
@@ -242,6 +261,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             ),
             MemoryCommands(notes, everything=ForgetEverything(forgetting).forget),
             ExportCommand(exporting),
+            AgentCommands(store=PostgresChoices(pool), prompting=prompting),
             ReminderCommands(reminders, timezone=settings.timezone),
             PeopleCommands(
                 PostgresPeople(pool, timezone=settings.timezone), announcer, crash_point=crash_point
@@ -325,8 +345,37 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         forgetting=forgetting,
         exporting=exporting,
         retaining=retaining,
+        workspaces=workspaces,
         crash_point=crash_point,
     )
+
+
+def ground_of(settings: Settings) -> Ground:
+    """What agents' rows are checked against; raises ContradictoryPolicy, ModelsFileBroken."""
+    entries = read_entries(settings.models_file) if settings.models_file else ()
+    named = {settings.model, settings.summary_model} - {""}
+    return Ground(
+        policy=policy_of(settings),
+        context_window=settings.context_window,
+        given=given_numbers(settings),
+        models=frozenset({OFFLINE_MODEL, *TABLE, *named, *(entry.name for entry in entries)}),
+        workspace=lambda folder: read_workspace(workspace_path(settings.data_dir / WORKSPACES, folder)),
+    )
+
+
+def librarian_of(
+    settings: Settings, pool: asyncpg.Pool[asyncpg.Record], workspaces: WorkspaceFiles, store: KnowledgeStore
+) -> Librarian:
+    """Hears of every change in the folders that are watched."""
+    librarian = Librarian(
+        store=store,
+        shelves=KnowledgeFiles(settings.data_dir / WORKSPACES),
+        agents=PostgresAgents(pool),
+        unreadable=UnreadableKnowledge,
+        watcher=workspaces,
+    )
+    workspaces.tell(librarian.folder_changed)
+    return librarian
 
 
 def server_urls(settings: Settings) -> tuple[str, str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import difflib
 import json
 import os
 import shutil
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,15 +20,12 @@ from dotenv import dotenv_values
 from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
 from shared.adapters.embedded.binaries import find_binaries
 from shared.adapters.embedded.servers import are_running, urls_of
-from shared.bots import configured_bots
-from shared.core.budget import budget_for, refuse_heavy_fixed
-from shared.core.memory_tools import SAVE_MEMORY
-from shared.core.overrides import BadContextConfig, agent_policy
-from shared.core.policy import ContradictoryPolicy
+from shared.adapters.workspace_files import workspace_path
+from shared.agents import BadAgentConfig, check_config
+from shared.bots import BotConfig, configured_bots
 from shared.core.presets import preset
-from shared.core.prompts import default_layers, system_text
 from shared.core.prune_rules import BadPruneRules, prune_rules
-from shared.core.tokens import by_script, estimate_tools
+from shared.core.workspace import KNOWLEDGE_FOLDER, MEMORY, PERSON
 from shared.doctor_money import check_spending
 from shared.doctor_telegram import bots_in_service, check_bots
 from shared.findings import Finding
@@ -306,45 +304,90 @@ async def _check_schema(database_url: str) -> Finding:
 
 
 async def _check_agents(settings: Settings, database_url: str) -> Finding:
-    """Agents whose own context settings cannot be used: they answer with the deployment's."""
+    """Agents whose rows cannot be used as they are: what is wrong in them is as the deployment has it."""
+    configs, public = await _agents_and_public_places(database_url)
+    finding = agents_finding(settings, configs)
+    remarks = [*agents_remarks(settings, configs, public), *bots_remarks(configured_bots(settings), configs)]
+    if finding.level != "ok" or not remarks:
+        return finding
+    what = "\n      ".join(["about the agents:", *remarks])
+    return Finding(level="warn", what=what, advice="./evertalk agent edit NAME changes an agent.")
+
+
+async def _agents_and_public_places(
+    database_url: str,
+) -> tuple[dict[str, Mapping[str, Any]], dict[str, list[str]]]:
+    """Each agent's config, and for agents that strangers reach, where."""
     import asyncpg
 
     connection = await asyncpg.connect(database_url, timeout=10)
     try:
         await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
         agents = await connection.fetch("SELECT name, config FROM agents ORDER BY name")
+        places = await connection.fetch(
+            """SELECT a.name, 'site ' || w.name AS place FROM sites w JOIN agents a ON a.id = w.agent_id
+                WHERE w.audience = 'public'
+               UNION ALL SELECT a.name, 'bot @' || b.username FROM telegram_bots b
+                 JOIN agents a ON a.id = b.agent_id WHERE b.audience = 'public' ORDER BY 1, 2"""
+        )
     finally:
         await connection.close(timeout=5)
-    return agents_finding(settings, {row["name"]: row["config"] for row in agents})
-
-
-def _fixed_tokens(config: Mapping[str, Any]) -> int:
-    """System and tools of an agent, estimated without a vocabulary."""
-    layers = default_layers()
-    text = system_text(replace(layers, agent=str(config.get("persona") or layers.agent)))
-    return by_script(text) + estimate_tools((SAVE_MEMORY,), by_script)
+    public: dict[str, list[str]] = {}
+    for row in places:
+        public.setdefault(row["name"], []).append(row["place"])
+    return {row["name"]: row["config"] for row in agents}, public
 
 
 def agents_finding(settings: Settings, configs: Mapping[str, Mapping[str, Any]]) -> Finding:
-    from shared.app import given_numbers, policy_of
+    from shared.app import ground_of
 
-    policy, problems = policy_of(settings), []
+    ground, problems = ground_of(settings), []
     for name, config in configs.items():
         try:
-            own = agent_policy(
-                policy, config, context_window=settings.context_window, given=given_numbers(settings)
-            )
-            fixed = _fixed_tokens(config)
-            refuse_heavy_fixed(own, budget_for(own, own.context_window, own.max_output, fixed))
-        except BadContextConfig as error:
+            # Rules of pruning have a finding of their own.
+            check_config({key: value for key, value in config.items() if key != "pruning"}, ground)
+        except BadAgentConfig as error:
             problems += [f"agent {name}: {problem}" for problem in error.problems]
-        except ContradictoryPolicy as error:
-            problems.append(f"agent {name}: {error}")
     if not problems:
         return Finding(level="ok", what=f"{len(configs)} agents' context settings can be used")
-    what = "\n      ".join(["context settings of agents cannot be used:", *problems])
-    advice = f"Until they are corrected, these agents keep contexts as {policy.name}."
+    what = "\n      ".join(["agents have settings that cannot be used:", *problems])
+    advice = f"Until they are corrected, these agents keep contexts as {ground.policy.name}."
     return Finding(level="warn", what=what, advice=advice)
+
+
+def agents_remarks(
+    settings: Settings, configs: Mapping[str, Mapping[str, Any]], public: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """What may not have been meant: unknown models, folders, files and knowledge that cannot be used."""
+    from shared.adapters.knowledge_files import shelf_of
+    from shared.app import WORKSPACES, ground_of
+
+    ground = ground_of(settings)
+    for name, config in configs.items():
+        with contextlib.suppress(BadAgentConfig):
+            yield from (f"agent {name}: {remark}" for remark in check_config(config, ground))
+        folder = config.get("workspace")
+        if not isinstance(folder, str) or not folder:
+            continue
+        path = workspace_path(settings.data_dir / WORKSPACES, folder)
+        yield from (f"agent {name}: {problem}" for problem in shelf_of(path / KNOWLEDGE_FOLDER).problems)
+        told = ground.workspace(folder)
+        if name in public and config.get("audience") != "public" and (told.text(PERSON) or told.text(MEMORY)):
+            yield (
+                f"agent {name}: strangers reach it at {', '.join(public[name])}, and its folder tells of one "
+                'person. "audience": "public" in its settings keeps that from them.'
+            )
+
+
+def bots_remarks(bots: Sequence[BotConfig], agents: Collection[str]) -> Iterator[str]:
+    for bot in bots:
+        if bot.agent not in agents:
+            near = difflib.get_close_matches(bot.agent, agents, 1)
+            meant = f" Did you mean {near[0]}?" if near else ""
+            yield (
+                f"the bot of {bot.token_name} wants an agent {bot.agent!r} that is not there: "
+                f"another one answers for it.{meant}"
+            )
 
 
 async def _check_promises(database_url: str) -> Finding:

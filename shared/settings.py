@@ -137,6 +137,9 @@ class Settings(BaseSettings):
     summary_model: str = ""
     models_file: Path | None = None
 
+    # Agents' folders: how often their files are looked at beside the watcher.
+    workspace_poll_seconds: int = Field(default=60, ge=0, le=86_400)
+
     # Money, in US dollars.
     cap_total_per_day_usd: Dollars = Decimal("5.00")
     cap_person_per_day_usd: Dollars | None = None

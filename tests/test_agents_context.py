@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from shared.app import given_numbers, policy_of
+from shared.bots import BotConfig
 from shared.core.presets import PRESETS
-from shared.doctor import agents_finding
+from shared.doctor import agents_finding, agents_remarks, bots_remarks
 from shared.replay.system import window_settings
 from shared.settings import BadSettings, load_settings
 
@@ -27,6 +30,35 @@ def test_each_problem_of_each_agent_is_named_and_what_holds_meanwhile() -> None:
     assert "agent shop: context.max_round: there is no such setting; did you mean max_rounds?" in found.what
     assert "agent home: preset: there is no 'stedy'" in found.what
     assert "keep contexts as arawn" in found.advice
+
+
+def test_folders_and_files_that_cannot_be_used_are_told_with_the_agents_name(tmp_path: Path) -> None:
+    settings = load_settings(data_dir=tmp_path)
+    shelf = tmp_path / "workspaces" / "ada" / "knowledge"
+    shelf.mkdir(parents=True)
+    (shelf / "picture.png").write_bytes(b"x")
+    (shelf.parent / "SOUL.md").write_text("x" * 20_001)
+    (shelf.parent / "USER.md").write_text("The person keeps bees.")
+    configs = {"shop": {"workspace": "none", "model": "zzz"}, "home": {"workspace": "ada"}}
+    told = list(agents_remarks(settings, configs, {"home": ["site north"]}))
+    assert [line.split(" ")[1] for line in told] == ["shop:", "shop:", "home:", "home:", "home:"]
+    assert any("none is not there" in line for line in told)
+    assert any("only its head and tail are used" in line for line in told)
+    assert any("knowledge/picture.png is none of" in line for line in told)
+    assert any("strangers reach it at site north" in line for line in told)
+    assert not list(agents_remarks(settings, {"x": {}}, {"x": ["site north"]}))
+
+
+def test_a_bot_that_wants_an_agent_who_is_not_there_is_told() -> None:
+    token = SecretStr(f"7000000001:{'x' * 35}")
+    bot = BotConfig(
+        token=token, token_name="SHOP_BOT", agent="shopp", audience="public", access="open",
+        allowed=frozenset(), mode="polling",
+    )  # fmt: skip
+    (told,) = bots_remarks((bot,), ["default", "shop"])
+    assert "SHOP_BOT" in told
+    assert "Did you mean shop?" in told
+    assert not list(bots_remarks((bot,), ["shopp"]))
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))

@@ -25,6 +25,7 @@ FLOORS: tuple[tuple[str, int, str], ...] = (
     ("shared.ports", 2, "what the story needs, in the words of the core"),
     ("shared.settings", 2, "what an operator can set"),
     ("shared.bots", 2, "which Telegram bots an operator has set up"),
+    ("shared.agents", 2, "what an operator may write into an agent's row"),
     ("shared.logs", 2, "how every process writes its log"),
     ("shared.services", 3, "the story"),
     ("shared.adapters", 3, "the outside world"),
@@ -40,6 +41,7 @@ FLOORS: tuple[tuple[str, int, str], ...] = (
     ("shared.setup_wizard", 5, "talks to a person at a terminal"),
     ("shared.pairing", 5, "decides at a terminal who may write"),
     ("shared.person_cli", 5, "exports and erases at a terminal"),
+    ("shared.agent_cli", 5, "changes agents and sites at a terminal"),
     ("shared.replay", 5, "talks to the running system like a person"),
     ("shared.demo", 5, "one person at a terminal, and the running system"),
     ("shared.__main__", 6, "the command line calls all of these"),
@@ -89,6 +91,7 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
         "pydantic",
         (
             "shared.settings",
+            "shared.agents",
             "shared.bots",
             "shared.logs",
             "shared.replay",
@@ -108,12 +111,14 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     ("sqlmodel", ("shared.adapters.postgres",), "tables are declared in one place"),
     ("tiktoken", ("shared.adapters",), "behind the TokenCounter port"),
+    ("watchfiles", ("shared.adapters.workspace_files",), "only where an agent has a folder"),
     ("uvloop", ("shared.process",), "one place chooses the loop of our processes"),
 )
 
 # Imported inside functions only: a start without them is faster and smaller.
 LATE = {
     "aiogram": "half a second and 30 MB by `bot.telegram.library`, 120 MB without it",
+    "watchfiles": "4 MB, and most installations have no folder to watch",
     "anthropic": "0.8 s and 82 MB at import",
 }
 

@@ -6,8 +6,11 @@ import re
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
+
 from shared.__main__ import VERB_NAMES
 from shared.adapters.postgres.retention import RULES
+from shared.agents import Ground, check_config, read_config
 from shared.core.commands import COMMANDS, commands_for
 from shared.core.presets import PRESETS
 from shared.settings import Settings, setting_names
@@ -64,6 +67,23 @@ def test_the_retention_of_every_table_is_told() -> None:
     told = dict(re.findall(r"^\| ([a-z_, ]+) \| (.+) \|$", README, flags=re.MULTILINE))
     kept = {table: words for tables, words in told.items() for table in tables.split(", ") if table in RULES}
     assert kept == {table: rule.told for table, rule in RULES.items()}
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("agent", {"list", "show", "edit", "create", "delete", "import", "export", "assign"}),
+        ("site", {"list", "add", "edit"}),
+    ],
+)
+def test_every_verb_of_agents_and_sites_is_named(verb: str, words: set[str]) -> None:
+    (cell,) = rows()[f"./evertalk {verb} VERB"]
+    assert set(re.findall(r"`(\w+)`", cell)) == words
+
+
+def test_the_settings_of_the_documented_agent_can_be_used() -> None:
+    (told,) = re.findall(r'```json\n(\{"name": "Ada".+?)```', README, flags=re.DOTALL)
+    assert check_config(read_config(told), Ground(policy=PRESETS["steady"])) == ()
 
 
 def test_the_bot_is_one_of_the_services_of_the_container_file() -> None:

@@ -12,7 +12,7 @@ from shared.app import open_app
 from shared.core.errors import EvertalkError
 from shared.logs import configure_logs
 from shared.settings import BadSettings, load_settings
-from worker.jobs import beat, forget, run_arq, sweep
+from worker.jobs import beat, forget, read_knowledge, run_arq, sweep
 
 log = structlog.get_logger(__name__)
 
@@ -24,7 +24,7 @@ async def run() -> None:
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    tasks = [asyncio.ensure_future(task(app)) for task in (run_arq, sweep, forget, beat)]
+    tasks = [asyncio.ensure_future(task(app)) for task in (run_arq, sweep, forget, beat, read_knowledge)]
     stopping = asyncio.ensure_future(stop.wait())
     log.info("worker_ready", worker_id=app.worker_id)
     try:

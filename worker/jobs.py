@@ -99,6 +99,13 @@ async def sweep(app: App) -> None:
         await calls.close()
 
 
+async def read_knowledge(app: App) -> None:
+    """What agents' own files say, kept findable while they change."""
+    if app.librarian is not None:
+        await app.librarian.keep(poll_seconds=app.settings.workspace_poll_seconds)
+    await asyncio.Event().wait()
+
+
 class Calls:
     """Rings for jobs, at most every five seconds for the same one; what nobody hears is done here."""
 

@@ -100,14 +100,22 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(name="unlink", description="Part two channels that were joined by /link", args="[number]"),
     Command(
+        name="goal",
+        description="Say what this conversation is for; `-` takes it back",
+        args="[text]",
+        groups="admins",
+    ),
+    Command(
+        name="mode", description="Choose how I answer: brief, thorough …", args="[name]", groups="admins"
+    ),
+    Command(name="model", description="Choose which model answers", args="[name]", groups="admins"),
+    Command(
         name="export",
         description="Get the whole conversation as a file",
         args="[json]",
         audiences=_ALL_AUDIENCES,
     ),
-    Command(
-        name="settings", description="Choose how I behave in this chat", channels=_TELEGRAM, groups="admins"
-    ),
+    Command(name="settings", description="Choose how I behave in this chat", groups="admins"),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
 

@@ -166,7 +166,7 @@ def _told(block: Block) -> Block:
 
 def _system_parts(layers: SystemLayers, core: str) -> tuple[SystemPart, ...]:
     told = replace(
-        layers, mode=defused(layers.mode), goal=defused(layers.goal), person=defused(layers.person)
+        layers, goal=defused(layers.goal), memory=defused(layers.memory), person=defused(layers.person)
     )
     rules = SystemPart(text=system_text(told), cache=not core)
     return (rules, SystemPart(text=notes_block(defused(core)), cache=True)) if core else (rules,)

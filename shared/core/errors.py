@@ -14,6 +14,7 @@ EvertalkError                     has a code and advice; the advice is the only 
 ├── ContextBudgetExceeded         what may never be dropped does not fit; names the three largest parts
 ├── ContradictoryPolicy           settings that cannot hold together, with their numbers (core/policy.py)
 ├── BadContextConfig              an agent's row about its context cannot be used (core/overrides.py)
+├── BadAgentConfig                an agent's row as a whole cannot be used (shared/agents.py)
 ├── StorageUnavailable            Postgres is away or full; nothing was acknowledged
 └── ModelError                    the provider's side
     ├── ModelUnavailable          try again later: 5xx, overload, cut stream, silence

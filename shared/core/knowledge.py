@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+PASSAGE_WORDS = 300
+_WORD_CHARS = 8
+"""Scripts without blanks between words are measured by characters: as long as so many words would be."""
+_PATH = " › "
+_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
+_DELIMITERS = ",;\t|"
+_SAMPLE_CHARS = 8_192
+_HEADING_CHARS = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,3 +26,134 @@ class Passage:
 
     heading: str
     text: str
+
+
+def split_markdown(text: str) -> tuple[Passage, ...]:
+    """By headings, the way to each of them included; what stands before the first one has none."""
+    passages: list[Passage] = []
+    way: list[tuple[int, str]] = []
+    lines: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        if (mark := _FENCE.match(line)) and (not fence or mark[1].startswith(fence)):
+            fence = "" if fence else mark[1]
+        heading = None if fence or mark else _HEADING.match(line)
+        if heading is None:
+            lines.append(line)
+            continue
+        passages += _section(way, lines)
+        level = len(heading[1])
+        way = [*(one for one in way if one[0] < level), (level, heading[2][:_HEADING_CHARS])]
+        lines = []
+    return tuple(passages + _section(way, lines))
+
+
+def split_text(text: str) -> tuple[Passage, ...]:
+    """By paragraphs, each passage with the lines where it stands."""
+    passages: list[Passage] = []
+    for paragraphs in _packed(_numbered_paragraphs(text)):
+        first, last = paragraphs[0][0], paragraphs[-1][1]
+        parts = _small("\n\n".join(words for _, _, words in paragraphs))
+        passages += [Passage(heading=_range("line", first, last), text=part) for part in parts]
+    return tuple(passages)
+
+
+def split_csv(text: str) -> tuple[Passage, ...]:
+    """Rows as `column: value`, by the names of the first row; raises ValueError for what is no table."""
+    try:
+        rows = list(csv.reader(io.StringIO(text), delimiter=_delimiter(text), strict=True))
+    except csv.Error as error:
+        raise ValueError(f"is not a table: {error}") from error
+    if not rows:
+        return ()
+    names = [name.strip() for name in rows[0]]
+    told = [(number, number, _row(names, row)) for number, row in enumerate(rows[1:], 2) if any(row)]
+    passages: list[Passage] = []
+    for group in _packed(told):
+        heading = _range("row", group[0][0], group[-1][1])
+        parts = _small("\n".join(words for _, _, words in group))
+        passages += [Passage(heading=heading, text=part) for part in parts]
+    return tuple(passages)
+
+
+def split_pages(pages: Sequence[str]) -> tuple[Passage, ...]:
+    return tuple(
+        Passage(heading=f"page {number}", text=part)
+        for number, page in enumerate(pages, 1)
+        for part in _small(page.strip())
+    )
+
+
+def _section(way: Sequence[tuple[int, str]], lines: Sequence[str]) -> list[Passage]:
+    heading = _PATH.join(name for _, name in way)
+    return [Passage(heading=heading, text=part) for part in _small("\n".join(lines).strip())]
+
+
+_Numbered = tuple[int, int, str]
+"""First line, last line, words."""
+
+
+def _numbered_paragraphs(text: str) -> Iterator[_Numbered]:
+    start = 1
+    lines: list[str] = []
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        if line.strip():
+            start = start if lines else number
+            lines.append(line)
+        elif lines:
+            yield start, number - 1, "\n".join(lines)
+            lines = []
+
+
+def _packed(parts: Iterable[_Numbered]) -> Iterator[list[_Numbered]]:
+    """As many neighbours together as make one passage."""
+    held: list[_Numbered] = []
+    weight = 0
+    for part in parts:
+        own = _weight(part[2])
+        if held and weight + own > PASSAGE_WORDS:
+            yield held
+            held, weight = [], 0
+        held.append(part)
+        weight += own
+    if held:
+        yield held
+
+
+def _small(text: str) -> Iterator[str]:
+    """The text in parts that are short enough: at paragraphs, else sentences, else words, else anywhere."""
+    if not text:
+        return
+    if _weight(text) <= PASSAGE_WORDS:
+        yield text
+        return
+    for separator, pieces in (
+        ("\n\n", text.split("\n\n")),
+        (" ", [piece for piece in _SENTENCE.split(text) if piece]),
+        (" ", text.split()),
+    ):
+        if len(pieces) > 1:
+            for group in _packed((0, 0, piece) for piece in pieces if piece.strip()):
+                yield from _small(separator.join(words for _, _, words in group).strip())
+            return
+    step = PASSAGE_WORDS * _WORD_CHARS
+    yield from (text[at : at + step] for at in range(0, len(text), step))
+
+
+def _weight(text: str) -> int:
+    return max(len(text.split()), -(-len(text) // _WORD_CHARS))
+
+
+def _delimiter(text: str) -> str:
+    """The one that the first line has most of."""
+    first = text[:_SAMPLE_CHARS].split("\n", 1)[0]
+    return max(_DELIMITERS, key=first.count)
+
+
+def _row(names: Sequence[str], row: Sequence[str]) -> str:
+    cells = ((names[place] if place < len(names) else "", cell.strip()) for place, cell in enumerate(row))
+    return "; ".join(f"{name}: {cell}" if name else cell for name, cell in cells if cell)
+
+
+def _range(what: str, first: int, last: int) -> str:
+    return f"{what} {first}" if first == last else f"{what}s {first}–{last}"

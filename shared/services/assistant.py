@@ -155,6 +155,7 @@ class Assistant:
             ratio=ratio_for(card.name, claim),
             anchor=claim.context_tokens if claim.measured_by in ("", card.name) else None,
             cache_life=cache_life(claim.turn_times),
+            circumstances=self._prompting.circumstances_of(claim),
         )
         state.anchor = state.anchor or None
         state.texts = [text for text in map(text_of, _said_now(state.view)) if text]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, timedelta
 from typing import Any, Protocol
 
+from shared.core.agents import Circumstances
 from shared.core.errors import ContextBudgetExceeded, ModelError, PromptTooLong
 from shared.core.exchange import Delta, Emit
 from shared.core.messages import BEGINNERS
@@ -70,6 +71,8 @@ class Attempt:
     hidden: bool = False
     """Whether this turn began by leaving old chatter out."""
     cache_life: timedelta = SHORT_LIFE
+    circumstances: Circumstances | None = None
+    """As they were when the attempt began: what changes meanwhile holds from the next turn on."""
     texts: list[str] = field(default_factory=list)
     """The visible words of earlier rounds of this turn."""
     spent: list[Spending] = field(default_factory=list)
@@ -183,6 +186,7 @@ class Calling:
             channel=state.claim.channel,
             cache_long=state.cache_life >= LONG_LIFE,
             recalled=state.recalled,
+            circumstances=state.circumstances,
         )
         pending = state.pending + (0 if state.anchored else prepared.built.volatile)
         # What was counted before this turn holds messages that are not sent any more.

@@ -309,6 +309,7 @@ class Flusher:
             token_ratio=state.ratio_for(card.name),
             instruction=flush_instruction(),
             channel=state.channel,
+            circumstances=self._prompting.circumstances_of(state),
         )
 
 

@@ -7,29 +7,42 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 import structlog
 
+from shared.core.agents import Circumstances, circumstances_of, layers_for
 from shared.core.budget import ContextBudget, budget_for
 from shared.core.context import RENDERER_VERSION, BuiltContext, build_context
 from shared.core.foreground import fit
 from shared.core.overrides import BadContextConfig, agent_policy
 from shared.core.policy import Channel, ContextPolicy
-from shared.core.prompts import SystemLayers, default_layers
+from shared.core.prompts import SystemLayers
 from shared.core.prune_rules import BadPruneRules, Pruner, PruneRules, prune_rules
 from shared.core.recall import NOTHING_RECALLED, Recalled
 from shared.core.selection import Selection, select
 from shared.core.session import View
 from shared.core.spill import Artifact, can_open
-from shared.core.turns import ContextAudit
+from shared.core.turns import Claim, ContextAudit
 from shared.core.upkeep import SessionState
+from shared.core.workspace import EMPTY, Workspace, shrunk
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
 
 log = structlog.get_logger(__name__)
 
 POLICIES_KEPT = 256
 """Agents' policies that a process remembers; beyond that it starts afresh."""
+LONG_CHARS = 4_000
+"""Of a text whose size is worth remembering between the calls of a turn, such as an agent's own files."""
+LONG_TEXTS_KEPT = 64
+WORKSPACE_SHARE = 0.2
+"""Of the window: files that grow after an agent was configured are cut rather than the turn refused."""
+
+
+class Workspaces(Protocol):
+    def of(self, folder: str) -> Workspace:
+        """The folder as it was read last; it is watched from then on. Never raises."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +76,7 @@ class Prepared:
     """What of the view the policy sends; what it leaves out does not count as context."""
     channel: Channel | None = None
     recalled: Recalled = NOTHING_RECALLED
+    circumstances: Circumstances = field(default_factory=Circumstances)
 
     @property
     def unsent(self) -> int:
@@ -86,8 +100,12 @@ class Prompting:
     """The operator's own numbers; they hold for presets that agents choose, too."""
     pruners: tuple[Pruner, ...] = ()
     """Plug-ins that know how to shorten the results of their tools."""
+    workspaces: Workspaces | None = None
+    trusts_visitors: bool = False
+    """Whoever comes to the widget without a name is the owner of this installation."""
 
     _policies: dict[str, ContextPolicy] = field(default_factory=dict)
+    _sizes: dict[str, int] = field(default_factory=dict)
 
     def policy_of(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
         """The agent's policy; the deployment's when its row cannot be used, so that no turn breaks."""
@@ -114,10 +132,38 @@ class Prompting:
     def model_of(self, agent_config: Mapping[str, Any]) -> str:
         return str(agent_config.get("model") or self.chat_model)
 
-    def layers_of(self, agent_config: Mapping[str, Any]) -> SystemLayers:
-        layers = default_layers()
-        persona = agent_config.get("persona")
-        return replace(layers, agent=str(persona)) if persona else layers
+    def circumstances_of(self, whose: Claim | SessionState) -> Circumstances:
+        """To be asked once per turn: files may change while it is answered, its prefix may not."""
+        files = self.workspace_of(whose.agent_config)
+        return circumstances_of(whose, workspace=files, trusts_visitors=self.trusts_visitors)
+
+    def workspace_of(self, agent_config: Mapping[str, Any]) -> Workspace:
+        folder = agent_config.get("workspace")
+        if self.workspaces is None or not isinstance(folder, str) or not folder:
+            return EMPTY
+        return self.workspaces.of(folder)
+
+    def layers_of(
+        self, agent_config: Mapping[str, Any], circumstances: Circumstances | None = None
+    ) -> SystemLayers:
+        return layers_for(agent_config, circumstances or Circumstances())
+
+    def _with_room(self, at: Circumstances, window: int) -> Circumstances:
+        tokens = sum(self.size_of(text) for _, text in at.workspace.files)
+        most = WORKSPACE_SHARE * window
+        if tokens <= most:
+            return at
+        return replace(at, workspace=shrunk(at.workspace, most / tokens))
+
+    def size_of(self, text: str) -> int:
+        """Estimated tokens; those of long texts are remembered, as each call of a turn asks for them."""
+        if len(text) <= LONG_CHARS:
+            return self.counter.count(text)
+        if text not in self._sizes:
+            if len(self._sizes) >= LONG_TEXTS_KEPT:
+                self._sizes.clear()
+            self._sizes[text] = self.counter.count(text)
+        return self._sizes[text]
 
     def prepare(
         self,
@@ -132,6 +178,7 @@ class Prompting:
         channel: str | None = None,
         cache_long: bool = False,
         recalled: Recalled = NOTHING_RECALLED,
+        circumstances: Circumstances | None = None,
     ) -> Prepared:
         """The request for the open turn or, with an instruction, for a ghost turn after it.
 
@@ -143,7 +190,8 @@ class Prompting:
         ratio, policy = ratio_of(token_ratio, card), self.policy_of(agent_config)
         known = _channel(channel)
         chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
-        built = self._build(chosen.view, agent_config, offered, runtime_facts, instruction, recalled)
+        at = self._with_room(circumstances or Circumstances(), min(card.window, policy.context_window))
+        built = self._build(chosen.view, agent_config, offered, runtime_facts, instruction, recalled, at)
         budget = budget_for(policy, card.window, card.max_output, round(ratio * built.fixed))
         return Prepared(
             request=_request(built, offered, card, budget.out, cache_long=cache_long),
@@ -157,6 +205,7 @@ class Prompting:
             instruction=instruction,
             selection=chosen,
             channel=known,
+            circumstances=at,
             before=round(ratio * built.estimate),
             entry_seqs=built.entry_seqs,
             recalled=recalled,
@@ -171,6 +220,7 @@ class Prompting:
             tools=tools,
             token_ratio=state.ratio_for(card.name),
             channel=state.channel,
+            circumstances=self.circumstances_of(state),
         )
 
     def shrink(
@@ -180,11 +230,12 @@ class Prompting:
         tools, recalled = prepared.request.tools, prepared.recalled.shortened
         unread = bool(prepared.instruction)
         chosen = select(view, prepared.policy, channel=prepared.channel, ratio=prepared.ratio, unread=unread)
+        facts, instruction = prepared.runtime_facts, prepared.instruction
         small = fit(
             chosen.view,
             hard=hard,
             build=lambda v: self._build(
-                v, agent_config, tools, prepared.runtime_facts, prepared.instruction, recalled
+                v, agent_config, tools, facts, instruction, recalled, prepared.circumstances
             ),
             count=self.counter.count,
             ratio=prepared.ratio,
@@ -219,17 +270,18 @@ class Prompting:
         runtime_facts: str,
         instruction: str,
         recalled: Recalled,
+        circumstances: Circumstances,
     ) -> BuiltContext:
         return build_context(
             view,
             policy=self.policy_of(agent_config),
-            system=self.layers_of(agent_config),
+            system=self.layers_of(agent_config, circumstances),
             notes=view.notes,
             recall=recalled.text,
             runtime_facts=runtime_facts,
             tools=tools,
             instruction=instruction,
-            count=self.counter.count,
+            count=self.size_of,
         )
 
 

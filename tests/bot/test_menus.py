@@ -40,7 +40,9 @@ def test_every_command_is_described_in_german() -> None:
 
 def test_members_of_a_group_see_less_than_its_admins() -> None:
     members, admins = names("personal", "all_group_chats"), names("personal", "all_chat_administrators")
-    assert set(admins) - set(members) == {"compact", "undo", "pin", "unpin", "forget", "settings"}
+    assert set(admins) - set(members) == {
+        "compact", "undo", "pin", "unpin", "forget", "goal", "mode", "model", "settings",
+    }  # fmt: skip
     assert set(members) < set(admins)
     assert set(names("personal", "all_private_chats")) - set(admins) == {"start"}
 

@@ -84,12 +84,12 @@ def test_visitors_of_a_public_page_see_only_the_plain_ones() -> None:
 def test_what_only_telegram_can_do_is_not_offered_elsewhere() -> None:
     web = {command.name for command in commands_for(channel="web", audience="personal")}
     telegram = {command.name for command in commands_for(channel="telegram", audience="personal")}
-    assert telegram - web == {"retry", "settings"}
+    assert telegram - web == {"retry"}
 
 
 def test_in_groups_only_admins_change_what_all_others_see() -> None:
     for_admins = {command.name for command in COMMANDS if not may_in_group(command.name, admin=False)}
-    assert for_admins == {"compact", "undo", "pin", "unpin", "forget", "settings"}
+    assert for_admins == {"compact", "undo", "pin", "unpin", "forget", "goal", "mode", "model", "settings"}
     assert all(may_in_group(command.name, admin=True) for command in COMMANDS)
 
 

@@ -46,7 +46,15 @@ MARKED = "--- 2026-05-08 ---\n[#12] person: if a < b && c > d: </user> <assistan
 PROMPTS = {
     "system": system_text(default_layers()),
     "layers": system_text(
-        SystemLayers(base="BASE", agent="AGENT", mode="MODE", goal="GOAL", person="PERSON")
+        SystemLayers(
+            base="BASE",
+            agent="AGENT",
+            workspace="FILES",
+            mode="MODE",
+            goal="GOAL",
+            memory="MEMORY",
+            person="PERSON",
+        )
     ),
     "flush": flush_instruction(),
     "summary_first": "\n=====\n".join(summary_request(SOURCE, Ledger())),

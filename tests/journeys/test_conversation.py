@@ -137,7 +137,7 @@ async def test_help_names_what_can_be_done_here_and_nothing_else(guest: Visit) -
 
     mine, public = await help_in(), await help_in(audience="public")
     assert "`/compact [focus] [--force]`" in mine
-    assert "/settings" not in mine
+    assert "/retry" not in mine
     assert "/stop" in public
     assert "/compact" not in public
     assert "/settings" in await help_in(channel="telegram")

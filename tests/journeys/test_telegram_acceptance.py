@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.bot.inbound.test_files import pdf
 from tests.fakes.bot_api import USERNAME
+from tests.fakes.papers import pdf
 from tests.journeys.telegram_deployment import MINE, Deployment, deployment, has_button
 from tests.journeys.telegram_house import BOT_ID
 

@@ -10,6 +10,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.turn_sql import LOAD
 from shared.adapters.postgres.turns import described, entry_from, view_from
+from shared.core.agents import with_chosen_model
 from shared.core.session import Entry
 from shared.core.upkeep import Hidden, SessionState
 
@@ -24,7 +25,7 @@ def state_from(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> Ses
         party_id=row["party_id"],
         anonymous=row["anonymous"],
         agent=row["agent_name"],
-        agent_config=row["agent_config"],
+        agent_config=with_chosen_model(row["agent_config"], row["model"]),
         view=view_from(row, entries, open_turn=None),
         answered_turn=row["answered_turn"],
         head_id=row["head"],

@@ -178,6 +178,8 @@ class Session(SQLModel, table=True):
     measured_by: str = field(words(default=""))
     token_ratios: dict[str, Any] = field(json())
     indexed_turn: int = field(big(default="0"))
+    model: str = field(words(default=""))
+    """What the person chose among the agent's models; empty is the agent's own."""
     open_address: int | None = field(big(null=True))
     """Where the turn that still collects messages comes from; those of another place begin their own."""
     archived_at: datetime | None = field(moment(null=True))

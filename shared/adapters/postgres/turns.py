@@ -13,6 +13,7 @@ from asyncpg.pool import PoolConnectionProxy
 from shared.adapters.postgres import turn_sql
 from shared.adapters.postgres.answer_sql import ANSWER, ANSWER_PLAIN, AUDIT, USAGE
 from shared.adapters.postgres.pool import store_method
+from shared.core.agents import with_chosen_model
 from shared.core.errors import CapReached, EvertalkError, Fenced, SessionMoved, UnknownSession
 from shared.core.exchange import Accepted, Inbound, InboxReceipt
 from shared.core.messages import Block, Image, ToolUse, blocks_from_json, blocks_to_json
@@ -388,7 +389,7 @@ def _claim_from(row: Record, worker_id: int) -> Claim:
         channel=row["channel"],
         anonymous=row["anonymous"],
         agent=row["agent_name"],
-        agent_config=row["agent_config"],
+        agent_config=with_chosen_model(row["agent_config"], row["model"]),
         token_ratio=row["token_ratio"],
         context_tokens=row["context_tokens"],
         measured_by=row["measured_by"],

@@ -12,6 +12,7 @@ from shared.core.command_texts.shown import (
     Markdown,
     PinShown,
     ReminderShown,
+    SettingsShown,
     UsageShown,
 )
 from shared.core.commands import Command
@@ -26,6 +27,7 @@ __all__ = [
     "Markdown",
     "PinShown",
     "ReminderShown",
+    "SettingsShown",
     "UsageShown",
     "command_texts",
     "described",

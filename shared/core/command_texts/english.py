@@ -14,10 +14,13 @@ from shared.core.command_texts.shown import (
     Markdown,
     PinShown,
     ReminderShown,
+    SettingsShown,
     UsageShown,
     bar,
+    choices,
     columns,
     excerpt,
+    in_full,
 )
 
 
@@ -119,6 +122,9 @@ class CommandTexts:
     )
     export_ready: Markdown = "Here is everything I have of you. The download begins by itself."
     nothing_to_export: Markdown = "We have not talked yet, so there is nothing to put into a file."
+
+    no_goal: Markdown = "This conversation has no goal. Say what it is for: `/goal Plan our trip to Lisbon`"
+    goal_cleared: Markdown = "The goal is taken back."
 
     refusals: Mapping[str, str] = field(default_factory=dict)
     """Why an undo or a restore was refused, by its reason; else the refusal's own advice."""
@@ -325,3 +331,49 @@ class CommandTexts:
 
     def reminder_cancelled(self, *, words: str) -> Markdown:
         return f"Cancelled: “{excerpt(words)}”"
+
+    def goal(self, *, words: str) -> Markdown:
+        return f"The goal of this conversation: “{in_full(words)}” `/goal -` takes it back."
+
+    def goal_set(self, *, words: str) -> Markdown:
+        return f"From now on I keep this in view: “{in_full(words)}”"
+
+    def goal_too_long(self, *, chars: int, most: int) -> Markdown:
+        return f"The goal has {self.number(chars)} characters; {most} is the most. Nothing was changed."
+
+    def modes(self, *, mode: str, modes: Sequence[str]) -> Markdown:
+        return f"I answer in the mode `{mode}`. There are {choices(modes)}: send `/mode` with one of them."
+
+    def mode_set(self, *, mode: str) -> Markdown:
+        return f"From now on I answer in the mode `{mode}`."
+
+    def mode_unknown(self, *, name: str, modes: Sequence[str]) -> Markdown:
+        return f"There is no mode “{excerpt(name)}”. There are {choices(modes)}."
+
+    def models(self, *, model: str, models: Sequence[str]) -> Markdown:
+        if not models:
+            return f"The model {choices([model])} answers here. There is no other to choose."
+        return (
+            f"The model {choices([model])} answers here. "
+            f"You can choose {choices(models)}: send `/model` and its name."
+        )
+
+    def model_set(self, *, model: str) -> Markdown:
+        return f"From the next message on {choices([model])} answers here."
+
+    def model_unknown(self, *, name: str, models: Sequence[str]) -> Markdown:
+        offered = f"You can choose {choices(models)}." if models else "There is none to choose here."
+        return f"“{excerpt(name)}” is not among the models here. {offered}"
+
+    def settings(self, shown: SettingsShown) -> Markdown:
+        goal = f"“{in_full(shown.goal)}”" if shown.goal else "none"
+        models = f"; `/model` and one of {choices(shown.models)}" if shown.models else ""
+        return "\n".join(
+            (
+                "**How I behave in this conversation**",
+                "",
+                f"- Goal: {goal}; `/goal` and your words, `/goal -` for none",
+                f"- Mode: `{shown.mode}`; `/mode` and one of {choices(shown.modes)}",
+                f"- Model: {choices([shown.model])}{models}",
+            )
+        )

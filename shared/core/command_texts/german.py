@@ -15,8 +15,11 @@ from shared.core.command_texts.shown import (
     Markdown,
     PinShown,
     ReminderShown,
+    SettingsShown,
     UsageShown,
+    choices,
     excerpt,
+    in_full,
 )
 
 _DESCRIPTIONS: Mapping[str, str] = {
@@ -42,6 +45,9 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "link": "Dieses Gespräch auf einem anderen Kanal weiterführen: hier einen Code holen, dort eingeben",
     "unlink": "Zwei Kanäle wieder trennen, die mit /link verbunden wurden",
     "export": "Das ganze Gespräch als Datei bekommen",
+    "goal": "Sagen, wozu dieses Gespräch da ist; `-` nimmt es zurück",
+    "mode": "Wählen, wie ich antworte: brief (kurz), thorough (gründlich) …",
+    "model": "Wählen, welches Modell antwortet",
     "settings": "Wählen, wie ich mich in diesem Chat verhalte",
 }
 
@@ -87,6 +93,11 @@ class GermanCommandTexts(CommandTexts):
     )
     not_linked: Markdown = "Dieses Gespräch ist mit keinem anderen Kanal verbunden."
     linked_before: Markdown = "Schon geschehen: Beide Kanäle sind ein Gespräch."
+
+    no_goal: Markdown = (
+        "Dieses Gespräch hat kein Ziel. Sag, wozu es da ist: `/goal Unsere Reise nach Lissabon planen`"
+    )
+    goal_cleared: Markdown = "Das Ziel ist zurückgenommen."
 
     organizing: str = "Ich ordne das Gespräch …"
     compact_running: Markdown = "Das war schon im Gange; bitte sieh noch einmal nach."
@@ -335,3 +346,49 @@ class GermanCommandTexts(CommandTexts):
 
     def reminder_cancelled(self, *, words: str) -> Markdown:
         return f"Abgesagt: „{excerpt(words)}“"
+
+    def goal(self, *, words: str) -> Markdown:
+        return f"Das Ziel dieses Gesprächs: „{in_full(words)}“ `/goal -` nimmt es zurück."
+
+    def goal_set(self, *, words: str) -> Markdown:
+        return f"Das habe ich ab jetzt im Blick: „{in_full(words)}“"
+
+    def goal_too_long(self, *, chars: int, most: int) -> Markdown:
+        return f"Das Ziel hat {self.number(chars)} Zeichen; höchstens {most} gehen. Nichts wurde verändert."
+
+    def modes(self, *, mode: str, modes: Sequence[str]) -> Markdown:
+        return f"Ich antworte im Modus `{mode}`. Es gibt {choices(modes)}: sende `/mode` mit einem davon."
+
+    def mode_set(self, *, mode: str) -> Markdown:
+        return f"Ab jetzt antworte ich im Modus `{mode}`."
+
+    def mode_unknown(self, *, name: str, modes: Sequence[str]) -> Markdown:
+        return f"Einen Modus „{excerpt(name)}“ gibt es nicht. Es gibt {choices(modes)}."
+
+    def models(self, *, model: str, models: Sequence[str]) -> Markdown:
+        if not models:
+            return f"Hier antwortet das Modell {choices([model])}. Ein anderes steht nicht zur Wahl."
+        return (
+            f"Hier antwortet das Modell {choices([model])}. "
+            f"Zur Wahl stehen {choices(models)}: sende `/model` und den Namen."
+        )
+
+    def model_set(self, *, model: str) -> Markdown:
+        return f"Ab der nächsten Nachricht antwortet hier {choices([model])}."
+
+    def model_unknown(self, *, name: str, models: Sequence[str]) -> Markdown:
+        offered = f"Zur Wahl stehen {choices(models)}." if models else "Hier steht keines zur Wahl."
+        return f"„{excerpt(name)}“ ist keines der Modelle hier. {offered}"
+
+    def settings(self, shown: SettingsShown) -> Markdown:
+        goal = f"„{in_full(shown.goal)}“" if shown.goal else "keines"
+        models = f"; `/model` und eines von {choices(shown.models)}" if shown.models else ""
+        return "\n".join(
+            (
+                "**Wie ich mich in diesem Gespräch verhalte**",
+                "",
+                f"- Ziel: {goal}; `/goal` und deine Worte, `/goal -` für keines",
+                f"- Modus: `{shown.mode}`; `/mode` und einer von {choices(shown.modes)}",
+                f"- Modell: {choices([shown.model])}{models}",
+            )
+        )

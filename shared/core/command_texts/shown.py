@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -34,6 +34,18 @@ class ContextShown:
     """How much of the last request the provider had read before, which costs a tenth."""
     spent_usd: float | None = None
     """By this conversation, ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsShown:
+    """What a person has chosen for a conversation, and what there is to choose from."""
+
+    goal: str
+    mode: str
+    modes: Sequence[str]
+    model: str
+    models: Sequence[str] = ()
+    """Empty when the operator offers no choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,3 +140,12 @@ def excerpt(words: str, *, most: int = EXCERPT_CHARS) -> str:
     line = " ".join(words.split())
     short = line if len(line) <= most else line[: most - 1].rstrip() + "…"
     return _MARKS.sub(r"\\\g<0>", short)
+
+
+def in_full(text: str) -> Markdown:
+    """A person's own words as one line, however long, with nothing that would be read as marks."""
+    return _MARKS.sub(r"\\\g<0>", " ".join(text.split()))
+
+
+def choices(names: Sequence[str]) -> Markdown:
+    return ", ".join(f"`{name.replace('`', '')}`" for name in names)

@@ -1,0 +1,113 @@
+"""How the assistant behaves in one conversation: `/goal`, `/mode`, `/model` and `/settings`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from shared.core.agents import GOAL_CHARS, models_of, modes_of, one_line, with_chosen_model
+from shared.core.command_texts import SettingsShown
+from shared.services.commands.call import Call, Doer, Said
+from shared.services.prompting import Prompting
+
+NONE = "-"
+_DASHES = frozenset({NONE, "\N{EN DASH}", "\N{EM DASH}"})
+"""Phones make one of the other."""
+
+
+class Chosen(Protocol):
+    """What a conversation's people have chosen, and its agent's row."""
+
+    @property
+    def goal(self) -> str: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def agent_config(self) -> Mapping[str, Any]: ...
+
+
+class ChoiceStore(Protocol):
+    async def chosen(self, session_id: int) -> Chosen: ...
+    async def choose_goal(self, session_id: int, goal: str) -> None: ...
+    async def choose_mode(self, session_id: int, mode: str) -> None: ...
+    async def choose_model(self, session_id: int, model: str) -> None:
+        """The view's epoch rises: what was planned for the former model is planned anew."""
+        ...
+
+
+class AgentCommands:
+    def __init__(self, *, store: ChoiceStore, prompting: Prompting) -> None:
+        self._store = store
+        self._prompting = prompting
+
+    @property
+    def doers(self) -> dict[str, Doer]:
+        return {"goal": self._goal, "mode": self._mode, "model": self._model, "settings": self._settings}
+
+    async def _goal(self, call: Call) -> Said:
+        texts, words = call.texts, one_line(call.args)
+        if not words:
+            goal = (await self._store.chosen(call.session_id)).goal
+            return True, texts.goal(words=goal) if goal else texts.no_goal
+        if words in _DASHES:
+            await self._store.choose_goal(call.session_id, "")
+            return True, texts.goal_cleared
+        if len(words) > GOAL_CHARS:
+            return False, texts.goal_too_long(chars=len(words), most=GOAL_CHARS)
+        await self._store.choose_goal(call.session_id, words)
+        return True, texts.goal_set(words=words)
+
+    async def _mode(self, call: Call) -> Said:
+        chosen = await self._store.chosen(call.session_id)
+        modes = list(modes_of(chosen.agent_config))
+        if not call.args:
+            return True, call.texts.modes(mode=_mode_now(chosen), modes=modes)
+        found = modes[0] if call.args in _DASHES else _named(call.args, modes)
+        if found is None:
+            return False, call.texts.mode_unknown(name=call.args, modes=modes)
+        await self._store.choose_mode(call.session_id, found)
+        return True, call.texts.mode_set(mode=found)
+
+    async def _model(self, call: Call) -> Said:
+        chosen = await self._store.chosen(call.session_id)
+        own = self._prompting.model_of(chosen.agent_config)
+        models = _offered(chosen, own)
+        if not call.args:
+            return True, call.texts.models(model=self._model_now(chosen), models=models)
+        found = own if call.args in _DASHES else _named(call.args, models)
+        if found is None:
+            return False, call.texts.model_unknown(name=call.args, models=models)
+        await self._store.choose_model(call.session_id, "" if found == own else found)
+        return True, call.texts.model_set(model=found)
+
+    async def _settings(self, call: Call) -> Said:
+        chosen = await self._store.chosen(call.session_id)
+        shown = SettingsShown(
+            goal=chosen.goal,
+            mode=_mode_now(chosen),
+            modes=list(modes_of(chosen.agent_config)),
+            model=self._model_now(chosen),
+            models=_offered(chosen, self._prompting.model_of(chosen.agent_config)),
+        )
+        return True, call.texts.settings(shown)
+
+    def _model_now(self, chosen: Chosen) -> str:
+        return self._prompting.model_of(with_chosen_model(chosen.agent_config, chosen.model))
+
+
+def _mode_now(chosen: Chosen) -> str:
+    """A mode that the agent no longer has asks for nothing, as the first one does."""
+    modes = modes_of(chosen.agent_config)
+    return chosen.mode if chosen.mode in modes else next(iter(modes))
+
+
+def _offered(chosen: Chosen, own: str) -> tuple[str, ...]:
+    """With the agent's own model, so that one can go back to it."""
+    models = models_of(chosen.agent_config)
+    return models if own in models or not models else (own, *models)
+
+
+def _named(word: str, names: Sequence[str]) -> str | None:
+    return next((name for name in names if name.casefold() == word.strip().casefold()), None)
