@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, Literal
 
 import asyncpg
@@ -14,6 +15,7 @@ import asyncpg
 from shared.adapters.arq_queue import ArqDoorbell
 from shared.adapters.models.chosen import models_of
 from shared.adapters.models.routing import Models
+from shared.adapters.opened import opened_elsewhere
 from shared.adapters.postgres.attachments import PostgresAttachments
 from shared.adapters.postgres.figures import PostgresFigures
 from shared.adapters.postgres.pins import PostgresPins
@@ -26,6 +28,7 @@ from shared.adapters.postgres.workers import PostgresWorkers
 from shared.adapters.pruners import load_pruners
 from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.adapters.token_counter import VocabularyCounter
+from shared.adapters.web_pages import FetchUrl
 from shared.core.overrides import deployment_policy
 from shared.core.policy import ContextPolicy
 from shared.core.turns import Caps
@@ -37,11 +40,14 @@ from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
 from shared.services.flusher import Flusher
+from shared.services.handiwork.calculator import Calculate
+from shared.services.handiwork.clock import CurrentTime
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
 from shared.services.prompting import Prompting
 from shared.services.spare_summaries import SpareSummaries
 from shared.services.summariser import Summariser
+from shared.services.tool_images import ToolImages
 from shared.services.tools import SaveMemory, Toolbox
 from shared.services.writers import Writers
 from shared.settings import Settings
@@ -108,7 +114,19 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     worker_id = await workers.register(role)
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
     caps = caps_of(settings)
-    toolbox = Toolbox([SaveMemory(upkeep), *tools, OpenArtifact(turns, counter)])
+    clock = SystemClock()
+    attachments = PostgresAttachments(pool)
+    toolbox = Toolbox(
+        [
+            SaveMemory(upkeep),
+            CurrentTime(clock, home=settings.timezone),
+            Calculate(),
+            FetchUrl(),
+            *tools,
+            OpenArtifact(turns, counter),
+        ],
+        images=ToolImages(attachments, partial(opened_elsewhere, "picture")),
+    )
     prompting = Prompting(
         policy=policy,
         chat_model=models.chat,
@@ -120,7 +138,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         pruners=load_pruners(),
     )
     pictures = Pictures(
-        store=PostgresAttachments(pool),
+        store=attachments,
         model=models,
         counter=counter,
         spend=turns,
@@ -137,7 +155,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         caps=caps,
         doorbell=doorbell,
         pictures=pictures,
-        clock=SystemClock(),
+        clock=clock,
         crash_point=crash_point,
     )
     conversation = Conversation(

@@ -215,7 +215,10 @@ def _cache_marks(messages: Sequence[Message], *, has_background: bool, ghost: bo
     last = len(messages) - 1
     # Results before words belong to an earlier turn that died: then the newest words are volatile still.
     in_tool_rounds = (
-        last >= 0 and not ghost and all(isinstance(block, ToolResult) for block in messages[last].blocks)
+        last >= 0
+        and not ghost
+        and isinstance(messages[last].blocks[0], ToolResult)
+        and all(isinstance(block, ToolResult | Image) for block in messages[last].blocks)
     )
     end = last if in_tool_rounds else last - 1
     if end < 0:

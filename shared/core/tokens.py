@@ -74,7 +74,7 @@ def estimate_tools(tools: Sequence[ToolSpec], count: Count) -> int:
 
 @lru_cache(maxsize=256)
 def _described(tool: ToolSpec) -> str:
-    return f"{tool.name} {tool.description} {_compact_json(tool.input_schema)}"
+    return f"{tool.name} {tool.description} {_compact_json(tool.provider or tool.input_schema)}"
 
 
 def estimate_system(parts: Iterable[SystemPart], count: Count) -> int:

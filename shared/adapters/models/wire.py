@@ -76,6 +76,8 @@ def _system(part: SystemPart) -> Json | None:
 
 
 def _tool(tool: ToolSpec) -> Json:
+    if tool.provider is not None:
+        return dict(tool.provider)
     return {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
 
 
