@@ -11,8 +11,10 @@ from functools import partial
 from typing import Any, Literal
 
 import asyncpg
+import structlog
 
 from shared.adapters.arq_queue import ArqDoorbell
+from shared.adapters.mcp_tools import KNOWN_FILE, KnownMcpTools, McpTools, configured_servers
 from shared.adapters.models.chosen import models_of
 from shared.adapters.models.routing import Models
 from shared.adapters.opened import opened_elsewhere
@@ -50,7 +52,9 @@ from shared.services.summariser import Summariser
 from shared.services.tool_images import ToolImages
 from shared.services.tools import SaveMemory, Toolbox
 from shared.services.writers import Writers
-from shared.settings import Settings
+from shared.settings import Settings, mcp_file
+
+log = structlog.get_logger(__name__)
 
 Role = Literal["web", "bot", "worker"]
 BOT_MESSAGE_CHARS = 60_000
@@ -88,8 +92,11 @@ class App:
     maintenance: Maintenance
     pictures: Pictures
     crash_point: CrashPoint
+    mcp_tools: McpTools | KnownMcpTools | None
 
     async def close(self) -> None:
+        if isinstance(self.mcp_tools, McpTools):
+            await self.mcp_tools.close()
         await self.pictures.close()
         await self.workers.stop(self.worker_id)
         await self.announcer.close()
@@ -115,6 +122,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
     caps = caps_of(settings)
     clock = SystemClock()
+    mcp_tools = mcp_tools_of(settings, role=role)
     attachments = PostgresAttachments(pool)
     toolbox = Toolbox(
         [
@@ -125,6 +133,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             *tools,
             OpenArtifact(turns, counter),
         ],
+        source=mcp_tools,
         images=ToolImages(attachments, partial(opened_elsewhere, "picture")),
     )
     prompting = Prompting(
@@ -250,7 +259,23 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         maintenance=maintenance,
         pictures=pictures,
         crash_point=crash_point,
+        mcp_tools=mcp_tools,
     )
+
+
+def mcp_tools_of(settings: Settings, *, role: Role) -> McpTools | KnownMcpTools | None:
+    """Whoever answers people holds connections; the worker shows models what they were shown before."""
+    servers, problems = configured_servers(mcp_file(settings))
+    for problem in problems:
+        log.warning("mcp_file_unusable", problem=problem)
+    if not servers:
+        return None
+    known = settings.data_dir / KNOWN_FILE
+    if role == "worker":
+        return KnownMcpTools(servers, known=known)
+    tools = McpTools(servers, known=known)
+    tools.start()
+    return tools
 
 
 def server_urls(settings: Settings) -> tuple[str, str]:

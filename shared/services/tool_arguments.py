@@ -16,6 +16,10 @@ _RULES = (
     "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "format",
 )  # fmt: skip
 """What of a field's schema says which values are allowed."""
+_KINDS = {
+    "integer": "a whole number", "number": "a number", "string": "a text", "boolean": "true or false",
+    "array": "a list", "object": "an object", "null": "null",
+}  # fmt: skip
 
 
 class Arguments:
@@ -47,19 +51,6 @@ class Arguments:
         return validator_for(self._spec.input_schema)
 
 
-def schema_fault(schema: Mapping[str, Any]) -> str | None:
-    """Why no arguments can be checked against this schema; None when they can."""
-    import jsonschema
-
-    try:
-        jsonschema.Draft202012Validator.check_schema(dict(schema))
-    except jsonschema.SchemaError as error:
-        return error.message[:_SHOWN_CHARS]
-    except RecursionError:
-        return "it is nested too deeply"
-    return None
-
-
 def validator_for(schema: Mapping[str, Any]) -> Any:
     """A schema is never fetched, and its patterns are not run: both may be anybody's."""
     import jsonschema
@@ -85,7 +76,14 @@ def _problem(error: Any, spec: ToolSpec) -> str:
         return f"{_in(field)}{_short(error.message)}. {_takes(known) if not field else ''}".rstrip()
     rules = {name: error.schema[name] for name in _RULES if name in error.schema}
     allowed = f" Allowed: {_short(json.dumps(rules, ensure_ascii=False, default=str))}" if rules else ""
-    return f"`{field or 'the arguments'}`: {_short(error.message)}.{allowed}"
+    return f"`{field or 'the arguments'}`: {_wrong(error)}.{allowed}"
+
+
+def _wrong(error: Any) -> str:
+    kind = _KINDS.get(error.validator_value) if isinstance(error.validator_value, str) else None
+    if error.validator != "type" or kind is None:
+        return _short(error.message)
+    return f"{_short(json.dumps(error.instance, ensure_ascii=False, default=str))} is not {kind}"
 
 
 def _in(field: str) -> str:

@@ -13,6 +13,7 @@ from shared.adapters.models.wire import request_body
 from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.postgres.replays import PostgresReplays
 from shared.adapters.token_counter import VocabularyCounter
+from shared.adapters.web_pages import FETCH_URL
 from shared.app import policy_of
 from shared.core.errors import Fenced
 from shared.core.memory import SAVE_MEMORY
@@ -22,6 +23,8 @@ from shared.core.spill import OPEN_ARTIFACT, OPENED_PER_TURN, artifact_id, artif
 from shared.core.turns import Caps, Claim
 from shared.ports import ToolContext, ToolFailed
 from shared.services.calling import runtime_facts
+from shared.services.handiwork.calculator import CALCULATE
+from shared.services.handiwork.clock import CURRENT_TIME
 from shared.services.prompting import Prompting
 from shared.services.replaying import rebuild
 from shared.services.tools import MEMORY_TOOLS, Toolbox
@@ -34,6 +37,7 @@ REPORT = "\n".join([*LINES[:900], SECRET, *LINES[900:]])
 ASKED = "Read the report. What is the code word of chapter seven?"
 NO_CAPS = Caps(total=None, person=None, visitor=None, session=None)
 
+OTHER_TOOLS = {spec.name: spec for spec in (SAVE_MEMORY, OPEN_ARTIFACT, CALCULATE, CURRENT_TIME, FETCH_URL)}
 READ_REPORT = ToolSpec(
     name="read_report",
     description="Read the report.",
@@ -128,7 +132,8 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
         policy=policy_of(settings), chat_model=app.models.chat, summary_model=app.models.summary,
         max_output=policy_of(settings).max_output, counter=VocabularyCounter(),
     )  # fmt: skip
-    tools = Toolbox([ReadReport(), _Named("save_memory"), _Named("open_artifact")]).specs
+    others = [_Named(name) for name in OTHER_TOOLS]
+    tools = Toolbox([ReadReport(), *others]).specs
     prepared = prompting.prepare(
         view, card=card, agent_config=state.agent_config, tools=tools, token_ratio=1.0,
         runtime_facts=runtime_facts(view),
@@ -148,7 +153,7 @@ class _Named:
 
     @property
     def spec(self) -> ToolSpec:
-        return {"save_memory": SAVE_MEMORY, "open_artifact": OPEN_ARTIFACT}[self.name]
+        return OTHER_TOOLS[self.name]
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         raise ToolFailed("nobody runs this")
