@@ -12,6 +12,7 @@ from shared.core.messages import (
     Block,
     Image,
     Message,
+    ProviderBlock,
     Text,
     Thinking,
     ToolResult,
@@ -115,7 +116,7 @@ def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy) -> E
         return entry  # nearly every one: nothing to prune, nothing thought, no mark
     blocks = apply_pruning(entry, policy)
     if entry.turn != open_turn:
-        blocks = tuple(_told(block) for block in blocks if not isinstance(block, Thinking))
+        blocks = tuple(_told(block) for block in blocks if not isinstance(block, Thinking | ProviderBlock))
     if entry.author != "assistant":
         blocks = tuple(_defused_block(block) for block in blocks)
     return entry if blocks == entry.blocks else replace(entry, blocks=blocks)
@@ -125,7 +126,7 @@ def fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int
     """Tokens of a turn that are sent only while it is open: its thinking, its pictures."""
     faded = 0
     for entry in entries:
-        if any(isinstance(block, Thinking | Image) for block in entry.blocks):
+        if any(isinstance(block, Thinking | Image | ProviderBlock) for block in entry.blocks):
             later = shown_entry(entry, None, policy)
             faded += max(0, entry.tokens - estimate_blocks(later.blocks, count))
     return faded
