@@ -19,6 +19,7 @@ from dotenv import dotenv_values
 from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
 from shared.adapters.embedded.binaries import find_binaries
 from shared.adapters.embedded.servers import are_running, urls_of
+from shared.adapters.web_pages import FETCH_URL
 from shared.bots import configured_bots
 from shared.core.budget import budget_for, refuse_heavy_fixed
 from shared.core.memory import SAVE_MEMORY
@@ -27,13 +28,17 @@ from shared.core.policy import ContradictoryPolicy
 from shared.core.presets import preset
 from shared.core.prompts import default_layers, system_text
 from shared.core.prune_rules import BadPruneRules, prune_rules
+from shared.core.spill import OPEN_ARTIFACT
 from shared.core.tokens import by_script, estimate_tools
 from shared.doctor_mcp import check_mcp
 from shared.doctor_telegram import bots_in_service, check_bots
 from shared.findings import Finding
 from shared.offers import who_answers
+from shared.services.handiwork.calculator import CALCULATE
+from shared.services.handiwork.clock import CURRENT_TIME
 from shared.settings import BadSettings, Settings, default_env_file, load_settings, unknown_names
 
+_BUILT_IN = (SAVE_MEMORY, CALCULATE, CURRENT_TIME, FETCH_URL, OPEN_ARTIFACT)
 _LEAST_FREE_BYTES = 1024**3
 _LEAST_POSTGRES = 160_000
 _LEAST_REDIS = (7, 0)
@@ -303,7 +308,7 @@ def _fixed_tokens(config: Mapping[str, Any]) -> int:
     """System and tools of an agent, estimated without a vocabulary."""
     layers = default_layers()
     text = system_text(replace(layers, agent=str(config.get("persona") or layers.agent)))
-    return by_script(text) + estimate_tools((SAVE_MEMORY,), by_script)
+    return by_script(text) + estimate_tools(_BUILT_IN, by_script)
 
 
 def agents_finding(settings: Settings, configs: Mapping[str, Mapping[str, Any]]) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import sys
@@ -72,8 +73,8 @@ def page(content: bytes) -> tuple[dict[str, Any], bytes]:
     """An HTML page as Markdown: its main part where it names one, without menus, scripts and forms."""
     from justhtml import JustHTML
 
-    sys.setrecursionlimit(20_000)
-    whole = JustHTML(content.decode("utf-8", "replace"))
+    # Nobody shows it as HTML: its own cleaning would only take away what tells menus from words.
+    whole = JustHTML(content.decode("utf-8", "replace"), sanitize=False)
     title = whole.query_one("title")
     said = " ".join(title.to_text().split())[:300] if title is not None else ""
     for node in whole.query(_NOT_READ):
@@ -85,7 +86,7 @@ def page(content: bytes) -> tuple[dict[str, Any], bytes]:
         body = whole.query_one("body") or whole
         text = body.to_markdown().strip()
     head = {"title": said, "truncated": len(text) > MOST_PAGE_CHARS}
-    return head, text[:MOST_PAGE_CHARS].encode("utf-8", "replace")
+    return head, html.unescape(text[:MOST_PAGE_CHARS]).encode("utf-8", "replace")
 
 
 _OPENERS = {"picture": picture, "pdf": pdf, "page": page}
