@@ -184,8 +184,9 @@ class Toolbox:
         return self._with({name: offer for name, offer in self._offers.items() if name in names})
 
     def is_idempotent(self, name: str) -> bool:
+        """A tool that is not there (any more, or yet) may have done anything."""
         offer = self._offers.get(name)
-        return offer is None or offer.tool.idempotent
+        return offer is not None and offer.tool.idempotent
 
     def subject(self, call: ToolUse) -> str:
         """What a call is about, in a few words for the person who waits; empty where a tool does not say."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.types import (
@@ -67,6 +68,20 @@ def draw() -> CallToolResult:
 
 
 @server.tool()
+def write_line(path: str, line: str) -> str:
+    """Appends a line to a file: doing it twice shows."""
+    with Path(path).open("a") as file:
+        file.write(f"{line}\n")
+    return "written"
+
+
+@server.tool(annotations=ToolAnnotations(idempotent_hint=True))
+def note_line(path: str, line: str) -> str:
+    """The same, by a server that says that a repeat does no harm."""
+    return write_line(path, line)
+
+
+@server.tool()
 def process() -> int:
     """The number of this process."""
     return os.getpid()
@@ -87,7 +102,7 @@ async def grow(ctx: Context) -> str:
         return "grown"
 
     server.add_tool(grown)
-    await ctx.session.send_tool_list_changed()
+    await ctx.notify_tools_changed()
     return "ok"
 
 
