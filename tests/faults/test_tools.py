@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
 
 import pytest
 
+from shared.adapters.mcp_tools import KNOWN_FILE, McpTools, configured_servers
+from shared.core.mcp import OfferedTool
 from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.person import Person
 from tests.faults.plant import Case
@@ -35,12 +36,7 @@ async def test_a_side_effect_is_never_repeated_unless_that_does_no_harm(
     server = {"command": sys.executable, "args": ["-m", "tests.adapters.mcp.server"], "cwd": str(ROOT)}
     servers.write_text(json.dumps({"mcpServers": {"test": server}}))
     more = {**provided_by(fake), "EVERTALK_MCP_FILE": str(servers), "EVERTALK_DATA_DIR": str(tmp_path)}
-    # Once without a crash, so that the tools are known from the first turn on.
-    await fake.script([{"match": {"kind": "chat"}, "times": 1, "action": {"text": "Good morning."}}])
-    async with case.web(**more) as web, Person(case.port) as person:
-        await person.ask("Hello.")
-        await _is_there(tmp_path / "mcp-tools.json")
-        assert web.exits == []
+    _known_from_before(servers, tmp_path)
     call = {"name": tool, "input": {"path": str(written), "line": "once"}}
     await fake.script([
         {"match": {"contains": "Write it"}, "times": 1, "action": {"tool_use": [call]}},
@@ -60,7 +56,13 @@ async def test_a_side_effect_is_never_repeated_unless_that_does_no_harm(
     assert await case.value(outcomes) == ("unknown" if told == UNKNOWN else "done")
 
 
-async def _is_there(path: Path) -> None:
-    async with asyncio.timeout(60):
-        while not path.exists():
-            await asyncio.sleep(0.1)
+def _known_from_before(servers: Path, folder: Path) -> None:
+    """As a process that ran earlier would have left it: the tools are offered from the first turn on."""
+    fields = {"path": {"type": "string"}, "line": {"type": "string"}}
+    schema = {"type": "object", "properties": fields, "required": ["path", "line"]}
+    offered = [
+        OfferedTool(name=name, description="Writes.", schema=schema, idempotent=name == "note_line")
+        for name in ("write_line", "note_line")
+    ]
+    found, _ = configured_servers(servers)
+    McpTools(found, known=folder / KNOWN_FILE)._listed("test", offered)
