@@ -186,7 +186,7 @@ async def test_a_turn_opens_only_so_many_portions_also_side_by_side(
 @pytest.mark.parametrize(
     ("wish", "words"),
     [({"id": "nonsense"}, "is not the id"), ({"id": artifact_id(REPORT), "offset": 10**9}, "`offset` is"),
-     ({"id": artifact_id(REPORT), "offset": "x"}, "whole number"), ({}, "is not the id")],
+     ({"id": artifact_id(REPORT), "offset": "x"}, "whole number"), ({}, "`id` is missing")],
 )  # fmt: skip
 async def test_what_cannot_be_opened_is_a_failed_call_with_advice(
     guest: Visit, provider: RunningFake, wish: dict[str, Any], words: str
