@@ -17,11 +17,13 @@ from shared.core.agents import Circumstances, layers_for
 from shared.core.budget import budget_for, refuse_heavy_fixed
 from shared.core.errors import EvertalkError
 from shared.core.memory_tools import SAVE_MEMORY
+from shared.core.model import ToolSpec
 from shared.core.overrides import BadContextConfig, agent_policy
 from shared.core.policy import ContextPolicy, ContradictoryPolicy
 from shared.core.prompts import system_text
 from shared.core.prune_rules import BadPruneRules, prune_rules
 from shared.core.tokens import by_script, estimate_tools
+from shared.core.tools import AllowedTools
 from shared.core.workspace import EMPTY, Workspace
 
 MOST_CHARS = 200_000
@@ -112,6 +114,8 @@ class Ground:
     models: Collection[str] = ()
     """Names that lead to a model; empty when that is not known."""
     workspace: Callable[[str], Workspace] = lambda _folder: EMPTY
+    tools: tuple[ToolSpec, ...] = (SAVE_MEMORY,)
+    """What is built in, before the agent's own choice of it."""
 
 
 def read_config(text: str) -> Any:
@@ -270,7 +274,9 @@ def _room_problems(config: Mapping[str, Any], own: ContextPolicy, ground: Ground
     folder = config.get("workspace")
     files = ground.workspace(folder) if isinstance(folder, str) else EMPTY
     layers = layers_for(config, Circumstances(workspace=files, private=True, turn=1))
-    fixed = by_script(system_text(layers)) + estimate_tools((SAVE_MEMORY,), by_script)
+    allowed = AllowedTools.of(config.get("tools"))
+    offered = (*(tool for tool in ground.tools if allowed.has(tool.name)), *allowed.provider)
+    fixed = by_script(system_text(layers)) + estimate_tools(offered, by_script)
     try:
         refuse_heavy_fixed(own, budget_for(own, own.context_window, own.max_output, fixed))
     except ContradictoryPolicy as error:

@@ -7,16 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, Literal
 
 import asyncpg
+import structlog
 
 from shared.adapters.arq_queue import ArqDoorbell
 from shared.adapters.knowledge_files import KnowledgeFiles, UnreadableKnowledge
+from shared.adapters.mcp_tools import KNOWN_FILE, KnownMcpTools, McpTools, configured_servers
 from shared.adapters.models.catalog import TABLE, read_entries
 from shared.adapters.models.chosen import models_of
 from shared.adapters.models.offline import OFFLINE_MODEL
 from shared.adapters.models.routing import Models
+from shared.adapters.opened import opened_elsewhere
 from shared.adapters.postgres.agents import PostgresAgents
 from shared.adapters.postgres.attachments import PostgresAttachments
 from shared.adapters.postgres.choices import PostgresChoices
@@ -40,11 +44,15 @@ from shared.adapters.postgres.workers import PostgresWorkers
 from shared.adapters.pruners import load_pruners
 from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.adapters.token_counter import VocabularyCounter
+from shared.adapters.web_pages import FETCH_URL, FetchUrl
 from shared.adapters.workspace_files import WorkspaceFiles, read_workspace, workspace_path
 from shared.agents import Ground
+from shared.core.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.overrides import deployment_policy
 from shared.core.policy import ContextPolicy
+from shared.core.recall_query import RECALL
 from shared.core.reminders import parse_quiet_hours
+from shared.core.spill import OPEN_ARTIFACT
 from shared.core.turns import Caps
 from shared.ports import Tool
 from shared.services.artifacts import OpenArtifact
@@ -59,10 +67,12 @@ from shared.services.commands.reminders import ReminderCommands
 from shared.services.compactor import Compactor
 from shared.services.conversation import MESSAGE_CHARS, Conversation
 from shared.services.crash import CrashPoint, crash_at
-from shared.services.delegating import Delegate
+from shared.services.delegating import DELEGATE, Delegate
 from shared.services.exporting import Exporting
 from shared.services.flusher import Flusher
 from shared.services.forgetting import Forgetting
+from shared.services.handiwork.calculator import CALCULATE, Calculate
+from shared.services.handiwork.clock import CURRENT_TIME, CurrentTime
 from shared.services.indexing import Indexing
 from shared.services.knowing import KnowledgeStore, Librarian
 from shared.services.maintenance import Maintenance
@@ -71,20 +81,28 @@ from shared.services.prompting import Prompting
 from shared.services.recall_tool import RecallTool
 from shared.services.recalling import Recalling
 from shared.services.remembering import memory_tools
-from shared.services.reminders import Reminders, RemindMe
+from shared.services.reminders import REMIND_ME, Reminders, RemindMe
 from shared.services.retaining import Retaining
 from shared.services.spare_summaries import SpareSummaries
 from shared.services.summariser import Summariser
 from shared.services.tidier import Tidier
+from shared.services.tool_images import ToolImages
 from shared.services.tools import Toolbox
 from shared.services.writers import Writers
-from shared.settings import Settings
+from shared.settings import Settings, mcp_file
+
+log = structlog.get_logger(__name__)
 
 WORKSPACES = "workspaces"
 """In the data folder: where agents' folders lie unless their rows say otherwise."""
 Role = Literal["web", "bot", "worker"]
 BOT_MESSAGE_CHARS = 60_000
 """A paste arrives in pieces of 4,096 and is one message again."""
+BUILT_IN = (
+    SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL, CURRENT_TIME, CALCULATE, FETCH_URL,
+    REMIND_ME, DELEGATE, OPEN_ARTIFACT,
+)  # fmt: skip
+"""What every agent may use unless its configuration says otherwise."""
 _POLICY_SETTINGS = (
     "max_output", "soft_budget", "reserve", "flush_threshold", "keep_turns", "max_rounds", "history_turns",
     "window_messages", "trim_tokens",
@@ -127,8 +145,11 @@ class App:
     crash_point: CrashPoint
     librarian: Librarian | None = None
     """In the worker, where there is a store for what it reads."""
+    mcp_tools: McpTools | KnownMcpTools | None
 
     async def close(self) -> None:
+        if isinstance(self.mcp_tools, McpTools):
+            await self.mcp_tools.close()
         await self.pictures.close()
         await self.workers.stop(self.worker_id)
         await self.workspaces.close()
@@ -158,11 +179,17 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     await workspaces.preload(filter(None, (await PostgresAgents(pool).folders()).values()))
     recall = PostgresRecall(pool)
     reminders = PostgresReminders(pool)
-    remind_me = RemindMe(reminders, SystemClock(), timezone=settings.timezone)
+    clock = SystemClock()
+    mcp_tools = mcp_tools_of(settings, role=role)
+    attachments = PostgresAttachments(pool)
+    images = ToolImages(attachments, partial(opened_elsewhere, "picture"))
     plain: list[Tool] = [
         *memory_tools(notes, crash_point),
         RecallTool(recall, counter),
-        remind_me,
+        CurrentTime(clock, home=settings.timezone),
+        Calculate(),
+        FetchUrl(),
+        RemindMe(reminders, clock, timezone=settings.timezone),
         *tools,
         OpenArtifact(turns, counter),
     ]
@@ -178,19 +205,18 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         workspaces=workspaces,
         trusts_visitors=settings.profile == "personal",
     )
-    helpers_tools = Toolbox(plain)
     delegate = Delegate(
         model=models,
         prompting=prompting,
-        toolbox_of=lambda _config: helpers_tools,
+        toolbox_of=Toolbox(plain, source=mcp_tools, images=images).of,
         spend=turns,
         ledger=turns,
         caps=caps,
         counter=counter,
     )
-    toolbox = Toolbox([delegate, *plain])
+    toolbox = Toolbox([delegate, *plain], source=mcp_tools, images=images)
     pictures = Pictures(
-        store=PostgresAttachments(pool),
+        store=attachments,
         model=models,
         counter=counter,
         spend=turns,
@@ -207,7 +233,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         caps=caps,
         doorbell=doorbell,
         pictures=pictures,
-        clock=SystemClock(),
+        clock=clock,
         crash_point=crash_point,
         recalling=Recalling(store=recall, prompting=prompting),
     )
@@ -347,6 +373,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         retaining=retaining,
         workspaces=workspaces,
         crash_point=crash_point,
+        mcp_tools=mcp_tools,
     )
 
 
@@ -360,6 +387,7 @@ def ground_of(settings: Settings) -> Ground:
         given=given_numbers(settings),
         models=frozenset({OFFLINE_MODEL, *TABLE, *named, *(entry.name for entry in entries)}),
         workspace=lambda folder: read_workspace(workspace_path(settings.data_dir / WORKSPACES, folder)),
+        tools=BUILT_IN,
     )
 
 
@@ -376,6 +404,21 @@ def librarian_of(
     )
     workspaces.tell(librarian.folder_changed)
     return librarian
+
+
+def mcp_tools_of(settings: Settings, *, role: Role) -> McpTools | KnownMcpTools | None:
+    """Whoever answers people holds connections; the worker shows models what they were shown before."""
+    servers, problems = configured_servers(mcp_file(settings))
+    for problem in problems:
+        log.warning("mcp_file_unusable", problem=problem)
+    if not servers:
+        return None
+    known = settings.data_dir / KNOWN_FILE
+    if role == "worker":
+        return KnownMcpTools(servers, known=known)
+    tools = McpTools(servers, known=known)
+    tools.start()
+    return tools
 
 
 def server_urls(settings: Settings) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from shared.bots import BotConfig, configured_bots
 from shared.core.presets import preset
 from shared.core.prune_rules import BadPruneRules, prune_rules
 from shared.core.workspace import KNOWLEDGE_FOLDER, MEMORY, PERSON
+from shared.doctor_mcp import check_mcp
 from shared.doctor_money import check_spending
 from shared.doctor_telegram import bots_in_service, check_bots
 from shared.findings import Finding
@@ -53,7 +54,9 @@ def run_doctor() -> int:
 
 async def _examine(settings: Settings) -> int:
     failed = False
-    for check in (_check_python, _check_folder, _check_port, _check_model, _check_pruners, check_bots):
+    for check in (
+        _check_python, _check_folder, _check_port, _check_model, _check_pruners, check_mcp, check_bots,
+    ):  # fmt: skip
         for finding in await check(settings):
             print(finding, flush=True)
             failed = failed or finding.level == "fail"

@@ -141,9 +141,27 @@ class Tool(Protocol):
     @property
     def timeout_seconds(self) -> float: ...
 
-    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
-        """The result as the model reads it; raises ToolFailed for a result marked as error."""
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str | ToolOutput:
+        """The result as the model reads it; raises ToolFailed for a result marked as error.
+
+        The arguments fit the schema. A tool may also have `output_chars`, the most that is kept of its
+        result, and `subject(arguments)`, a few words for the person who waits.
+        """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolImage:
+    """A picture as a tool returned it, of any size and kind."""
+
+    body: bytes
+    mime: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutput:
+    text: str = ""
+    images: tuple[ToolImage, ...] = ()
 
 
 class ToolFailed(Exception):

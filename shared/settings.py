@@ -136,6 +136,7 @@ class Settings(BaseSettings):
     model: str = ""
     summary_model: str = ""
     models_file: Path | None = None
+    mcp_file: Path | None = None
 
     # Agents' folders: how often their files are looked at beside the watcher.
     workspace_poll_seconds: int = Field(default=60, ge=0, le=86_400)
@@ -186,7 +187,7 @@ class Settings(BaseSettings):
             raise ValueError("must have 32 to 256 characters, only A-Z, a-z, 0-9, _ and -")
         return secret
 
-    @field_validator("data_dir", "models_file", "telegram_bots_file", mode="after")
+    @field_validator("data_dir", "models_file", "mcp_file", "telegram_bots_file", mode="after")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return path.expanduser().absolute() if path else None
@@ -249,7 +250,7 @@ class Settings(BaseSettings):
                 raise ValueError(f"{word!r} is not an origin such as https://example.org")
         return tuple(word.rstrip("/").lower() for word in words)
 
-    @field_validator("models_file", "telegram_bots_file")
+    @field_validator("models_file", "mcp_file", "telegram_bots_file")
     @classmethod
     def _readable(cls, path: Path | None) -> Path | None:
         if path is not None and not path.is_file():
@@ -345,6 +346,14 @@ def environment(env_file: Path | None = None) -> Mapping[str, str]:
     path = env_file or default_env_file()
     written = dotenv_values(path) if path is not None and path.is_file() else {}
     return {name: value for name, value in (*written.items(), *os.environ.items()) if value}
+
+
+def mcp_file(settings: Settings) -> Path | None:
+    """The file that names servers of the Model Context Protocol, where there is one."""
+    if settings.mcp_file is not None:
+        return settings.mcp_file
+    usual = settings.data_dir / "mcp.json"
+    return usual if usual.is_file() else None
 
 
 def resolve_secret_key(settings: Settings) -> bytes:

@@ -37,6 +37,7 @@ FLOORS: tuple[tuple[str, int, str], ...] = (
     ("shared.findings", 4, "what the doctor's parts say"),
     ("shared.doctor_telegram", 5, "the doctor's look at Telegram"),
     ("shared.doctor_money", 5, "the doctor's look at money"),
+    ("shared.doctor_mcp", 5, "the doctor's look at servers of tools"),
     ("shared.doctor", 5, "looks at everything"),
     ("shared.setup_wizard", 5, "talks to a person at a terminal"),
     ("shared.pairing", 5, "decides at a terminal who may write"),
@@ -120,6 +121,10 @@ LATE = {
     "aiogram": "half a second and 30 MB by `bot.telegram.library`, 120 MB without it",
     "watchfiles": "4 MB, and most installations have no folder to watch",
     "anthropic": "0.8 s and 82 MB at import",
+    "jsonschema": "4 MB that a process pays for when a tool is called",
+    "justhtml": "23 MB, in a process of its own",
+    "mcp": "0.8 s and 40 MB at import; only who has configured a server pays",
+    "simpleeval": "only who calculates pays",
 }
 
 CORE_MAY_NOT_USE = {

@@ -20,12 +20,14 @@ def utf16_units(text: str) -> int:
 class Draft:
     """The visible text of one turn so far."""
 
-    __slots__ = ("_parts", "attempt", "tool", "turn", "units")
+    __slots__ = ("_parts", "attempt", "subject", "tool", "turn", "units")
 
     def __init__(self, *, turn: int, attempt: int) -> None:
         self.turn = turn
         self.attempt = attempt
         self.tool: str | None = None
+        self.subject = ""
+        """What the tool is about."""
         self.units = 0
         self._parts: list[str] = []
 
@@ -57,7 +59,9 @@ class Draft:
             "text": self.text,
             "off": self.units,
         }
-        return {**shown, "tool": self.tool} if self.tool else shown
+        if not self.tool:
+            return shown
+        return {**shown, "tool": self.tool, **({"subject": self.subject} if self.subject else {})}
 
 
 class Pieces:

@@ -223,10 +223,10 @@ class Hub:
             case RunStarted(turn=turn, attempt=attempt):
                 self._room(session_id).draft = Draft(turn=turn, attempt=attempt)
                 self._passing(session_id, wire.run(turn, "started"))
-            case ToolRunning(turn=turn, name=name):
+            case ToolRunning(turn=turn, name=name, subject=subject):
                 if (draft := self.draft(session_id)) and draft.turn == turn:
-                    draft.tool = name
-                self._passing(session_id, wire.run(turn, "tool", tool=name))
+                    draft.tool, draft.subject = name, subject
+                self._passing(session_id, wire.run(turn, "tool", tool=name, subject=subject))
             case Organizing():
                 self._passing(session_id, wire.organizing(event))
             case RunEnded(turn=turn):

@@ -319,9 +319,11 @@ def delta(*, turn: int, attempt: int, offset: int, text: str) -> Frame:
     return {"t": "delta", "mid": f"t{turn}", "turn": turn, "attempt": attempt, "off": offset, "text": text}
 
 
-def run(turn: int, state: str, *, tool: str | None = None) -> Frame:
+def run(turn: int, state: str, *, tool: str | None = None, subject: str = "") -> Frame:
     frame: Frame = {"t": "run", "turn": turn, "state": state}
-    return {**frame, "tool": tool} if tool else frame
+    if not tool:
+        return frame
+    return {**frame, "tool": tool, **({"subject": subject} if subject else {})}
 
 
 def organizing(event: Organizing) -> Frame:

@@ -8,8 +8,6 @@ from typing import Literal
 from bot.telegram.arrivals import Media
 
 JPEG = "image/jpeg"
-LONGEST_SIDE = 1_568
-"""Models make larger pictures smaller themselves, and charge for it."""
 Refusal = Literal["cannot_hear", "cannot_watch", "cannot_see_sticker", "file_unknown_kind"]
 
 _REFUSED: dict[str, Refusal] = {

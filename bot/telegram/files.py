@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import structlog
 
 from bot.telegram.api import CallRefused, FileTooLarge, TelegramUnavailable, TokenRefused
 from bot.telegram.arrivals import Media
-from bot.telegram.file_kinds import JPEG, LONGEST_SIDE, Way, picture_mime, way_of
+from bot.telegram.file_kinds import JPEG, Way, picture_mime, way_of
 from bot.telegram.text_files import NotText, read_text
+from shared.adapters.opened import OPEN_SECONDS, opened_elsewhere
+from shared.adapters.opening import LONGEST_SIDE
 
 log = structlog.get_logger(__name__)
 
@@ -23,9 +21,7 @@ MOST_BYTES = 20 * 1024 * 1024
 """Telegram's own limit for bots; asked before the download, watched during it."""
 MOST_TEXT_CHARS = 200_000
 DOWNLOAD_SECONDS = 60.0
-OPEN_SECONDS = 20.0
 TRIES = 3
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 Reason = Literal[
     "file_too_large",
@@ -184,35 +180,3 @@ class FileReader:
         if len(document.text) <= self._most_chars:
             return document
         return replace(document, text=document.text[: self._most_chars], truncated=True)
-
-
-def _bare_environment() -> dict[str, str]:
-    """No key and no token of ours is within reach of a file."""
-    return {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT") if name in os.environ}
-
-
-async def opened_elsewhere(
-    kind: str, content: bytes, *, seconds: float = OPEN_SECONDS
-) -> tuple[dict[str, Any] | None, bytes]:
-    """By a process of its own with little memory and time: whatever a file does, it does it there.
-
-    None when the file cannot be opened.
-    """
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bot.telegram.opening", kind, cwd=ROOT, env=_bare_environment(),
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        out, _ = await asyncio.wait_for(process.communicate(content), seconds)
-    except TimeoutError:
-        log.warning("file_took_too_long", kind=kind)
-        return None, b""
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    line, _, body = out.partition(b"\n")
-    if process.returncode != 0 or not line:
-        return None, b""
-    head = json.loads(line)
-    return (head, body) if isinstance(head, dict) else (None, b"")

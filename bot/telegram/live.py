@@ -108,7 +108,7 @@ class LiveAnswer:
                 self._draft.hear(event, self._post.clock.now())
                 await self._show()
             case ToolRunning() if event.turn == self._turn:
-                self._draft.works(self._post.texts.working(self._place, event.name))
+                self._draft.works(self._post.texts.working(self._place, event.name, event.subject))
                 await self._show()
             case Organizing() if event.turn == self._turn:
                 self._draft.works(self._post.texts.working(self._place, "organizing"))

@@ -23,7 +23,7 @@ class Texts(Protocol):
     def stopped(self, place: PlaceRow) -> str:
         """Below what was written until somebody pressed Stop: `[stopped]`."""
 
-    def working(self, place: PlaceRow, tool: str) -> str | None:
+    def working(self, place: PlaceRow, tool: str, subject: str = "") -> str | None:
         """The status line while a tool runs; None for tools that nobody shall see."""
 
     def notice(self, place: PlaceRow, code: str, text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bot.telegram.desk import Desk, texts_of
 from shared.adapters.postgres.telegram_places import PlaceRow
 
-_SHOWN_TOOLS = frozenset({"search_memory", "recall"})
+_UNSEEN_TOOLS = frozenset({"save_memory", "update_memory", "forget_memory"})
 
 
 class PlaceWords:
@@ -19,11 +19,14 @@ class PlaceWords:
     def stopped(self, place: PlaceRow) -> str:
         return texts_of(place).stopped
 
-    def working(self, place: PlaceRow, tool: str) -> str | None:
+    def working(self, place: PlaceRow, tool: str, subject: str = "") -> str | None:
         """Saving a note is nobody's business while an answer is written."""
+        texts = texts_of(place)
         if tool == "organizing":
-            return texts_of(place).summarising
-        return None if tool not in _SHOWN_TOOLS else texts_of(place).busy
+            return texts.summarising
+        if tool in _UNSEEN_TOOLS:
+            return None
+        return texts.at_work("mcp" if tool.startswith("mcp_") else tool, subject)
 
     def notice(self, place: PlaceRow, code: str, text: str) -> str:
         desk = self._desk_of(place.bot_id)

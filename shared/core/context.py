@@ -13,6 +13,7 @@ from shared.core.messages import (
     Block,
     Image,
     Message,
+    ProviderBlock,
     Text,
     Thinking,
     ToolResult,
@@ -117,7 +118,7 @@ def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy) -> E
         return entry  # nearly every one: nothing to prune, nothing thought, no mark
     blocks = apply_pruning(entry, policy)
     if entry.turn != open_turn:
-        blocks = tuple(_told(block) for block in blocks if not isinstance(block, Thinking))
+        blocks = tuple(_told(block) for block in blocks if not isinstance(block, Thinking | ProviderBlock))
     if entry.author != "assistant":
         blocks = tuple(_defused_block(block, entry.author) for block in blocks)
     return entry if blocks == entry.blocks else replace(entry, blocks=blocks)
@@ -127,7 +128,7 @@ def fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int
     """Tokens of a turn that are sent only while it is open: its thinking, its pictures."""
     faded = 0
     for entry in entries:
-        if any(isinstance(block, Thinking | Image) for block in entry.blocks):
+        if any(isinstance(block, Thinking | Image | ProviderBlock) for block in entry.blocks):
             later = shown_entry(entry, None, policy)
             faded += max(0, entry.tokens - estimate_blocks(later.blocks, count))
     return faded
@@ -221,7 +222,10 @@ def _cache_marks(messages: Sequence[Message], *, has_background: bool, ghost: bo
     last = len(messages) - 1
     # Results before words belong to an earlier turn that died: then the newest words are volatile still.
     in_tool_rounds = (
-        last >= 0 and not ghost and all(isinstance(block, ToolResult) for block in messages[last].blocks)
+        last >= 0
+        and not ghost
+        and isinstance(messages[last].blocks[0], ToolResult)
+        and all(isinstance(block, ToolResult | Image) for block in messages[last].blocks)
     )
     end = last if in_tool_rounds else last - 1
     if end < 0:

@@ -81,6 +81,8 @@ class Delta:
 class ToolRunning:
     turn: int
     name: str
+    subject: str = ""
+    """What it is about, in a few words, such as the host of a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,21 @@ class Thinking:
     signature: str
 
 
-Block = Text | Image | ToolUse | ToolResult | Thinking
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderBlock:
+    """A block that only the provider understands: a search of its own, its result, thinking under seal.
+
+    It is sent back unchanged while its turn is open; later the words around it say enough.
+    """
+
+    raw: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return str(self.raw.get("type", ""))
+
+
+Block = Text | Image | ToolUse | ToolResult | Thinking | ProviderBlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +100,8 @@ def block_to_json(block: Block) -> dict[str, Any]:
             return {"type": "tool_result", "tool_use_id": tool_use_id, "text": text, "is_error": is_error}
         case Thinking(text=text, signature=signature):
             return {"type": "thinking", "text": text, "signature": signature}
+        case ProviderBlock(raw=raw):
+            return {"type": "provider", "raw": dict(raw)}
 
 
 def block_from_json(raw: Mapping[str, Any]) -> Block:
@@ -105,6 +121,8 @@ def block_from_json(raw: Mapping[str, Any]) -> Block:
             )
         case "thinking":
             return Thinking(text=raw["text"], signature=raw["signature"])
+        case "provider":
+            return ProviderBlock(raw=raw["raw"])
         case other:
             raise ValueError(f"unknown block type {other!r}")
 

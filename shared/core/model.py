@@ -14,6 +14,8 @@ class ToolSpec:
     name: str
     description: str
     input_schema: Mapping[str, Any] = field(hash=False)
+    provider: Mapping[str, Any] | None = field(default=None, hash=False)
+    """A tool that the provider runs itself: its whole definition, passed on as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
-from shared.core.messages import Block, Image, Message, Text, Thinking, ToolResult, ToolUse
+from shared.core.messages import Block, Image, Message, ProviderBlock, Text, Thinking, ToolResult, ToolUse
 from shared.core.model import SystemPart, ToolSpec
 
 IMAGE_TOKENS = 1_600
@@ -74,7 +74,7 @@ def estimate_tools(tools: Sequence[ToolSpec], count: Count) -> int:
 
 @lru_cache(maxsize=256)
 def _described(tool: ToolSpec) -> str:
-    return f"{tool.name} {tool.description} {_compact_json(tool.input_schema)}"
+    return f"{tool.name} {tool.description} {_compact_json(tool.provider or tool.input_schema)}"
 
 
 def estimate_system(parts: Iterable[SystemPart], count: Count) -> int:
@@ -114,7 +114,7 @@ def reply_tokens(
     Stored counts are multiplied by the session's ratio when they are used, so the exact one is divided by it.
     Thinking is counted by the provider but not sent again: such a reply keeps its estimate.
     """
-    thought = any(isinstance(block, Thinking) for block in blocks)
+    thought = any(isinstance(block, Thinking | ProviderBlock) for block in blocks)
     if not exact or reported is None or thought:
         return estimate
     return max(1, round(reported / ratio))
@@ -141,6 +141,8 @@ def _estimate_block(block: Block, count: Count) -> int:
             return TOOL_BLOCK_OVERHEAD + count(name) + count(_compact_json(arguments))
         case ToolResult(text=text):
             return TOOL_BLOCK_OVERHEAD + count(text)
+        case ProviderBlock(raw=raw):
+            return TOOL_BLOCK_OVERHEAD + count(_compact_json(raw))
 
 
 def _compact_json(value: object) -> str:

@@ -10,6 +10,7 @@ from shared.core.messages import (
     Block,
     Image,
     Message,
+    ProviderBlock,
     Role,
     Text,
     Thinking,
@@ -62,7 +63,7 @@ def _is_fine(messages: Sequence[Message]) -> bool:
                 given.append(block.tool_use_id)
         if given != waiting or len(tool_results(message.blocks[: len(given)])) < len(given):
             return False
-        if isinstance(message.blocks[-1], Thinking) or len({*calls, *asked}) < len(calls) + len(asked):
+        if _is_thought(message.blocks[-1]) or len({*calls, *asked}) < len(calls) + len(asked):
             return False
         calls.update(asked)
         waiting = asked
@@ -100,6 +101,8 @@ def _usable(block: Block, role: Role) -> Block | None:
         case ToolUse(id=id_, name=name):
             well_formed = _CALL_ID.fullmatch(id_) and _TOOL_NAME.fullmatch(name)
             return block if role == "assistant" and well_formed else None
+        case ProviderBlock():
+            return block if role == "assistant" else None
         case Image():
             return block if role == "user" else None
         case ToolResult(text=text):
@@ -111,6 +114,10 @@ def _usable(block: Block, role: Role) -> Block | None:
 def _merged(messages: Iterable[Message]) -> list[Message]:
     """Neighbours of one role as one message; none is empty, none of the assistant's ends in thinking."""
     return _joined(map(_without_trailing_thinking, _joined(messages)))
+
+
+def _is_thought(block: Block) -> bool:
+    return isinstance(block, Thinking) or (isinstance(block, ProviderBlock) and "thinking" in block.kind)
 
 
 def _joined(messages: Iterable[Message]) -> list[Message]:
@@ -127,7 +134,7 @@ def _joined(messages: Iterable[Message]) -> list[Message]:
 
 def _without_trailing_thinking(message: Message) -> Message:
     blocks = message.blocks
-    while blocks and isinstance(blocks[-1], Thinking):
+    while blocks and _is_thought(blocks[-1]):
         blocks = blocks[:-1]
     return message if blocks == message.blocks else replace(message, blocks=blocks)
 

@@ -111,7 +111,6 @@ class Assistant:
         self._calling = Calling(
             model=model,
             prompting=prompting,
-            toolbox=toolbox,
             spend=spend,
             caps=caps,
             store=store,
@@ -119,7 +118,7 @@ class Assistant:
             crash_point=crash_point,
         )
         self._tool_rounds = ToolRounds(
-            store=store, prompting=prompting, toolbox=toolbox, clock=clock, crash_point=crash_point
+            store=store, prompting=prompting, pictures=pictures, clock=clock, crash_point=crash_point
         )
         self._pictures = pictures
         self._spend = spend
@@ -152,6 +151,7 @@ class Assistant:
             view=await self._live_view(claim, claim.view),
             emit=emit,
             stop=stop,
+            toolbox=self._toolbox.of(claim.agent_config),
             ratio=ratio_for(card.name, claim),
             anchor=claim.context_tokens if claim.measured_by in ("", card.name) else None,
             cache_life=cache_life(claim.turn_times),
@@ -308,7 +308,8 @@ class Assistant:
 
     async def _next_request(self, state: SessionState) -> Prepared:
         card = await self._model.card(self._prompting.model_of(state.agent_config))
-        return self._prompting.next_request(state, card=card, tools=self._toolbox.specs)
+        tools = self._toolbox.of(state.agent_config).specs
+        return self._prompting.next_request(state, card=card, tools=tools)
 
     async def _rounds(self, state: Attempt, card: ModelCard) -> tuple[Prepared, ModelReply]:
         for _ in range(TOOL_ROUNDS):

@@ -56,6 +56,8 @@ class Attempt:
     emit: Emit
     stop: asyncio.Future[None]
     """Done as soon as the person asked to stop."""
+    toolbox: Toolbox
+    """The agent's tools as they were when the attempt began: the list stands in the cached prefix."""
     ratio: float
     """Learned for this session and model; 1.0 before anything was learned."""
     anchor: int | None
@@ -123,7 +125,6 @@ class Calling:
         *,
         model: ChatModel,
         prompting: Prompting,
-        toolbox: Toolbox,
         spend: TurnSpendStore,
         caps: Caps,
         store: CallStore,
@@ -132,7 +133,6 @@ class Calling:
     ) -> None:
         self._model = model
         self._prompting = prompting
-        self._toolbox = toolbox
         self._spend = spend
         self._caps = caps
         self._store = store
@@ -180,7 +180,7 @@ class Calling:
             state.view,
             card=card,
             agent_config=state.claim.agent_config,
-            tools=self._toolbox.specs if tools else (),
+            tools=state.toolbox.specs if tools else (),
             token_ratio=state.ratio,
             runtime_facts=runtime_facts(state.view),
             channel=state.claim.channel,

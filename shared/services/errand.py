@@ -193,8 +193,8 @@ class Errand:
 
     async def _run(self, call: ToolUse) -> ToolResult:
         context = replace(self.context, key=f"{self.context.key}:{call.id}", call_id=call.id)
-        result, _ = await self.tools.run(call, context=context)
-        return replace(result, text=capped(result.text, TOOL_RESULT_CHARS))
+        ran = await self.tools.run(call, context=context)
+        return replace(ran.result, text=capped(ran.result.text, TOOL_RESULT_CHARS))
 
     # -- room -----------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -148,7 +149,7 @@ class Flusher:
         state = await self.told(state)
         view = state.view
         done = Flushed(through=view.flushed_turn)
-        tools = await self.tools_of(job.session_id) if view.flushed_turn < through else ()
+        tools = await self.tools_of(job.session_id, state.agent_config) if view.flushed_turn < through else ()
         for _ in range(PORTIONS_AT_MOST):
             if view.flushed_turn >= through:
                 break
@@ -279,9 +280,10 @@ class Flusher:
             key=f"flush:{ticket.id}:{call.id}",
             call_id=call.id,
             flush_id=ticket.id,
+            agent_config=state.agent_config,
         )
-        result, status = await self._toolbox.only(FLUSH_TOOLS).run(call, context=context)
-        return result, status == "done" and result.text.startswith(("Saved", "Changed"))
+        ran = await self._toolbox.of(state.agent_config).only(FLUSH_TOOLS).run(call, context=context)
+        return ran.result, ran.status == "done" and ran.result.text.startswith(("Saved", "Changed"))
 
     async def told(self, state: SessionState) -> SessionState:
         """With what its pictures show: whoever reads these words later has no pictures."""
@@ -294,10 +296,11 @@ class Flusher:
         pins = await self._pictures.told(state.view.pins, whose=whose)
         return replace(state, view=replace(state.view, entries=entries, pins=pins))
 
-    async def tools_of(self, session_id: int) -> tuple[ToolSpec, ...]:
+    async def tools_of(self, session_id: int, agent_config: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
         """Those of the last turn: with another list the provider would have to read the whole prefix anew."""
         stored = await self._owed.last_tools(session_id)
-        return self._toolbox.specs if stored in (None, self._toolbox.specs) else stored or ()
+        specs = self._toolbox.of(agent_config).specs
+        return specs if stored in (None, specs) else stored or ()
 
     async def _prepared(self, state: SessionState, view: View, tools: tuple[ToolSpec, ...]) -> Prepared:
         card = await self._model.card(self._prompting.model_of(state.agent_config))

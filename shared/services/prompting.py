@@ -332,7 +332,12 @@ def prompt_parts(prepared: Prepared) -> dict[str, str]:
 @lru_cache(maxsize=64)
 def _tools_text(tools: tuple[ToolSpec, ...]) -> str:
     specs = [
-        {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "input_schema": dict(tool.input_schema),
+            **({"provider": dict(tool.provider)} if tool.provider is not None else {}),
+        }
         for tool in tools
     ]
     # In the order of the request: a ghost turn may be built from this, and the provider compares bytes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from shared.core.exchange import ToolRunning
 from shared.core.messages import Author, Block, ToolResult, ToolUse, text_of, tool_uses
@@ -14,15 +14,20 @@ from shared.core.spill import OPEN_ARTIFACT, Artifact, spill_results
 from shared.core.tokens import estimate_blocks, reply_tokens
 from shared.core.turns import Claim, Spending, StepOutcome
 from shared.ports import Clock, ModelReply, ToolContext
-from shared.services.calling import Attempt, entries_of_open_turn
+from shared.services.calling import Attempt, Stopped, entries_of_open_turn
 from shared.services.crash import CrashPoint
+from shared.services.pictures import Pictures
 from shared.services.prompting import Prepared, Prompting
-from shared.services.tools import Toolbox
+from shared.services.tools import Ran
 
 LONG_CHARS = 50_000
 """Results of this size together are counted beside the loop, so that nobody else waits for it."""
 SPILL_SECONDS = 30.0
+END_SECONDS = 5.0
+"""How long tools that are ended may take to let go."""
 _LOST = "[outcome unknown: the program was restarted while this ran]"
+_UNCLEAR = "[outcome unknown: the person asked to stop while this ran]"
+_ENDED = "[ended before it was done: the person asked to stop]"
 
 
 class RoundStore(Protocol):
@@ -54,13 +59,13 @@ class ToolRounds:
         *,
         store: RoundStore,
         prompting: Prompting,
-        toolbox: Toolbox,
+        pictures: Pictures,
         clock: Clock,
         crash_point: CrashPoint,
     ) -> None:
         self._store = store
         self._prompting = prompting
-        self._toolbox = toolbox
+        self._pictures = pictures
         self._clock = clock
         self._crash_point = crash_point
 
@@ -81,8 +86,11 @@ class ToolRounds:
             state.texts.append(text)
         self._crash_point("after_tool_calls")
         for call in calls:
-            await state.emit(ToolRunning(turn=state.claim.turn, name=call.name))
+            about = state.toolbox.subject(call)
+            await state.emit(ToolRunning(turn=state.claim.turn, name=call.name, subject=about))
         await self._finish_calls(state, calls, lost=False)
+        if state.stop.done():
+            raise Stopped("")
 
     def tokens_of(self, reply: ModelReply, blocks: Sequence[Block], prepared: Prepared) -> int:
         return reply_tokens(
@@ -100,16 +108,40 @@ class ToolRounds:
             await self._finish_calls(state, calls, lost=True)
 
     async def _finish_calls(self, state: Attempt, calls: Sequence[ToolUse], *, lost: bool) -> None:
-        results = await asyncio.gather(*(self._finish_call(state, call, lost=lost) for call in calls))
+        ran = await self._all(state, calls, lost=lost)
         self._crash_point("after_tool_run")
-        blocks, artifacts = await self._spilled(state, calls, [result for result, _ in results])
+        results, artifacts = await self._spilled(state, calls, [one.result for one in ran])
+        images = tuple(image for one in ran for image in one.images)
+        blocks: tuple[Block, ...] = (*results, *images)
         tokens = estimate_blocks(blocks, self._prompting.counter.count)
-        outcomes = {call.id: status for call, (_, status) in zip(calls, results, strict=True)}
+        outcomes = {call.id: one.status for call, one in zip(calls, ran, strict=True)}
         seq = await self._store.record_tool_results(
             state.claim, blocks=blocks, tokens=tokens, outcomes=outcomes, artifacts=artifacts
         )
         self._add(state, seq, "tool", blocks, tokens)
+        if images:
+            state.pictures = {**state.pictures, **await self._pictures.of_turn(images)}
         self._crash_point("after_tool_results")
+
+    async def _all(self, state: Attempt, calls: Sequence[ToolUse], *, lost: bool) -> list[Ran]:
+        """All at once; those that still run when the person asks to stop are ended there."""
+        tasks = [asyncio.ensure_future(self._finish_call(state, call, lost=lost)) for call in calls]
+        running = asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            either: tuple[asyncio.Future[Any], ...] = (running, state.stop)
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=END_SECONDS)
+        return [self._ended(state, call, task) for call, task in zip(calls, tasks, strict=True)]
+
+    def _ended(self, state: Attempt, call: ToolUse, task: asyncio.Task[Ran]) -> Ran:
+        if task.done() and not task.cancelled():
+            return task.result()
+        harmless = state.toolbox.is_idempotent(call.name)
+        result = ToolResult(tool_use_id=call.id, text=_ENDED if harmless else _UNCLEAR, is_error=True)
+        return Ran(result=result, status="failed" if harmless else "unknown")
 
     async def _spilled(
         self, state: Attempt, calls: Sequence[ToolUse], results: Sequence[ToolResult]
@@ -123,11 +155,9 @@ class ToolRounds:
         async with asyncio.timeout(SPILL_SECONDS):
             return await asyncio.to_thread(spill_results, results, policy, count, spare=portions)
 
-    async def _finish_call(
-        self, state: Attempt, call: ToolUse, *, lost: bool
-    ) -> tuple[ToolResult, StepOutcome]:
-        if lost and not self._toolbox.is_idempotent(call.name):
-            return ToolResult(tool_use_id=call.id, text=_LOST, is_error=True), "unknown"
+    async def _finish_call(self, state: Attempt, call: ToolUse, *, lost: bool) -> Ran:
+        if lost and not state.toolbox.is_idempotent(call.name):
+            return Ran(result=ToolResult(tool_use_id=call.id, text=_LOST, is_error=True), status="unknown")
         context = ToolContext(
             session_id=state.claim.session_id,
             party_id=state.claim.party_id,
@@ -144,7 +174,7 @@ class ToolRounds:
             timezone=state.claim.timezone,
             agent_config=state.claim.agent_config,
         )
-        return await self._toolbox.run(call, context=context)
+        return await state.toolbox.run(call, context=context)
 
     def _add(self, state: Attempt, seq: int, author: Author, blocks: Sequence[Block], tokens: int) -> None:
         entry = Entry(

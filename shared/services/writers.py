@@ -41,7 +41,8 @@ class Writers:
 
     async def prepared(self, state: SessionState) -> Prepared:
         card = await self._model.card(self._prompting.model_of(state.agent_config))
-        return self._prompting.next_request(state, card=card, tools=self._toolbox.specs)
+        tools = self._toolbox.of(state.agent_config).specs
+        return self._prompting.next_request(state, card=card, tools=tools)
 
     async def told(self, state: SessionState) -> SessionState:
         return await self._flusher.told(state)
@@ -77,7 +78,7 @@ class Writers:
 
     async def _warm(self, case: Case) -> Prepared:
         """The chat's own request, unchanged; the summariser puts its task behind it."""
-        tools = await self._flusher.tools_of(case.job.session_id)
+        tools = await self._flusher.tools_of(case.job.session_id, case.state.agent_config)
         return self._prompting.next_request(case.state, card=case.prepared.card, tools=tools)
 
     async def _cheaper(self, case: Case, plan: CompactionPlan, warm: Prepared, flushed: Flushed) -> str:

@@ -21,7 +21,7 @@ SAMPLES: dict[str, Any] = {
     "public": False, "hears_all": False, "commands": [("/compact [focus]", "Summarise")], "groups": "",
     "advice": "Something is wrong.", "seconds": 60, "messages": 1041, "reason": "nothing_to_undo",
     "value": "on", "notes": ["Likes tea"],
-    "number": 3,
+    "number": 3, "tool": "fetch_url", "subject": "example.org",
 }  # fmt: skip
 FIELDS = [field.name for field in dataclasses.fields(Texts)]
 METHODS = [name for name, _ in inspect.getmembers(Texts, inspect.isfunction) if not name.startswith("_")]

@@ -13,6 +13,7 @@ from shared.adapters.models.wire import request_body
 from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.postgres.replays import PostgresReplays
 from shared.adapters.token_counter import VocabularyCounter
+from shared.adapters.web_pages import FETCH_URL
 from shared.app import policy_of
 from shared.core.errors import Fenced
 from shared.core.memory_tools import FLUSH_TOOLS, FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
@@ -24,6 +25,8 @@ from shared.core.turns import Caps, Claim
 from shared.ports import ToolContext, ToolFailed
 from shared.services.calling import runtime_facts
 from shared.services.delegating import DELEGATE
+from shared.services.handiwork.calculator import CALCULATE
+from shared.services.handiwork.clock import CURRENT_TIME
 from shared.services.prompting import Prompting
 from shared.services.reminders import REMIND_ME
 from shared.services.replaying import rebuild
@@ -37,6 +40,9 @@ REPORT = "\n".join([*LINES[:900], SECRET, *LINES[900:]])
 ASKED = "Read the report. What is the code word of chapter seven?"
 NO_CAPS = Caps(total=None, person=None, visitor=None, session=None)
 
+MEMORY = (SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL)
+HANDY = (OPEN_ARTIFACT, CALCULATE, CURRENT_TIME, FETCH_URL, DELEGATE, REMIND_ME)
+OTHER_TOOLS = {spec.name: spec for spec in (*MEMORY, *HANDY)}
 READ_REPORT = ToolSpec(
     name="read_report",
     description="Read the report.",
@@ -131,7 +137,7 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
         policy=policy_of(settings), chat_model=app.models.chat, summary_model=app.models.summary,
         max_output=policy_of(settings).max_output, counter=VocabularyCounter(),
     )  # fmt: skip
-    tools = Toolbox([ReadReport(), *map(_Named, sorted({*_SPECS, *_OTHERS}))]).specs
+    tools = Toolbox([ReadReport(), *map(_Named, OTHER_TOOLS)]).specs
     prepared = prompting.prepare(
         view, card=card, agent_config=state.agent_config, tools=tools, token_ratio=1.0,
         runtime_facts=runtime_facts(view),
@@ -139,13 +145,6 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
     body = request_body(prepared.request, card, sent["model"])
     assert body["messages"] == sent["messages"]
     assert (body["system"], body["tools"]) == (sent["system"], sent["tools"])
-
-
-_SPECS = {
-    spec.name: spec
-    for spec in (SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL, OPEN_ARTIFACT)
-}
-_OTHERS = {spec.name: spec for spec in (DELEGATE, REMIND_ME)}
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ class _Named:
 
     @property
     def spec(self) -> ToolSpec:
-        return {**_SPECS, **_OTHERS}[self.name]
+        return OTHER_TOOLS[self.name]
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         raise ToolFailed("nobody runs this")
@@ -191,7 +190,7 @@ async def test_a_turn_opens_only_so_many_portions_also_side_by_side(
 @pytest.mark.parametrize(
     ("wish", "words"),
     [({"id": "nonsense"}, "is not the id"), ({"id": artifact_id(REPORT), "offset": 10**9}, "`offset` is"),
-     ({"id": artifact_id(REPORT), "offset": "x"}, "whole number"), ({}, "is not the id")],
+     ({"id": artifact_id(REPORT), "offset": "x"}, "whole number"), ({}, "`id` is missing")],
 )  # fmt: skip
 async def test_what_cannot_be_opened_is_a_failed_call_with_advice(
     guest: Visit, provider: RunningFake, wish: dict[str, Any], words: str
@@ -277,9 +276,12 @@ async def test_a_result_that_was_lost_with_its_process_is_fetched_and_spilled_ag
 
 
 def test_artifacts_are_offered_only_beside_a_tool_that_can_make_one() -> None:
-    memory = [*map(_Named, sorted(_SPECS))]
-    assert {spec.name for spec in Toolbox(memory).specs} == FLUSH_TOOLS
-    assert {spec.name for spec in Toolbox([*memory, ReadReport()]).specs} > {"open_artifact"}
+    brief = [_Named(name) for name in (*FLUSH_TOOLS, "calculate", "current_time", "remind_me")]
+    offered = {spec.name for spec in Toolbox([*brief, _Named("open_artifact")]).specs}
+    assert offered == {tool.name for tool in brief}
+    assert {spec.name for spec in Toolbox([*brief, _Named("open_artifact"), ReadReport()]).specs} > {
+        "open_artifact"
+    }
 
 
 async def _claimed(guest: Visit) -> Claim:

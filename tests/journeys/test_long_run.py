@@ -53,7 +53,7 @@ class Timetable:
 def timetable(monkeypatch: pytest.MonkeyPatch) -> Timetable:
     """One more tool, through the same door as ours: the toolbox that the app is put together with."""
     tool = Timetable()
-    monkeypatch.setattr("shared.app.Toolbox", lambda tools: Toolbox([*tools, tool]))
+    monkeypatch.setattr("shared.app.Toolbox", lambda tools, **more: Toolbox([*tools, tool], **more))
     return tool
 
 

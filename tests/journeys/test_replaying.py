@@ -46,7 +46,7 @@ async def guest(
     database_url: str, redis_url: str, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Visit]:
     await provider.reset()
-    monkeypatch.setattr("shared.app.Toolbox", lambda tools: Toolbox([*tools, LookUp()]))
+    monkeypatch.setattr("shared.app.Toolbox", lambda tools, **more: Toolbox([*tools, LookUp()], **more))
     settings = settings_for(
         database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
         max_output=1_000, cap_total_per_day_usd="100", soft_budget=25_000,

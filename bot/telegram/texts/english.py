@@ -32,6 +32,14 @@ _SETTINGS = {
     "receipts": "Mark what I have read",
     "model": "Model",
 }
+_AT_WORK = {
+    "calculate": "Calculating …",
+    "current_time": "Looking at the clock …",
+    "open_artifact": "Reading on …",
+    "recall": "Looking back at what was said …",
+    "search_memory": "Looking at what I know …",
+}
+_AT_WORK_ON = {"fetch_url": "Looking at {subject} …", "mcp": "Asking {subject} …"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +125,12 @@ class Texts:
     thanks_good: Plain = "Thank you! I am glad that helped."
     thanks_bad: Plain = "Thank you. I am sorry that this was not good."
     opinion_gone: Plain = "Taken back."
+
+    def at_work(self, tool: str, subject: str) -> Plain:
+        """While a tool runs; `subject` is a host or a server, where the tool says."""
+        if subject and tool in _AT_WORK_ON:
+            return _AT_WORK_ON[tool].replace("{subject}", subject)
+        return _AT_WORK.get(tool, self.busy)
 
     def hello(self, *, name: str = "", demo: bool = False, public: bool = False) -> Markdown:
         """The first words to somebody who may talk; `demo`: no real model answers."""

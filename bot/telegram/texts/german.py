@@ -90,6 +90,16 @@ def _number(value: int) -> str:
     return f"{value:,}".replace(",", ".")
 
 
+_AT_WORK = {
+    "calculate": "Ich rechne …",
+    "current_time": "Ich sehe auf die Uhr …",
+    "open_artifact": "Ich lese weiter …",
+    "recall": "Ich sehe nach, was gesagt wurde …",
+    "search_memory": "Ich sehe nach, was ich weiß …",
+}
+_AT_WORK_ON = {"fetch_url": "Ich sehe mir {subject} an …", "mcp": "Ich frage {subject} …"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class German(Texts):
     language: str = "de"
@@ -169,6 +179,11 @@ class German(Texts):
 
     demo: Markdown = "Ganz ehrlich: Im Moment antwortet dir nur eine Demo ohne Verstand."
     demo_advice: Markdown = "Mein Besitzer kann mir mit `./evertalk setup` ein echtes Modell geben."
+
+    def at_work(self, tool: str, subject: str) -> Plain:
+        if subject and tool in _AT_WORK_ON:
+            return _AT_WORK_ON[tool].replace("{subject}", subject)
+        return _AT_WORK.get(tool, self.busy)
 
     def hello(self, *, name: str = "", demo: bool = False, public: bool = False) -> Markdown:
         greeting = f"Hallo {literal(name, most=40)}!" if name.strip() else "Hallo!"

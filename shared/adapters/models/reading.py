@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shared.core.messages import Block, Text, Thinking, ToolUse
+from shared.core.messages import Block, ProviderBlock, Text, Thinking, ToolUse
 from shared.ports import StopReason, TokenCounter, Usage
 
 _REASONS: Mapping[str, StopReason] = {
@@ -21,6 +22,9 @@ _REASONS: Mapping[str, StopReason] = {
 }
 
 Event = Mapping[str, Any]
+SERVER_TOOL_USE = "server_tool_use"
+_OURS = frozenset({"text", "thinking", "tool_use"})
+_KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 class BrokenAnswer(Exception):
@@ -35,6 +39,8 @@ class _Part:
     text: list[str] = field(default_factory=list)
     signature: str = ""
     given: Mapping[str, Any] = field(default_factory=dict)
+    raw: Mapping[str, Any] = field(default_factory=dict)
+    """As it was opened, for blocks that only the provider understands."""
     closed: bool = False
 
 
@@ -76,7 +82,7 @@ class Reading:
     def blocks(self) -> tuple[Block, ...]:
         """All that was said; raises BrokenAnswer for a tool call whose input is no JSON object."""
         found = (self._block(part) for _, part in sorted(self._parts.items()))
-        return tuple(block for block in found if block is not None)
+        return _paired(tuple(block for block in found if block is not None))
 
     def stop_reason(self) -> StopReason:
         if self._reason is not None and self._reason in _REASONS:
@@ -126,6 +132,8 @@ class Reading:
         first = str(block.get("thinking" if part.kind == "thinking" else "text") or "")
         part.signature = str(block.get("signature") or "")
         part.given = _mapping(block.get("input"))
+        if part.kind not in _OURS:
+            part.raw = dict(block)
         if first:
             part.text.append(first)
         return first if part.kind == "text" else ""
@@ -161,7 +169,7 @@ class Reading:
             case "tool_use":
                 return self._tool_use(part, text)
             case _:
-                return None
+                return _of_the_provider(part, text)
 
     def _tool_use(self, part: _Part, raw: str) -> Block | None:
         try:
@@ -173,6 +181,38 @@ class Reading:
         if not isinstance(given, Mapping) or not part.id or not part.name:
             raise BrokenAnswer(f"the call of {part.name!r} is incomplete")
         return ToolUse(id=part.id, name=part.name, input=given)
+
+
+def _of_the_provider(part: _Part, text: str) -> Block | None:
+    """A kind that is not ours is kept as it came, so that the words around it stay as they are."""
+    if not part.closed or not _KIND.fullmatch(part.kind):
+        return None
+    raw = dict(part.raw)
+    if "input" in raw and text.strip():
+        try:
+            raw["input"] = json.loads(text)
+        except ValueError:
+            return None
+    return ProviderBlock(raw=raw)
+
+
+def _paired(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    """A call of the provider's own tool without its result, or the other way, would be refused."""
+    theirs = [block for block in blocks if isinstance(block, ProviderBlock)]
+    if not theirs:
+        return blocks
+    asked = {str(block.raw.get("id")) for block in theirs if block.kind == SERVER_TOOL_USE}
+    answered = {str(block.raw["tool_use_id"]) for block in theirs if "tool_use_id" in block.raw}
+    whole = asked & answered
+
+    def stays(block: Block) -> bool:
+        if not isinstance(block, ProviderBlock):
+            return True
+        if block.kind == SERVER_TOOL_USE:
+            return str(block.raw.get("id")) in whole
+        return "tool_use_id" not in block.raw or str(block.raw["tool_use_id"]) in whole
+
+    return tuple(block for block in blocks if stays(block))
 
 
 def _index(event: Event) -> int:

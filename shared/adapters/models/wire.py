@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from shared.core.messages import Block, Image, Message, Text, Thinking, ToolResult, ToolUse
+from shared.core.messages import Block, Image, Message, ProviderBlock, Text, Thinking, ToolResult, ToolUse
 from shared.ports import ModelCard, ModelRequest, Picture, SystemPart, ToolSpec
 
 MAX_BREAKPOINTS = 4
@@ -15,7 +16,8 @@ _MAX_MESSAGE_BREAKPOINTS = 3
 _MARK = {"type": "ephemeral"}
 _HOUR_MARK = {"type": "ephemeral", "ttl": "1h"}
 """All marks of a request live equally long: the provider wants the longer ones first."""
-_UNMARKABLE = frozenset({"thinking"})
+_MARKABLE = frozenset({"text", "image", "tool_use", "tool_result"})
+SEALED_THINKING = "redacted_thinking"
 
 Json = dict[str, Any]
 
@@ -39,10 +41,9 @@ def counted_body(request: ModelRequest, card: ModelCard, wire_name: str, *, thin
     system = [_system(part) for part in request.system]
     tools = [_tool(tool) for tool in request.tools] if has_tools else []
     pictures = request.pictures if "images" in card.capabilities else {}
-    messages = [
-        _message(message, tools=has_tools, thinking=with_thinking, pictures=pictures)
-        for message in request.messages
-    ]
+    theirs = has_tools and any(tool.provider is not None for tool in request.tools)
+    takes = _Takes(tools=has_tools, thinking=with_thinking, provider=theirs, pictures=pictures)
+    messages = [_message(message, takes) for message in request.messages]
     if "cache" in card.capabilities:
         _mark(request, system, tools, messages)
     body: Json = {"model": wire_name, "messages": [message for message in messages if message["content"]]}
@@ -68,7 +69,7 @@ def _mark(
 
 
 def _markable(content: Sequence[Json]) -> Json | None:
-    return next((block for block in reversed(content) if block["type"] not in _UNMARKABLE), None)
+    return next((block for block in reversed(content) if block["type"] in _MARKABLE), None)
 
 
 def _system(part: SystemPart) -> Json | None:
@@ -76,28 +77,47 @@ def _system(part: SystemPart) -> Json | None:
 
 
 def _tool(tool: ToolSpec) -> Json:
+    if tool.provider is not None:
+        return dict(tool.provider)
     return {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
 
 
-def _message(message: Message, *, tools: bool, thinking: bool, pictures: Mapping[int, Picture]) -> Json:
-    blocks = (_block(block, tools=tools, thinking=thinking, pictures=pictures) for block in message.blocks)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Takes:
+    """What a model can be sent; `provider` where it is offered tools that its provider runs."""
+
+    tools: bool
+    thinking: bool
+    provider: bool
+    pictures: Mapping[int, Picture]
+
+
+def _message(message: Message, takes: _Takes) -> Json:
+    blocks = (_block(block, takes) for block in message.blocks)
     return {"role": message.role, "content": [block for block in blocks if block is not None]}
 
 
-def _block(block: Block, *, tools: bool, thinking: bool, pictures: Mapping[int, Picture]) -> Json | None:
+def _block(block: Block, takes: _Takes) -> Json | None:
     match block:
         case Text(text=text):
             return {"type": "text", "text": text} if text.strip() else None
-        case Image(attachment_id=id_) if id_ in pictures:
-            return _picture(pictures[id_])
+        case Image(attachment_id=id_) if id_ in takes.pictures:
+            return _picture(takes.pictures[id_])
         case Image(description=description):
             return {"type": "text", "text": f"[image: {description or 'not described'}]"}
         case Thinking(text=text, signature=signature):
-            return {"type": "thinking", "thinking": text, "signature": signature} if thinking else None
+            return {"type": "thinking", "thinking": text, "signature": signature} if takes.thinking else None
+        case ProviderBlock(raw=raw):
+            goes = takes.thinking if block.kind == SEALED_THINKING else takes.provider
+            return dict(raw) if goes else None
         case ToolUse(id=id_, name=name, input=input_):
-            return _tool_use(id_, name, input_) if tools else _called(name, input_)
+            return _tool_use(id_, name, input_) if takes.tools else _called(name, input_)
         case ToolResult():
-            return _tool_result(block) if tools else {"type": "text", "text": f"[tool result: {block.text}]"}
+            return (
+                _tool_result(block)
+                if takes.tools
+                else {"type": "text", "text": f"[tool result: {block.text}]"}
+            )
 
 
 def _picture(picture: Picture) -> Json:

@@ -21,18 +21,20 @@ class PostgresAttachments:
         self._pool = pool
 
     @store_method
-    async def store(self, session_id: int, *, body: bytes, mime: str, name: str = "") -> int:
+    async def store(
+        self, session_id: int, *, body: bytes, mime: str, name: str = "", description: str = ""
+    ) -> int:
         """The id of this file in this session; the same bytes are kept once."""
         digest = hashlib.sha256(body).digest()
         attachment_id: int = await self._pool.fetchval(
             """WITH known AS (
                  SELECT id FROM attachments WHERE session_id = $1 AND sha256 = $2 LIMIT 1
                ), made AS (
-                 INSERT INTO attachments (session_id, sha256, mime, size, state, body, name)
-                 SELECT $1, $2, $3, $4, 'stored', $5, $6 WHERE NOT EXISTS (SELECT FROM known) RETURNING id
+                 INSERT INTO attachments (session_id, sha256, mime, size, state, body, name, description)
+                 SELECT $1, $2, $3, $4, 'stored', $5, $6, $7 WHERE NOT EXISTS (SELECT FROM known) RETURNING id
                )
                SELECT id FROM known UNION ALL SELECT id FROM made""",
-            session_id, digest, mime, len(body), body, name,
+            session_id, digest, mime, len(body), body, name, description,
         )  # fmt: skip
         return attachment_id
 

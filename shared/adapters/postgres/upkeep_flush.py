@@ -76,7 +76,12 @@ class PostgresFlushes:
         if body is None:
             return None
         return tuple(
-            ToolSpec(name=tool["name"], description=tool["description"], input_schema=tool["input_schema"])
+            ToolSpec(
+                name=tool["name"],
+                description=tool["description"],
+                input_schema=tool["input_schema"],
+                provider=tool.get("provider"),
+            )
             for tool in json.loads(body)
         )
 

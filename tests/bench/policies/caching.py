@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.core.context import BuiltContext
-from shared.core.messages import Block, Image, Text, Thinking, ToolResult, ToolUse
+from shared.core.messages import Block, Image, ProviderBlock, Text, Thinking, ToolResult, ToolUse
 from shared.core.tokens import MESSAGE_OVERHEAD, Count, estimate_blocks, estimate_tools
 from shared.ports import ToolSpec
 from tests.fakes.messages_api.cache import LOOK_BACK_BLOCKS, MIN_CACHEABLE
@@ -114,5 +114,5 @@ def _identity(block: Block) -> tuple[object, ...]:
             return ("use", id_, name)
         case ToolResult(tool_use_id=id_, text=text):
             return ("result", id_, text)
-        case Image():
+        case Image() | ProviderBlock():
             return ("image", id(block))

@@ -16,10 +16,11 @@ from pypdf import PdfWriter
 
 from bot.telegram.api import BotApi, TokenRefused
 from bot.telegram.arrivals import Media, Spoken
-from bot.telegram.file_kinds import LONGEST_SIDE
-from bot.telegram.files import MOST_BYTES, CannotRead, Document, FileReader, Picture, opened_elsewhere
+from bot.telegram.files import MOST_BYTES, CannotRead, Document, FileReader, Picture
 from bot.telegram.incoming import read_update
 from bot.telegram.text_files import NotText, read_text
+from shared.adapters.opened import opened_elsewhere
+from shared.adapters.opening import LONGEST_SIDE
 from tests.bot.inbound.making import BOT
 from tests.fakes.bot_api import Person, RunningBotApi
 from tests.fakes.bot_api.person import Sent

@@ -65,8 +65,8 @@ class Words:
     def stopped(self, place: PlaceRow) -> str:
         return "[stopped]"
 
-    def working(self, place: PlaceRow, tool: str) -> str | None:
-        return None if tool == "save_memory" else f"({tool} …)"
+    def working(self, place: PlaceRow, tool: str, subject: str = "") -> str | None:
+        return None if tool == "save_memory" else f"({tool}{subject and f' {subject}'} …)"
 
     def notice(self, place: PlaceRow, code: str, text: str) -> str:
         return f"Sorry: {text}"

@@ -14,6 +14,7 @@ from shared.core.messages import (
     Block,
     Image,
     Message,
+    ProviderBlock,
     Text,
     Thinking,
     ToolResult,
@@ -216,5 +217,5 @@ def _words(block: Block) -> str:
             return text
         case ToolUse(input=arguments):
             return str(dict(arguments))
-        case Image() | Thinking():
+        case Image() | Thinking() | ProviderBlock():
             return ""

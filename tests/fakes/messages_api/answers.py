@@ -42,8 +42,18 @@ def _content(body: Json, action: Json) -> Answer:
         return brain.said("")
     if action.get("refusal"):
         return Answer(blocks=(), stop_reason="refusal")
+    if "tool_use" in action and "web_search" in action:
+        searched = brain.searched(body, action["web_search"], action.get("text", PROSE))
+        asked = brain.calls(body, [(call["name"], call.get("input", {})) for call in action["tool_use"]])
+        return replace(asked, blocks=(*searched.blocks, *asked.blocks))
     if "tool_use" in action:
         return brain.calls(body, [(call["name"], call.get("input", {})) for call in action["tool_use"]])
+    if "web_search" in action:
+        return brain.searched(body, action["web_search"], action.get("text", PROSE))
+    if "odd_block" in action:
+        return replace(brain.said(action.get("text", PROSE)), blocks=(
+            action["odd_block"], {"type": "text", "text": action.get("text", PROSE)},
+        ))  # fmt: skip
     if "text" in action:
         return brain.said(action["text"])
     return brain.said(PROSE) if action.get("prose") else brain.answer(body)

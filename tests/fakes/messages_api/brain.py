@@ -71,6 +71,22 @@ def calls(body: Json, wanted: list[tuple[str, Json]]) -> Answer:
     return Answer(blocks=blocks, stop_reason="tool_use")
 
 
+def searched(body: Json, words: str, text: str) -> Answer:
+    """The provider ran a search of its own on the way to its answer."""
+    call_id = f"srvtoolu_{_digest(compact_json(body['messages']), words)}"
+    found = {"type": "web_search_result", "url": "https://example.org/", "title": "Example", "page_age": None}
+    blocks = (
+        {"type": "server_tool_use", "id": call_id, "name": "web_search", "input": {"query": words}},
+        {
+            "type": "web_search_tool_result",
+            "tool_use_id": call_id,
+            "content": [{**found, "encrypted_content": _digest(words, text) * 8}],
+        },
+        {"type": "text", "text": text},
+    )
+    return Answer(blocks=blocks, stop_reason="end_turn")
+
+
 def _chat(body: Json, words: str, after_tools: bool) -> Answer:
     own_words = outside_tags(words).strip() or words
     number = sum(1 for message in body["messages"] if message["role"] == "user")

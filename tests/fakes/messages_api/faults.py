@@ -8,7 +8,8 @@ summary, count_tokens; any = the first three, the default); `nth` (only the nth 
 
 Action, freely combined:
 * before the answer: `latency` seconds; `status`, with `reason` (too_long, credit), `message`, `retry_after`
-* the answer: `text`; `tool_use` [{name, input}]; `thinking` text; `empty`; `refusal`; `prose` (not JSON)
+* the answer: `text`; `tool_use` [{name, input}]; `thinking` text; `empty`; `refusal`; `prose` (not JSON);
+  `web_search` words that the provider itself searches for before it says `text`; `odd_block` any block
 * the stream: `pace_ms`; `drip` seconds between single bytes; `no_message_stop`
 * the stream, after k deltas: `cut` k; `stream_error` k (`error_type`, else overloaded_error); `malformed` k;
   `unknown_event` k; `stall` {after, seconds}
@@ -35,6 +36,8 @@ ACTIONS: dict[str, type | tuple[type, ...]] = {
     "empty": bool,
     "refusal": bool,
     "prose": bool,
+    "web_search": str,
+    "odd_block": dict,
     "pace_ms": (int, float),
     "drip": (int, float),
     "stream_error": int,

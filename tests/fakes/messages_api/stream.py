@@ -62,8 +62,10 @@ def _opening(block: Json) -> Json:
             return {"type": "text", "text": ""}
         case "thinking":
             return {"type": "thinking", "thinking": "", "signature": ""}
-        case _:
+        case "tool_use" | "server_tool_use":
             return {**block, "input": {}}
+        case _:
+            return block
 
 
 def _deltas(block: Json) -> Iterator[Json]:
@@ -75,10 +77,12 @@ def _deltas(block: Json) -> Iterator[Json]:
             for part in _parts(block["thinking"]):
                 yield {"type": "thinking_delta", "thinking": part}
             yield {"type": "signature_delta", "signature": block["signature"]}
-        case _:
+        case "tool_use" | "server_tool_use":
             yield {"type": "input_json_delta", "partial_json": ""}
             for part in _parts(compact_json(block["input"])):
                 yield {"type": "input_json_delta", "partial_json": part}
+        case _:
+            return  # such a block comes whole
 
 
 def _parts(text: str) -> Iterator[str]:

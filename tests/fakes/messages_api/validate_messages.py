@@ -16,11 +16,15 @@ FIELDS = {
     "tool_result": {"tool_use_id", "content", "is_error", "toolset_name", "cache_control"},
     "thinking": {"thinking", "signature"},
     "redacted_thinking": {"data"},
+    "server_tool_use": {"id", "name", "input", "cache_control"},
+    "web_search_tool_result": {"tool_use_id", "content", "cache_control"},
 }
 ROLE_OF = {
     "tool_use": "assistant",
     "thinking": "assistant",
     "redacted_thinking": "assistant",
+    "server_tool_use": "assistant",
+    "web_search_tool_result": "assistant",
     "tool_result": "user",
     "image": "user",
     "document": "user",
@@ -44,6 +48,7 @@ def check_messages(body: Json) -> tuple[str, ...]:
         raise Refusal('messages: first message must use the "user" role')
     turns = merged_turns(messages)
     _check_pairs(turns)
+    _check_searches(body, turns)
     _check_ends(turns)
     return _warnings(body, messages)
 
@@ -108,6 +113,12 @@ def _check_block(block: object, role: str, at: str) -> None:
         case "tool_result":
             _check_tool_id(block, "tool_use_id", at)
             _check_result_content(block.get("content", ""), at)
+        case "server_tool_use":
+            _need(block, "name", str, at)
+            _need(block, "input", dict, at)
+            _check_tool_id(block, "id", at)
+        case "web_search_tool_result":
+            _check_tool_id(block, "tool_use_id", at)
         case "thinking":
             _need(block, "thinking", str, at)
             _need(block, "signature", str, at)
@@ -168,6 +179,21 @@ def _check_pairs(turns: list[tuple[int, str, list[Json]]]) -> None:
                 f"`tool_result` block in "
                 "the next message."
             )
+
+
+def _check_searches(body: Json, turns: list[tuple[int, str, list[Json]]]) -> None:
+    """The provider's own calls and their results stand in one message, and their tool is offered."""
+    offered = {str(tool.get("name")) for tool in body.get("tools") or [] if "type" in tool}
+    for index, _, blocks in turns:
+        asked = [block["id"] for block in blocks if block["type"] == "server_tool_use"]
+        given = [block["tool_use_id"] for block in blocks if block["type"] == "web_search_tool_result"]
+        if asked != given:
+            raise Refusal(
+                f"messages.{index}: `web_search` tool use with id {(asked + given)[0]} was found without a "
+                "corresponding `web_search_tool_result` block"
+            )
+        if asked and "web_search" not in offered:
+            raise Refusal(f"messages.{index}: `server_tool_use` blocks need the tool `web_search` in `tools`")
 
 
 def _check_results(index: int, blocks: list[Json], calls: list[str]) -> None:

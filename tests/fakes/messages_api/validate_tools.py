@@ -13,6 +13,10 @@ TOOL_FIELDS = frozenset(
     {"name", "description", "input_schema", "cache_control", "type", "strict", "defer_loading"}
     | {"allowed_callers", "eager_input_streaming", "input_examples"}
 )
+SEARCH_TYPE = "web_search_20250305"
+SEARCH_FIELDS = frozenset(
+    {"type", "name", "max_uses", "allowed_domains", "blocked_domains", "user_location", "cache_control"}
+)
 SCHEMA_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 
 
@@ -55,8 +59,11 @@ def _check_tool(tool: object, at: str) -> None:
     if not isinstance(tool, dict):
         raise Refusal(f"{at}: Input should be a valid dictionary")
     extra = set(tool) - TOOL_FIELDS
-    if extra:
+    if extra and tool.get("type") != SEARCH_TYPE:
         raise Refusal(f"{at}.{min(extra)}: Extra inputs are not permitted")
+    if tool.get("type") == SEARCH_TYPE:
+        _check_search(tool, at)
+        return
     if tool.get("type") not in (None, "custom"):
         raise Refusal(
             f"{at}.type: Input tag '{tool['type']}' does not match any of the expected tags: 'custom'"
@@ -78,6 +85,14 @@ def _check_tool(tool: object, at: str) -> None:
         raise Refusal(
             f"{at}.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12 ({fault})"
         )
+
+
+def _check_search(tool: Json, at: str) -> None:
+    extra = set(tool) - SEARCH_FIELDS
+    if extra:
+        raise Refusal(f"{at}.{min(extra)}: Extra inputs are not permitted")
+    if tool.get("name") != "web_search":
+        raise Refusal(f"{at}.name: Input should be 'web_search'")
 
 
 def schema_fault(schema: object, at: str = "$") -> str | None:

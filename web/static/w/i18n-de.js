@@ -4,6 +4,8 @@ export const words = {
   placeholder: "Nachricht schreiben…", send: "Senden", stop: "Antwort anhalten", sending: "Wird gesendet…", queued: "Wartet",
   failed: "Nicht gesendet", retry: "Nochmals", discard: "Verwerfen", copy: "Kopieren", copied: "Kopiert", pin: "Anheften", unpin: "Lösen",
   latest: "Zum Neuesten", thinking: "Der Assistent antwortet", working: "Arbeitet…", stopped: "Angehalten",
+  tool_fetch_url: "Sieht {subject} an…", tool_mcp: "Fragt {subject}…", tool_calculate: "Rechnet…", tool_current_time: "Sieht auf die Uhr…",
+  tool_open_artifact: "Liest weiter…", tool_recall: "Blickt zurück…", tool_search_memory: "Erinnert sich…",
   answer_failed: "Die Antwort kam nicht zu Ende. Die Nachricht ist gespeichert.", you: "Sie", assistant: "Assistent", notice: "Hinweis",
   offline: "Sie sind offline. Nachrichten werden aufbewahrt und später gesendet.",
   moved: "Dein Gespräch geht hier weiter. Das frühere bleibt erhalten.",

@@ -5,6 +5,8 @@ const EN = {
   placeholder: "Write a message…", send: "Send", stop: "Stop answering", sending: "Sending…", queued: "Queued",
   failed: "Not sent", retry: "Retry", discard: "Discard", copy: "Copy", copied: "Copied", pin: "Pin", unpin: "Unpin",
   latest: "Jump to latest", thinking: "Assistant is replying", working: "Working…", stopped: "Stopped",
+  tool_fetch_url: "Looking at {subject}…", tool_mcp: "Asking {subject}…", tool_calculate: "Calculating…", tool_current_time: "Looking at the clock…",
+  tool_open_artifact: "Reading on…", tool_recall: "Looking back…", tool_search_memory: "Remembering…",
   answer_failed: "The answer could not be finished. Your message is kept.", you: "You", assistant: "Assistant", notice: "Notice",
   offline: "You are offline. Messages are kept and sent when you are back.",
   moved: "Your conversation goes on here. The earlier one is kept.",

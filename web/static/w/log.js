@@ -83,7 +83,12 @@ export function timeline(tools) {
     const tool = tools.chat.run?.state === "tool";
     return h("p", { class: "dots" }, h("i"), h("i"), h("i"), tool && working());
   }
-  const working = () => h("span", { class: "muted small" }, t("working"));
+  const working = () => {
+    const { tool = "", subject = "" } = tools.chat.run ?? {};
+    const key = `tool_${tool.startsWith("mcp_") ? "mcp" : tool}`;
+    const said = subject || !/fetch|mcp/.test(key) ? t(key, { subject }) : key;
+    return h("span", { class: "muted small", dir: "auto" }, said === key ? t("working") : said);
+  };
 
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body @param {HTMLElement} meta */
   function result(item, article, body, meta) {

@@ -34,7 +34,7 @@ export class Conversation {
   clear() {
     /** @type {Item[]} */
     this.items = [];
-    /** @type {{turn: number, state: string, tool?: string, since: number} | null} */
+    /** @type {{turn: number, state: string, tool?: string, subject?: string, since: number} | null} */
     this.run = null;
     /** @type {{id: string, percent: number, since: number, failed?: boolean} | null} */
     this.organizing = null;
@@ -80,7 +80,7 @@ export class Conversation {
     const queued = new Set(state.queued ?? []);
     for (const item of this.items) if (item.role === "person") this.change(item, { queued: queued.has(item.mid) });
     const run = state.run;
-    this.run = run ? { turn: run.turn, state: run.state ?? "started", tool: run.tool, since: Date.now() } : null;
+    this.run = run ? { turn: run.turn, state: run.state ?? "started", tool: run.tool, subject: run.subject, since: Date.now() } : null;
     this.items = this.items.filter((item) => item.status !== "draft" || (run && item.turn === run.turn));
     if (!run) return;
     const draft = this.draft(run.turn);
@@ -258,7 +258,7 @@ export class Conversation {
 
   /** @param {any} frame */
   start(frame) {
-    this.run = { turn: frame.turn, state: frame.state, tool: frame.tool, since: Date.now() };
+    this.run = { turn: frame.turn, state: frame.state, tool: frame.tool, subject: frame.subject, since: Date.now() };
     for (const item of this.items) {
       const waits = item.turn === null || item.turn === undefined || item.turn <= frame.turn;
       if (item.queued && waits && frame.state !== "queued") this.change(item, { queued: false });

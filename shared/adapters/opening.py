@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import sys
 from typing import Any
 
-from bot.telegram.file_kinds import JPEG, LONGEST_SIDE
-
+LONGEST_SIDE = 1_568
+"""Models make larger pictures smaller themselves, and charge for it."""
 MOST_PIXELS = 50_000_000
 MOST_PAGES = 200
 MOST_CHARS = 400_000
 MEMORY_BYTES = 1_024 * 1024 * 1024
 CPU_SECONDS = 30
+MOST_PAGE_CHARS = 300_000
 _QUALITY = 85
+_JPEG = "image/jpeg"
+_LEAST_MAIN_CHARS = 200
+"""Where a page's main part says less, the whole page is read."""
+_NOT_READ = "nav, script, style, noscript, template, svg, iframe, form, button, dialog, aside, footer"
 
 
 def picture(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Upright and at most LONGEST_SIDE wide and high; PNG where something shines through, else JPEG."""
+    """Upright and at most LONGEST_SIDE wide and high; PNG where something shines through, else _JPEG."""
     from PIL import Image, ImageOps
 
     Image.MAX_IMAGE_PIXELS = MOST_PIXELS
@@ -35,7 +41,7 @@ def picture(content: bytes) -> tuple[dict[str, Any], bytes]:
         whole.save(out, "PNG", optimize=True)
     else:
         whole.save(out, "JPEG", quality=_QUALITY)
-    mime = "image/png" if clear else JPEG
+    mime = "image/png" if clear else _JPEG
     return {"mime": mime, "width": whole.width, "height": whole.height}, out.getvalue()
 
 
@@ -63,11 +69,34 @@ def pdf(content: bytes) -> tuple[dict[str, Any], bytes]:
     return {"pages": count, "truncated": truncated}, text.encode("utf-8", "replace")
 
 
+def page(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """An HTML page as Markdown: its main part where it names one, without menus, scripts and forms."""
+    from justhtml import JustHTML
+
+    # Nobody shows it as HTML: its own cleaning would only take away what tells menus from words.
+    whole = JustHTML(content.decode("utf-8", "replace"), sanitize=False)
+    title = whole.query_one("title")
+    said = " ".join(title.to_text().split())[:300] if title is not None else ""
+    for node in whole.query(_NOT_READ):
+        if node.parent is not None:
+            node.parent.remove_child(node)
+    main = whole.query_one("main") or whole.query_one("article")
+    text = main.to_markdown().strip() if main is not None else ""
+    if len(text) < _LEAST_MAIN_CHARS:
+        body = whole.query_one("body") or whole
+        text = body.to_markdown().strip()
+    head = {"title": said, "truncated": len(text) > MOST_PAGE_CHARS}
+    return head, html.unescape(text[:MOST_PAGE_CHARS]).encode("utf-8", "replace")
+
+
+_OPENERS = {"picture": picture, "pdf": pdf, "page": page}
+
+
 def main(kind: str) -> int:
     _limit()
     content = sys.stdin.buffer.read()
     try:
-        head, body = picture(content) if kind == "picture" else pdf(content)
+        head, body = _OPENERS[kind](content)
     except Exception:  # noqa: BLE001 - a hostile file may fail in any way; the answer is always the same
         return 1
     sys.stdout.buffer.write(json.dumps(head).encode() + b"\n" + body)

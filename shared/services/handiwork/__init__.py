@@ -1,0 +1,1 @@
+"""Tools that need nothing but their arguments and a clock."""

@@ -1,0 +1,260 @@
+"""The tool that calculates: exact decimals, a few functions, and a bound on everything."""
+
+from __future__ import annotations
+
+import ast
+import decimal
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from shared.ports import ToolContext, ToolFailed, ToolSpec
+
+EXPRESSION_CHARS = 500
+DIGITS = 60
+"""Of the working precision; results that need more are rounded and said to be."""
+SHOWN_DIGITS = 15
+"""Of a rounded result."""
+MOST_EXPONENT = 10_000
+_PERCENT = re.compile(r"(?<=[\d.)])\s*%(?!\s*[\w(.])")
+_OF = re.compile(r"(?<=[\d.)])\s*%\s+of\b", re.IGNORECASE)
+
+CALCULATE = ToolSpec(
+    name="calculate",
+    description=(
+        "Calculate exactly instead of in your head: + - * / // % ** and parentheses; sqrt, cbrt, abs, round, "
+        "floor, ceil, min, max, sum, log (natural, or log(x, base)), log10, log2, exp, sin, cos, tan, asin, "
+        "acos, atan (radians), degrees, radians, factorial, gcd; pi, e. 15% means 0.15."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "expression": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": EXPRESSION_CHARS,
+                "description": "Such as (1200 * 1.19) / 12, with a point before decimals.",
+            }
+        },
+        "required": ["expression"],
+        "additionalProperties": False,
+    },
+)
+
+
+class Calculate:
+    spec = CALCULATE
+    idempotent = True
+    timeout_seconds = 5.0
+    output_chars = 1_000
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        return calculated(str(arguments["expression"]))
+
+
+def calculated(expression: str) -> str:
+    """The expression and its result; raises ToolFailed with what is wrong with it."""
+    from simpleeval import InvalidExpression
+
+    source = _as_python(expression)
+    with decimal.localcontext(_precise()) as precise:
+        try:
+            result = _evaluator(source).eval(source)
+            rounded = precise.flags[decimal.Inexact]
+            return f"{expression.strip()} {_result_text(_decimal(result), rounded=rounded)}"
+        except ToolFailed:
+            raise
+        except ZeroDivisionError as error:
+            raise ToolFailed("That divides by zero.") from error
+        except (decimal.Overflow, OverflowError) as error:
+            raise ToolFailed(f"The result is too large: more than {MOST_EXPONENT:,} digits.") from error
+        except (decimal.DecimalException, ValueError) as error:
+            raise ToolFailed("That has no real number as its result.") from error
+        except (SyntaxError, InvalidExpression, RecursionError, MemoryError) as error:
+            raise ToolFailed(_not_understood(error)) from error
+        except (TypeError, AttributeError, KeyError) as error:
+            raise ToolFailed(f"That cannot be calculated: {str(error)[:120]}") from error
+
+
+def _as_python(expression: str) -> str:
+    plain = " ".join(expression.split()).replace("×", "*").replace("÷", "/").replace("^", "**")
+    return _PERCENT.sub("*0.01", _OF.sub("*0.01*", plain))
+
+
+def _precise() -> decimal.Context:
+    traps = [decimal.InvalidOperation, decimal.DivisionByZero, decimal.Overflow]
+    return decimal.Context(prec=DIGITS, Emax=MOST_EXPONENT, Emin=-MOST_EXPONENT, traps=traps)
+
+
+def _evaluator(source: str) -> Any:
+    """Numbers, operators and our own functions: no names, texts, lists, attributes or conditions."""
+    from simpleeval import SimpleEval
+
+    evaluator = SimpleEval(operators=_OPERATORS, functions=_FUNCTIONS, names=_NAMES)
+    kept = (ast.Expression, ast.Expr, ast.UnaryOp, ast.BinOp, ast.Call, ast.Name)
+    evaluator.nodes = {kind: evaluator.nodes[kind] for kind in kept if kind in evaluator.nodes}
+    evaluator.nodes[ast.Constant] = lambda node: _constant(node, source)
+    return evaluator
+
+
+def _constant(node: ast.Constant, source: str) -> Decimal:
+    """As it is written: 0.1 is one tenth here, and no digit is lost on the way."""
+    if isinstance(node.value, bool) or not isinstance(node.value, int | float):
+        raise ToolFailed(f"{str(node.value)[:40]!r} is not a number.")
+    if isinstance(node.value, int):
+        return Decimal(node.value)
+    return Decimal(ast.get_source_segment(source, node) or repr(node.value))
+
+
+def _decimal(value: object) -> Decimal:
+    if isinstance(value, Decimal):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Decimal(repr(value))
+    raise ToolFailed("That is not an expression with a number as its result.")
+
+
+def _result_text(value: Decimal, *, rounded: bool) -> str:
+    if not value.is_finite():
+        raise ToolFailed("That has no real number as its result.")
+    if not rounded:
+        return f"= {_plain(value)}"
+    with decimal.localcontext(_precise()) as shown:
+        shown.prec = SHOWN_DIGITS
+        near = +value
+    # A rounding that came and went, such as sqrt(2)**2, is not worth its tail of nines.
+    return f"≈ {_plain(near)}"
+
+
+def _plain(value: Decimal) -> str:
+    if value == 0:
+        return "0"
+    trimmed = value.normalize() if value != value.to_integral_value() else value
+    if abs(trimmed.adjusted()) > DIGITS:
+        return f"{trimmed.normalize():E}"
+    return f"{trimmed.to_integral_value():f}" if trimmed == trimmed.to_integral_value() else f"{trimmed:f}"
+
+
+def _not_understood(error: Exception) -> str:
+    told = str(error).partition("(<")[0].strip()[:120]
+    return f"The expression was not understood ({told}). Write it with numbers, + - * / % ** and parentheses."
+
+
+def _power(base: Any, exponent: Any) -> Decimal:
+    if abs(exponent) > MOST_EXPONENT:
+        raise ToolFailed(f"Powers go up to {MOST_EXPONENT:,}.")
+    return _decimal(base) ** _decimal(exponent)
+
+
+def _modulo(a: Any, b: Any) -> Decimal:
+    """With the sign of the divisor, as people who write % in a program expect it."""
+    rest = _decimal(a) % _decimal(b)
+    return rest + b if rest and (rest < 0) != (b < 0) else rest
+
+
+def _floor_divided(a: Any, b: Any) -> Decimal:
+    return (_decimal(a) - _modulo(a, b)) / _decimal(b)
+
+
+def _by_float(function: Callable[..., float]) -> Callable[..., Decimal]:
+    """Sixteen digits of a binary number: marked as rounded, and zero where only noise is left."""
+
+    def run(*given: Any) -> Decimal:
+        result = function(*(float(value) for value in given))
+        decimal.getcontext().flags[decimal.Inexact] = True
+        return Decimal(0) if abs(result) < 1e-15 else Decimal(repr(result))
+
+    return run
+
+
+def _log(value: Any, base: Any = None) -> Decimal:
+    logarithm = _decimal(value).ln()
+    return logarithm if base is None else logarithm / _decimal(base).ln()
+
+
+def _log2(value: Any) -> Decimal:
+    """Whole where the number is a power of two."""
+    whole = _decimal(value)
+    if whole > 0 and whole == whole.to_integral_value() and whole < Decimal(2) ** 190:
+        number = int(whole)
+        if number & (number - 1) == 0:
+            return Decimal(number.bit_length() - 1)
+    return _log(value, 2)
+
+
+def _round(value: Any, places: Any = 0) -> Decimal:
+    """Half away from zero, as people round."""
+    if abs(places) > DIGITS:
+        raise ToolFailed(f"round takes at most {DIGITS} places.")
+    step = Decimal(1).scaleb(-int(places))
+    with decimal.localcontext():  # a rounding that was asked for makes nothing less exact
+        return _decimal(value).quantize(step, rounding=decimal.ROUND_HALF_UP)
+
+
+def _whole(value: Any, most: int) -> int:
+    number = _decimal(value)
+    if number != number.to_integral_value() or not 0 <= number <= most:
+        raise ToolFailed(f"That takes whole numbers from 0 to {most:,}.")
+    return int(number)
+
+
+def _factorial(value: Any) -> Decimal:
+    return Decimal(math.factorial(_whole(value, 1_000))) + 0
+
+
+def _gcd(*values: Any) -> Decimal:
+    return Decimal(math.gcd(*(_whole(value, 10**DIGITS) for value in values)))
+
+
+def _cbrt(value: Any) -> Decimal:
+    root = round(math.copysign(abs(float(value)) ** (1 / 3), float(value)))
+    if Decimal(root) ** 3 == value:
+        return Decimal(root)
+    return _by_float(lambda x: math.copysign(abs(x) ** (1 / 3), x))(value)
+
+
+_OPERATORS: Mapping[type, Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: _floor_divided,
+    ast.Mod: _modulo,
+    ast.Pow: _power,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "sqrt": lambda x: _decimal(x).sqrt(),
+    "cbrt": _cbrt,
+    "abs": abs,
+    "round": _round,
+    "floor": lambda x: _decimal(x).to_integral_value(rounding=decimal.ROUND_FLOOR),
+    "ceil": lambda x: _decimal(x).to_integral_value(rounding=decimal.ROUND_CEILING),
+    "min": lambda *values: min(values),
+    "max": lambda *values: max(values),
+    "sum": lambda *values: sum(values, Decimal(0)),
+    "log": _log,
+    "ln": _log,
+    "log10": lambda x: _decimal(x).log10(),
+    "log2": _log2,
+    "exp": lambda x: _decimal(x).exp(),
+    "sin": _by_float(math.sin),
+    "cos": _by_float(math.cos),
+    "tan": _by_float(math.tan),
+    "asin": _by_float(math.asin),
+    "acos": _by_float(math.acos),
+    "atan": _by_float(math.atan),
+    "atan2": _by_float(math.atan2),
+    "degrees": _by_float(math.degrees),
+    "radians": _by_float(math.radians),
+    "factorial": _factorial,
+    "gcd": _gcd,
+}
+_NAMES: Mapping[str, Decimal] = {
+    "pi": Decimal("3.14159265358979323846264338327950288419716939937510582097494"),
+    "e": Decimal("2.71828182845904523536028747135266249775724709369995957496697"),
+}

@@ -1,0 +1,68 @@
+"""A process dies around a tool with a side effect: it is never done twice, and the model is told."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from shared.adapters.mcp_tools import KNOWN_FILE, McpTools, configured_servers
+from shared.core.mcp import OfferedTool
+from tests.fakes.messages_api.harness import RunningFake
+from tests.faults.person import Person
+from tests.faults.plant import Case
+from tests.faults.processes import CRASHED
+from tests.faults.test_provider import provided_by
+
+ROOT = Path(__file__).resolve().parents[2]
+UNKNOWN = "outcome unknown"
+
+
+@pytest.mark.parametrize(
+    ("point", "tool", "runs", "told"),
+    [
+        ("after_tool_calls", "mcp_test_write_line", 0, UNKNOWN),
+        ("after_tool_run", "mcp_test_write_line", 1, UNKNOWN),
+        ("after_tool_results", "mcp_test_write_line", 1, "written"),
+        ("after_tool_run", "mcp_test_note_line", 2, "written"),
+    ],
+)
+async def test_a_side_effect_is_never_repeated_unless_that_does_no_harm(
+    case: Case, fake: RunningFake, tmp_path: Path, point: str, tool: str, runs: int, told: str
+) -> None:
+    written, servers = tmp_path / "lines.txt", tmp_path / "mcp.json"
+    server = {"command": sys.executable, "args": ["-m", "tests.adapters.mcp.server"], "cwd": str(ROOT)}
+    servers.write_text(json.dumps({"mcpServers": {"test": server}}))
+    more = {**provided_by(fake), "EVERTALK_MCP_FILE": str(servers), "EVERTALK_DATA_DIR": str(tmp_path)}
+    _known_from_before(servers, tmp_path)
+    call = {"name": tool, "input": {"path": str(written), "line": "once"}}
+    await fake.script([
+        {"match": {"contains": "Write it"}, "times": 1, "action": {"tool_use": [call]}},
+        {"match": {"kind": "chat"}, "times": -1, "action": {"text": "It is done."}},
+    ])  # fmt: skip
+    async with case.web(crash_point=point, **more) as web, Person(case.port, name="writer") as person:
+        await person.say("Write it down.")
+        await web.crashed()
+        await person.answered()
+        assert web.exits == [CRASHED], web.words()
+        await case.promises_hold(person)
+    lines = written.read_text().splitlines() if written.exists() else []
+    assert lines == ["once"] * runs
+    results = "SELECT blocks -> 0 ->> 'text' FROM entries WHERE author = 'tool'"
+    assert told in await case.value(results)
+    outcomes = "SELECT status FROM turn_steps WHERE tool LIKE 'mcp%'"
+    assert await case.value(outcomes) == ("unknown" if told == UNKNOWN else "done")
+
+
+def _known_from_before(servers: Path, folder: Path) -> None:
+    """As a process that ran earlier would have left it: the tools are offered from the first turn on."""
+    fields = {"path": {"type": "string"}, "line": {"type": "string"}}
+    schema = {"type": "object", "properties": fields, "required": ["path", "line"]}
+    offered = [
+        OfferedTool(name=name, description="Writes.", schema=schema, idempotent=name == "note_line")
+        for name in ("write_line", "note_line")
+    ]
+    found, _ = configured_servers(servers)
+    McpTools(found, known=folder / KNOWN_FILE)._listed("test", offered)
