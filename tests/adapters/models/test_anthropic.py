@@ -251,7 +251,7 @@ async def test_a_stream_that_breaks_twice_is_given_up_with_its_cost_on_the_error
 async def test_silence_before_the_first_byte_ends(fake: RunningFake, opened: Opener) -> None:
     await script(fake, {"latency": 30}, times=-1)
     with pytest.raises(ModelUnavailable, match="no answer"):
-        await opened(impatient(first_byte_seconds=0.2)).reply(asking("Hello"))
+        await opened(impatient(first_byte_seconds=1)).reply(asking("Hello"))
     assert len(await fake.requests()) == 2
 
 

@@ -129,7 +129,7 @@ async def test_nobody_can_connect_while_the_door_is_shut(fake: RunningBotApi, bo
 async def test_a_call_can_shut_the_door_behind_it_for_a_while(
     fake: RunningBotApi, bot: Bot, ann: Person
 ) -> None:
-    await fake.fail("sendMessage", then_refuse=0.3, latency=0.01)
+    await fake.fail("sendMessage", then_refuse=3, latency=0.01)
     await bot.send_message(42, "one")
     with pytest.raises(TelegramNetworkError, match="Cannot connect"):
         await bot.send_message(42, "two")
