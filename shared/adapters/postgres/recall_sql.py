@@ -4,11 +4,11 @@ from __future__ import annotations
 
 SESSIONS_AT_MOST = 32
 """Of one party and agent: the one that asks, and those that were put away last."""
-LOOKED_AT = 2_500
+LOOKED_AT = 1_200
 """So many passages are weighed at most: words that are in more of them tell nothing apart."""
-CANDIDATES = 120
+CANDIDATES = 100
 """Of each lane."""
-SURROUNDED = 60
+SURROUNDED = 40
 """Of these, so many come with what was said before and after them."""
 NEIGHBOURS = 2
 
