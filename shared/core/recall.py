@@ -148,6 +148,8 @@ def _key(passage: Found) -> _Key:
 
 
 def _bm25(passage: Found, of: Frequencies) -> float:
+    if not any(passage.hits):
+        return 0.0
     long = K1 * (1 - B + B * passage.terms / of.mean_terms)
     return sum(
         of.rarity(word) * often * (K1 + 1) / (often + long)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 SESSIONS_AT_MOST = 32
 """Of one party and agent: the one that asks, and those that were put away last."""
-LOOKED_AT = 2_500
+LOOKED_AT = 1_200
 """So many passages are weighed at most: words that are in more of them tell nothing apart."""
-CANDIDATES = 120
+CANDIDATES = 100
 """Of each lane."""
+SURROUNDED = 40
+"""Of these, so many come with what was said before and after them."""
 NEIGHBOURS = 2
 
 _REACHED = """
@@ -86,14 +88,14 @@ SEARCH = f"""{_WHO}, w AS MATERIALIZED (
    WHERE recall_keys(p.session_id, p.vector) && (SELECT keys FROM keys WHERE lane = 'said') AND {_REACHED}
    LIMIT {LOOKED_AT}
 ), best AS MATERIALIZED (
-  SELECT session_id, number FROM (
+  SELECT session_id, number, CASE WHEN place <= {SURROUNDED} THEN {NEIGHBOURS} ELSE 0 END AS around FROM (
     SELECT h.session_id, h.number, row_number() OVER (
              PARTITION BY h.author ORDER BY ts_rank(h.vector, q.any_word) DESC, h.session_id, h.number DESC) AS place
       FROM hit h CROSS JOIN q) x
    WHERE place <= {CANDIDATES}
 ), near AS (
   SELECT DISTINCT b.session_id, b.number + apart AS number
-    FROM best b CROSS JOIN generate_series(-{NEIGHBOURS}, {NEIGHBOURS}) AS apart
+    FROM best b CROSS JOIN LATERAL generate_series(-b.around, b.around) AS apart
 ), known AS (
   SELECT jsonb_build_object(
     'forms', (SELECT coalesce(jsonb_agg(forms ORDER BY n), '[]') FROM w),
