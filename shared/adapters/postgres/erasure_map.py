@@ -71,6 +71,9 @@ ACTIONS: Mapping[str, Action] = {
         kept={"role": _FIXED, "author": _FIXED, "dedupe_key": "so that no message is accepted a second time"},
     ),
     "notes": Delete(owner="party", at_once=True),
+    "note_words": Delete(owner="party", at="indexed_at", at_once=True),
+    "passages": Delete(at="indexed_at", at_once=True),
+    "note_lists": Delete(at=None),
     "links": Blank(
         values={
             "summary_text": "''",
@@ -85,6 +88,11 @@ ACTIONS: Mapping[str, Action] = {
     "flushes": Blank(
         values={"stray_text": "''", "error": "''"},
         kept={"threshold": _FIXED, "outcome": _FIXED, "model": _MODEL},
+    ),
+    "reminders": Blank(
+        values={"text": "'[erased]'", "reason": "''"},
+        kept={"key": _IDS, "state": "cancelled with the fence, or told before"},
+        owner="party",
     ),
     "artifacts": Delete(),
     "pins": Delete(at="pinned_at"),
@@ -135,8 +143,12 @@ ACTIONS: Mapping[str, Action] = {
         at_once=True,
     ),
     "sessions": Blank(
-        values={"goal": "''", "mode": "''", "compaction_rest": "NULL"},
-        kept={"measured_by": _MODEL, "token_ratios": "numbers by a model's name"},
+        values={"goal": "''", "mode": "''", "model": "''", "compaction_rest": "NULL"},
+        kept={
+            "measured_by": _MODEL,
+            "token_ratios": "numbers by a model's name",
+            "left_by": "numbers of places",
+        },
         at=None,
         at_once=True,
         of="id",
@@ -156,6 +168,10 @@ ACTIONS: Mapping[str, Action] = {
     "session_totals": Keep(why="numbers"),
     "reservations": Keep(why="numbers"),
     "spend_days": Keep(why="numbers by scope and day"),
+    "recall_words": Keep(why="counts of the words of passages and files: a word goes with the last of them"),
+    "knowledge": Keep(why="an operator's files"),
+    "party_links": Keep(why="ids and times: which persons are one"),
+    "link_guesses": Keep(why="ids and times, for a day"),
     "visitors": Keep(why="a hash that opens the conversation, which goes on"),
     "erasures": Keep(why="the log of erasures itself: numbers and a hash; its work goes when it ends"),
     "agents": Keep(why="an operator's configuration"),

@@ -10,6 +10,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres import erasure_sql
 from shared.adapters.postgres.operators import append_audit
+from shared.adapters.postgres.recall_index import INDEXING_ENDS
 from shared.core.errors import UnknownSession
 from shared.core.forgetting import Report, speaks_of, without_sources
 from shared.core.ledger import ledger_from_json, ledger_to_json
@@ -25,6 +26,7 @@ async def erase_messages(
     connection: Connection, session_id: int, seqs: Sequence[int], *, actor: str
 ) -> Report:
     """Inside the caller's transaction."""
+    await connection.execute(INDEXING_ENDS, [session_id], [])
     session = await connection.fetchrow("SELECT * FROM sessions WHERE id = $1 FOR UPDATE", session_id)
     if session is None:
         raise UnknownSession(f"session {session_id}")
@@ -131,6 +133,8 @@ UPDATE links SET summary_text = $2, ledger = $3, contract = '{}', audit = '{}', 
 """
 
 _STATEMENTS = {
+    "passages": """WITH u AS (DELETE FROM passages WHERE session_id = $1 AND seq = ANY ($2::bigint[])
+                     RETURNING 1) SELECT count(*) FROM u""",
     "artifacts": """WITH u AS (DELETE FROM artifacts WHERE session_id = $1 AND seq = ANY ($2::bigint[])
                       RETURNING 1) SELECT count(*) FROM u""",
     "pins": """WITH u AS (DELETE FROM pins WHERE session_id = $1 AND seq = ANY ($2::bigint[])

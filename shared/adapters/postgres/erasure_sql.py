@@ -39,6 +39,9 @@ WITH d AS (
   UPDATE flushes SET outcome = 'failed', ended_at = clock_timestamp() WHERE session_id = $1 AND outcome = 'running'
 ), l AS (
   UPDATE links SET active = false WHERE session_id = $1 AND active
+), r AS (
+  UPDATE reminders SET state = 'cancelled', ended_at = clock_timestamp()
+   WHERE session_id = $1 AND state IN ('pending', 'claimed')
 )
 UPDATE jobs SET state = 'dead', epoch = epoch + 1, leased_by = NULL, ended_at = clock_timestamp()
  WHERE session_id = $1 AND state IN ('due', 'running')
@@ -59,9 +62,9 @@ WITH s AS (
   ON CONFLICT DO NOTHING
 )
 UPDATE sessions x
-   SET turn_epoch = turn_epoch + 1, leased_by = NULL, retry_at = NULL, open_turn = NULL,
+   SET turn_epoch = turn_epoch + 1, leased_by = NULL, retry_at = NULL, open_turn = NULL, open_address = NULL,
        answered_turn = next_turn - 1, base_turn = next_turn - 1, flushed_turn = next_turn - 1,
-       erased_turn = next_turn - 1, head = (SELECT id FROM l), redo = NULL, view_epoch = view_epoch + 1,
+       erased_turn = next_turn - 1, indexed_turn = greatest(indexed_turn, next_turn - 1), head = (SELECT id FROM l), redo = NULL, view_epoch = view_epoch + 1,
        cycle = cycle + 1, context_tokens = 0, hold_compaction = false, next_event_seq = next_event_seq + 1
  WHERE x.id = $1
 RETURNING id, next_turn - 1 AS turn, next_seq - 1 AS seq, next_event_seq - 1 AS event

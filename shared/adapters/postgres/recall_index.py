@@ -125,6 +125,11 @@ UNION ALL
 """
 """A session that no address leads to any more was put away: all of it can only be found."""
 _MINE = "SELECT pg_try_advisory_xact_lock(hashtextextended('recall:' || $1::bigint, 0))"
+INDEXING_ENDS = """
+SELECT pg_advisory_xact_lock(hashtextextended('recall:' || id, 0))
+  FROM (SELECT id FROM sessions WHERE id = ANY ($1::bigint[]) OR party_id = ANY ($2::bigint[]) ORDER BY id) s
+"""
+"""For a transaction that takes messages away, before it locks a session: nobody is at their index then."""
 _NOTES_MINE = "SELECT pg_try_advisory_xact_lock(hashtextextended('recall:notes', 0))"
 _SESSION = """
 SELECT s.indexed_turn,
