@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any
 
 from shared.core.memory_tools import FLUSH_TOOLS
 from shared.core.model import ToolSpec
+from shared.core.tokens import Count, estimate_tools
 
 BRIEF_TOOLS = FLUSH_TOOLS | {"calculate", "current_time", "remind_me"}
 """Their results are never so long that they would be set aside."""
 PROVIDER_TOOLS_AT_MOST = 16
+WINDOW_SHARE = 0.15
+"""Of a model's window, for descriptions of tools: in a small one the conversation comes first."""
+_RANK = (
+    "save_memory", "recall", "open_artifact", "search_memory", "current_time", "fetch_url", "calculate",
+    "forget_memory", "update_memory", "remind_me", "delegate",
+)  # fmt: skip
+"""What a small window is offered first; tools of others come behind these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,3 +78,20 @@ def provider_tool(raw: object) -> ToolSpec | None:
     if not isinstance(kind, str) or not isinstance(name, str) or not kind or not name:
         return None
     return ToolSpec(name=name, description=kind, input_schema={}, provider=dict(raw))
+
+
+@lru_cache(maxsize=256)
+def affordable(tools: tuple[ToolSpec, ...], most: int, count: Count) -> tuple[ToolSpec, ...]:
+    """All of them when they take at most so many tokens, else those that come first; the order stays."""
+    if estimate_tools(tools, count) <= most:
+        return tools
+    kept: list[ToolSpec] = []
+    for tool in sorted(tools, key=_rank):
+        if estimate_tools((*kept, tool), count) <= most:
+            kept.append(tool)
+    return tuple(tool for tool in tools if tool in kept)
+
+
+def _rank(tool: ToolSpec) -> tuple[int, str]:
+    place = _RANK.index(tool.name) if tool.name in _RANK else len(_RANK)
+    return place, tool.name

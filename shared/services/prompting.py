@@ -23,6 +23,7 @@ from shared.core.recall import NOTHING_RECALLED, Recalled
 from shared.core.selection import Selection, select
 from shared.core.session import View
 from shared.core.spill import Artifact, can_open
+from shared.core.tools import WINDOW_SHARE, affordable
 from shared.core.turns import Claim, ContextAudit
 from shared.core.upkeep import SessionState
 from shared.core.workspace import EMPTY, Workspace, shrunk
@@ -186,7 +187,7 @@ class Prompting:
 
         Raises ContextBudgetExceeded when system and tools alone leave no room.
         """
-        offered = tools if "tools" in card.capabilities or card.offline else ()
+        offered = self._offered(tools, card, self.policy_of(agent_config))
         ratio, policy = ratio_of(token_ratio, card), self.policy_of(agent_config)
         known = _channel(channel)
         chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
@@ -261,6 +262,15 @@ class Prompting:
                 cache_long=prepared.request.cache_long,
             ),
         )
+
+    def _offered(
+        self, tools: tuple[ToolSpec, ...], card: ModelCard, policy: ContextPolicy
+    ) -> tuple[ToolSpec, ...]:
+        """The same for every request to this model, whatever was learned of it meanwhile."""
+        if not tools or not ("tools" in card.capabilities or card.offline):
+            return ()
+        window = min(card.window, policy.context_window)
+        return affordable(tools, int(WINDOW_SHARE * window / card.token_factor), self.counter.count)
 
     def _build(
         self,
