@@ -87,8 +87,9 @@ def affordable(tools: tuple[ToolSpec, ...], most: int, count: Count) -> tuple[To
         return tools
     kept: list[ToolSpec] = []
     for tool in sorted(tools, key=_rank):
-        if estimate_tools((*kept, tool), count) <= most:
-            kept.append(tool)
+        if estimate_tools((*kept, tool), count) > most:
+            break
+        kept.append(tool)
     return tuple(tool for tool in tools if tool in kept)
 
 
