@@ -32,6 +32,8 @@ nothing is worth recalling."""
 OF_RAREST = 0.7
 LEAST_SHARE = 0.1
 """Of the best score: what is worse is left out."""
+OF_FILES = "Files; when an answer rests on one of them, name the file and the heading"
+"""Stands above passages of an agent's own files, where a day stands above what was said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +282,7 @@ def _by_time(passage: Found) -> tuple[bool, float, str, int, str, int]:
 
 
 def day_of(passage: Found) -> str:
-    return "Files" if passage.lane == "knowledge" else f"{passage.at.astimezone(UTC):%Y-%m-%d}"
+    return OF_FILES if passage.lane == "knowledge" else f"{passage.at.astimezone(UTC):%Y-%m-%d}"
 
 
 def shown(passage: Found, *, session_id: int) -> str:
