@@ -32,6 +32,7 @@ nothing is worth recalling."""
 OF_RAREST = 0.7
 LEAST_SHARE = 0.1
 """Of the best score: what is worse is left out."""
+NOTE_MARK = "[note] "
 OF_FILES = "Files; when an answer rests on one of them, name the file and the heading"
 """Stands above passages of an agent's own files, where a day stands above what was said."""
 
@@ -285,12 +286,16 @@ def day_of(passage: Found) -> str:
     return OF_FILES if passage.lane == "knowledge" else f"{passage.at.astimezone(UTC):%Y-%m-%d}"
 
 
+def note_line(text: str) -> str:
+    return f"{NOTE_MARK}{redact(text)}"
+
+
 def shown(passage: Found, *, session_id: int) -> str:
     """A passage with where it comes from, without secrets; `#12` is a message of this conversation."""
     text = redact(passage.text)
     match passage.lane:
         case "note":
-            return f"[note] {text}"
+            return note_line(passage.text)
         case "knowledge":
             place = f"{passage.path} › {passage.heading}" if passage.heading else passage.path
             return f"[{place}] {text}"

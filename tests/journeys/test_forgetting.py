@@ -67,7 +67,7 @@ async def test_a_yes_without_a_question_forgets_nothing(guest: Visit) -> None:
     said = await run(guest, "forget", "everything yes")
     assert not said.success
     assert "Nothing was forgotten" in said.result
-    assert (await run(guest, "forget", "the milk")).result.startswith("Send `/forget everything`")
+    assert (await run(guest, "forget", "everything now")).result.startswith("Send `/forget everything`")
     await run(guest, "forget", "everything")
     await guest.app.pool.execute("UPDATE erasure_wishes SET asked_at = now() - interval '11 minutes'")
     assert not (await run(guest, "forget", "everything yes")).success
@@ -132,6 +132,16 @@ async def test_nothing_of_another_sitting_of_the_same_person_stays(guest: Visit)
             WHERE id = (SELECT party_id FROM sessions WHERE id = $2)""",
         guest.session_id, archived.session_id,
     )  # fmt: skip
+    await guest.app.pool.execute(
+        """INSERT INTO party_links (kept_party_id, joined_party_id, kept_session_id, archived_session_id, day)
+           SELECT k.party_id, j.party_id, k.id, j.id, current_date FROM sessions k, sessions j
+            WHERE k.id = $1 AND j.id = $2""",
+        guest.session_id, archived.session_id,
+    )  # fmt: skip
+    await guest.app.pool.execute("UPDATE sessions SET archived_at = now() WHERE id = $1", archived.session_id)
+    await guest.app.pool.execute(
+        "UPDATE addresses SET session_id = $1 WHERE session_id = $2", guest.session_id, archived.session_id
+    )
     await guest.ask("Hello again")
     await forget_everything(guest)
     assert CANARY not in await everything_of(guest)

@@ -71,6 +71,9 @@ ACTIONS: Mapping[str, Action] = {
         kept={"role": _FIXED, "author": _FIXED, "dedupe_key": "so that no message is accepted a second time"},
     ),
     "notes": Delete(owner="party", at_once=True),
+    "passages": Delete(at="at", at_once=True),
+    "reminders": Delete(owner="party", at_once=True),
+    "note_lists": Delete(at=None),
     "links": Blank(
         values={
             "summary_text": "''",
@@ -136,7 +139,12 @@ ACTIONS: Mapping[str, Action] = {
     ),
     "sessions": Blank(
         values={"goal": "''", "mode": "''", "compaction_rest": "NULL"},
-        kept={"measured_by": _MODEL, "token_ratios": "numbers by a model's name"},
+        kept={
+            "measured_by": _MODEL,
+            "token_ratios": "numbers by a model's name",
+            "model": _MODEL,
+            "left_by": _IDS,
+        },
         at=None,
         at_once=True,
         of="id",
@@ -154,6 +162,11 @@ ACTIONS: Mapping[str, Action] = {
     "turn_entries": Keep(why="numbers"),
     "turn_steps": Keep(why="which tool was called when, under a random id"),
     "session_totals": Keep(why="numbers"),
+    "note_words": Keep(why="goes with its note, by a foreign key"),
+    "recall_words": Keep(why="goes with the passages that it counts, by their triggers"),
+    "party_links": Keep(why="which of two joined conversations goes on, so that they can part"),
+    "link_guesses": Keep(why="that a wrong code was typed, for an hour"),
+    "knowledge": Keep(why="an operator's files"),
     "reservations": Keep(why="numbers"),
     "spend_days": Keep(why="numbers by scope and day"),
     "visitors": Keep(why="a hash that opens the conversation, which goes on"),

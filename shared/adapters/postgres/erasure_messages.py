@@ -131,6 +131,8 @@ UPDATE links SET summary_text = $2, ledger = $3, contract = '{}', audit = '{}', 
 """
 
 _STATEMENTS = {
+    "passages": """WITH u AS (DELETE FROM passages WHERE session_id = $1 AND seq = ANY ($2::bigint[])
+                     RETURNING 1) SELECT count(*) FROM u""",
     "artifacts": """WITH u AS (DELETE FROM artifacts WHERE session_id = $1 AND seq = ANY ($2::bigint[])
                       RETURNING 1) SELECT count(*) FROM u""",
     "pins": """WITH u AS (DELETE FROM pins WHERE session_id = $1 AND seq = ANY ($2::bigint[])

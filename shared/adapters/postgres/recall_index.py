@@ -137,8 +137,9 @@ SELECT s.indexed_turn,
   FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
   LEFT JOIN LATERAL (SELECT x.number, x.sitting, x.at FROM passages x WHERE x.session_id = s.id
                       ORDER BY x.number DESC LIMIT 1) l ON true
- WHERE s.id = $1
+ WHERE s.id = $1 FOR KEY SHARE OF s
 """
+"""Whoever erases waits for it, or it for them: nothing is made searchable of what was just forgotten."""
 _ENTRIES = """
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, false AS pinned,
        NULL AS form, NULL AS shown

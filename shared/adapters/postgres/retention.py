@@ -50,6 +50,7 @@ Rule: TypeAlias = Sweep | Months | Stays
 
 _FORGET = "until they are forgotten; with `EVERTALK_RETENTION_DAYS` that long after the last message"
 _WITH_TALK = "as long as the conversation"
+_WITH_NOTE = "as long as the note"
 
 RULES: Mapping[str, Rule] = {
     "entries": Stays(told=_FORGET),
@@ -61,6 +62,21 @@ RULES: Mapping[str, Rule] = {
     "prune_decisions": Stays(told=_WITH_TALK),
     "artifacts": Stays(told=_WITH_TALK),
     "notes": Stays(told="until they are forgotten"),
+    "note_words": Stays(told=_WITH_NOTE),
+    "passages": Stays(told=_WITH_TALK),
+    "recall_words": Stays(told=_WITH_TALK),
+    "knowledge": Stays(told="as long as the agent's files"),
+    "note_lists": Sweep(
+        days=1,
+        key="session_id, address_id",
+        where="expires_at < now() - {age}",
+        told="a day after they lapse",
+    ),
+    "reminders": Sweep(
+        days=30, key="id", where="ended_at < now() - {age}", told="30 days after they were told or cancelled"
+    ),
+    "party_links": Stays(told=_WITH_TALK),
+    "link_guesses": Sweep(days=1, key="id", where="at < now() - {age}", told="a day"),
     "feedback": Stays(told=_WITH_TALK),
     "sessions": Stays(told="numbers, for good"),
     "session_totals": Stays(told="numbers, for good"),
