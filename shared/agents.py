@@ -61,7 +61,7 @@ class AgentCaps(_Section):
 
 
 class MemoryChoice(_Section):
-    recall_tokens: Annotated[int, Field(ge=0, le=20_000)] | None = None
+    recall_tokens: Annotated[int, Field(ge=0, le=4_000)] | None = None
 
 
 class AgentConfig(_Section):
@@ -83,6 +83,8 @@ class AgentConfig(_Section):
         | None
     ) = None
     summary_model: Name | None = None
+    helper_model: Name | None = None
+    """Works for `delegate`; the agent's own where it is left out."""
     preset: Any = None
     """Checked with `context` by `core/overrides.py`."""
     context: Any = None
@@ -285,6 +287,7 @@ def _room_problems(config: Mapping[str, Any], own: ContextPolicy, ground: Ground
 
 def _remarks(config: Mapping[str, Any], ground: Ground) -> Iterator[str]:
     named = [("model", config.get("model")), ("summary_model", config.get("summary_model"))]
+    named.append(("helper_model", config.get("helper_model")))
     named += [(f"models[{number}]", name) for number, name in enumerate(config.get("models") or ())]
     for where, name in named:
         if name and ground.models and name not in ground.models:

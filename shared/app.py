@@ -27,6 +27,7 @@ from shared.adapters.postgres.choices import PostgresChoices
 from shared.adapters.postgres.erasure import PostgresErasure
 from shared.adapters.postgres.export import PostgresExport
 from shared.adapters.postgres.figures import PostgresFigures
+from shared.adapters.postgres.knowledge import PostgresKnowledge
 from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.people import PostgresPeople
 from shared.adapters.postgres.pins import PostgresPins
@@ -144,7 +145,7 @@ class App:
     workspaces: WorkspaceFiles
     crash_point: CrashPoint
     librarian: Librarian | None = None
-    """In the worker, where there is a store for what it reads."""
+    """In the worker only: one process reads what agents' folders say."""
     mcp_tools: McpTools | KnownMcpTools | None
 
     async def close(self) -> None:
@@ -373,6 +374,9 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         retaining=retaining,
         workspaces=workspaces,
         crash_point=crash_point,
+        librarian=(
+            librarian_of(settings, pool, workspaces, PostgresKnowledge(pool)) if role == "worker" else None
+        ),
         mcp_tools=mcp_tools,
     )
 

@@ -275,7 +275,12 @@ async def test_an_agent_that_somebody_has_stays(desk: Desk, pool: Pool) -> None:
     assert "shop still answers: site north" in said
     assert (await desk.agent("delete", "default"))[0] == 1
     await desk.agent("assign", "default", "--site", "north")
+    await pool.execute(
+        """INSERT INTO knowledge (agent_id, path, place, sha256, text, terms, vector)
+           SELECT id, 'returns.md', 0, '', 'Thirty days.', 2, '' FROM agents WHERE name = 'shop'"""
+    )
     assert (await desk.agent("delete", "shop"))[0] == 0
+    assert await pool.fetchval("SELECT count(*) FROM knowledge") == 0
 
 
 async def test_a_site_is_given_to_an_agent_for_new_conversations_or_for_all(desk: Desk, pool: Pool) -> None:

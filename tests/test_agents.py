@@ -20,6 +20,7 @@ FULL: dict[str, Any] = {
         "allow": ["*"], "deny": ["fetch_url"],
         "provider": [{"type": "web_search_20260101", "name": "web_search", "max_uses": 3}],
     },
+    "helper_model": "local",
     "caps": {"person_per_day_usd": 1, "session_usd": 5.5}, "memory": {"recall_tokens": 1200},
 }  # fmt: skip
 
@@ -51,7 +52,7 @@ def test_what_can_be_used_is_used_without_a_word(config: dict[str, Any]) -> None
         ({"caps": {"session_usd": True}}, "caps.session_usd: must be a number, not true"),
         ({"caps": {"sesion_usd": 1}}, "caps.sesion_usd: there is no such key; did you mean session_usd?"),
         ({"memory": {"recall_tokens": 1.5}}, "memory.recall_tokens: must be a whole number, not 1.5"),
-        ({"memory": {"recall_tokens": 10**9}}, "memory.recall_tokens: must be at most 20000, not 1000000000"),
+        ({"memory": {"recall_tokens": 10**9}}, "memory.recall_tokens: must be at most 4000, not 1000000000"),
         (
             {"audience": "pubic"},
             "audience: must be 'personal' or 'public', not \"pubic\"; did you mean public?",

@@ -32,6 +32,9 @@ nothing is worth recalling."""
 OF_RAREST = 0.7
 LEAST_SHARE = 0.1
 """Of the best score: what is worse is left out."""
+NOTE_MARK = "[note] "
+OF_FILES = "Files; when an answer rests on one of them, name the file and the heading"
+"""Stands above passages of an agent's own files, where a day stands above what was said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +285,11 @@ def _by_time(passage: Found) -> tuple[bool, float, str, int, str, int]:
 
 
 def day_of(passage: Found) -> str:
-    return "Files" if passage.lane == "knowledge" else f"{passage.at.astimezone(UTC):%Y-%m-%d}"
+    return OF_FILES if passage.lane == "knowledge" else f"{passage.at.astimezone(UTC):%Y-%m-%d}"
+
+
+def note_line(text: str) -> str:
+    return f"{NOTE_MARK}{redact(text)}"
 
 
 def shown(passage: Found, *, session_id: int) -> str:
@@ -290,7 +297,7 @@ def shown(passage: Found, *, session_id: int) -> str:
     text = redact(passage.text)
     match passage.lane:
         case "note":
-            return f"[note] {text}"
+            return note_line(passage.text)
         case "knowledge":
             place = f"{passage.path} › {passage.heading}" if passage.heading else passage.path
             return f"[{place}] {text}"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.recall import Found, Frequencies, Search, packed, ranked, rendered
+from shared.core.recall import OF_FILES, Found, Frequencies, Search, packed, ranked, rendered
 from shared.core.recall_query import question_dictionary, question_words
 from shared.core.searching import PIECE_CHARS, dictionary_of, pieces, searchable
 
@@ -105,7 +105,7 @@ def test_passages_stand_under_their_day_with_their_number_and_without_secrets() 
     assert "[earlier] assistant: Said elsewhere." in text
     assert "[#3] person: The key is" in text
     assert "abcdefghijklmnopqrstuvwxyz" not in text
-    assert text.splitlines()[-2:] == ["Files:", "[shop.md › Returns] Thirty days."]
+    assert text.splitlines()[-2:] == [f"{OF_FILES}:", "[shop.md › Returns] Thirty days."]
 
 
 def test_scripts_without_blanks_are_searched_by_neighbouring_characters() -> None:

@@ -70,6 +70,7 @@ async def test_a_yes_without_a_question_forgets_nothing(guest: Visit) -> None:
     assert not said.success
     assert "Nothing was forgotten" in said.result
     assert not (await run(guest, "forget", "the milk")).success
+    assert (await run(guest, "forget", "everything now")).result.startswith("Send `/forget everything`")
     await run(guest, "forget", "everything")
     await guest.app.pool.execute("UPDATE erasure_wishes SET asked_at = now() - interval '11 minutes'")
     assert not (await run(guest, "forget", "everything yes")).success

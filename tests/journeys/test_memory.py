@@ -223,7 +223,7 @@ async def test_a_preview_serves_once_and_lapses(guest: Visit) -> None:
     assert (await command(guest, "forget", "yes"))[0]
     assert (await command(guest, "forget", "yes"))[0] is False
     assert (await command(guest, "forget", "dog"))[0] is False
-    assert (await command(guest, "forget", "everything"))[0] is False
+    assert (await command(guest, "forget", "everything yes"))[0] is False
 
 
 async def test_after_forgetting_the_words_stand_nowhere_but_in_the_conversation(

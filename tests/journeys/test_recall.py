@@ -12,12 +12,14 @@ from shared.adapters.models.catalog import ModelEntry, card_of
 from shared.adapters.models.wire import request_body
 from shared.adapters.postgres.replays import PostgresReplays
 from shared.adapters.token_counter import VocabularyCounter
+from shared.core.memory import note_from
 from shared.core.prompts import RECALL_TAG
 from shared.services.replaying import rebuild
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
 from tests.journeys.test_upkeep import WINDOW, talk
 
+PARROT = "The parrot Zanzibarine eats papaya" + ", mango" * 60 + "."
 QUESTION = "What is the invoice number of the piano?"
 CHAT = "claude-sonnet-5-5"
 COUNTER = VocabularyCounter()
@@ -131,3 +133,32 @@ async def test_the_tool_finds_the_original_words(guest: Visit, provider: Running
         "SELECT blocks ->> 0 FROM entries WHERE author = 'tool' ORDER BY seq DESC LIMIT 1"
     )
     assert "[#1] person: My sister Ingrid lives in Tromsø" in result
+
+
+async def test_a_note_that_was_recalled_and_then_forgotten_stands_in_no_stored_request(
+    database_url: str, redis_url: str, provider: RunningFake
+) -> None:
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
+    )
+    async with running_app(settings) as app:
+        await forget_a_recalled_note(await visit(app), provider)
+
+
+async def forget_a_recalled_note(guest: Visit, provider: RunningFake) -> None:
+    whose = await guest.app.notes.whose(guest.session_id)
+    for number in range(12):
+        filler = (
+            f"Agreement {number} about house {number * 7}: " + f"the {number} walls stay white and bare. " * 8
+        )
+        await guest.app.notes.save(note_from({"text": filler, "importance": 9}), whose)
+    kept = await guest.app.notes.save(note_from({"text": PARROT, "importance": 1}), whose)
+    assert kept.note is not None
+    await guest.app.indexing.sweep()
+    await guest.ask("What does the parrot eat?")
+    assert f"[note] {PARROT}" in recalled((await chats(provider))[-1])
+    shown = "SELECT count(*) FROM prompt_parts WHERE body LIKE '%Zanzibarine%'"
+    assert await guest.one(shown) == 1
+    assert await guest.app.notes.erase(whose, [kept.note.id]) == 1
+    assert await guest.one(shown) == 0

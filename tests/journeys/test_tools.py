@@ -201,3 +201,19 @@ async def test_a_block_that_nobody_knows_never_loses_the_answer(room: Room) -> N
     assert await room.guest.ask("Hello?") == "Here I am."
     assert await room.guest.ask("Really?") == "Still."
     assert "hologram" not in json.dumps((await room.sent())[1]["messages"])
+
+
+async def test_an_answer_that_the_provider_paused_is_gone_on_with(room: Room) -> None:
+    await room.configure(tools={"provider": [SEARCH]})
+    await room.scripted(
+        {"web_search": "tides", "pause": True}, {"web_search": "more", "pause": True}, {"text": "The moon."}
+    )
+    assert await room.guest.ask("Why are there tides?") == "The moon."
+    requests = [one for one in await room.provider.requests() if one["kind"] == "chat"]
+    assert [one["stop_reason"] for one in requests] == ["pause_turn", "pause_turn", "end_turn"]
+    assert [block["type"] for block in requests[2]["body"]["messages"][-1]["content"]] == [
+        "server_tool_use", "web_search_tool_result", "server_tool_use",
+    ]  # fmt: skip
+    paid = await room.guest.app.pool.fetchval("SELECT count(*) FROM usage WHERE purpose = 'chat'")
+    assert paid == len(requests)
+    await room.holds()

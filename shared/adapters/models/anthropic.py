@@ -11,13 +11,16 @@ from typing import TypeVar
 from shared.adapters.models.catalog import ModelEntry, card_of
 from shared.adapters.models.patience import Patience
 from shared.adapters.models.provider import Line, Provider
-from shared.adapters.models.reading import BrokenAnswer, Reading
+from shared.adapters.models.reading import BrokenAnswer, Reading, paired
 from shared.adapters.models.refusals import ModelOverloaded, ModelUnknown, is_about_schema, is_about_thinking
 from shared.adapters.models.wire import Json, counted_body, request_body
 from shared.core.errors import ModelBusy, ModelError, ModelRefusedAccount, ModelUnavailable, PromptTooLong
+from shared.core.messages import Block, Message
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, TokenCounter, Usage
 
 COUNT_SECONDS = 10.0
+PAUSES_AT_MOST = 4
+"""How often a provider whose own tools take long is asked to go on with the same answer."""
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -36,6 +39,9 @@ class _Call:
     waited: bool = False
     thinking: bool = True
     schema: bool = True
+    said: tuple[Block, ...] = ()
+    """Before the provider paused; it goes on behind it."""
+    pauses: int = 0
     aborted: list[Usage] = field(default_factory=list)
 
 
@@ -64,10 +70,13 @@ class AnthropicModel:
         call = _Call(request=request, on_text=on_text, until=until)
         while True:
             try:
-                return await self._attempt(call)
+                reply = await self._attempt(call)
             except ModelError as error:
                 await self._prepare_again(call, error)
                 call.attempt += 1
+                continue
+            if reply is not None:
+                return reply
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         card = self._card()
@@ -92,8 +101,8 @@ class AnthropicModel:
         met = self._provider.limit_met(self._entry.wire_name)
         return card if met is None or met >= card.window else replace(card, window=met, window_known=True)
 
-    async def _attempt(self, call: _Call) -> ModelReply:
-        """One request; what it cost is kept in the call when it fails."""
+    async def _attempt(self, call: _Call) -> ModelReply | None:
+        """One request; what it cost is kept in the call when it fails. None: the provider has paused."""
         self._provider.breaker.admit()
         reading = Reading()
         try:
@@ -111,7 +120,7 @@ class AnthropicModel:
         self._provider.breaker.succeeded()
         return reply
 
-    async def _streamed(self, call: _Call, reading: Reading) -> ModelReply:
+    async def _streamed(self, call: _Call, reading: Reading) -> ModelReply | None:
         loop = asyncio.get_running_loop()
         first_by = min(call.until, loop.time() + self._patience.first_byte_seconds)
         line = await _within(first_by, "no answer", self._provider.open_stream(self._body(call)))
@@ -131,17 +140,25 @@ class AnthropicModel:
             await line.close()
 
     def _body(self, call: _Call) -> Json:
+        request = call.request
+        if call.said:
+            going_on = Message(role="assistant", blocks=call.said)
+            request = replace(request, messages=(*request.messages, going_on))
         return request_body(
-            call.request, self._card(), self._entry.wire_name, thinking=call.thinking, schema=call.schema
+            request, self._card(), self._entry.wire_name, thinking=call.thinking, schema=call.schema
         )
 
-    def _reply(self, call: _Call, reading: Reading, line: Line) -> ModelReply:
+    def _reply(self, call: _Call, reading: Reading, line: Line) -> ModelReply | None:
         try:
-            blocks = reading.blocks()
+            said = (*call.said, *reading.unpaired())
         except BrokenAnswer as error:
             raise ModelUnavailable(f"unusable answer: {error}") from error
+        if reading.paused and reading.unpaired() and call.pauses < PAUSES_AT_MOST:
+            call.said, call.pauses = said, call.pauses + 1
+            self._book(call, reading)
+            return None
         return ModelReply(
-            blocks=blocks,
+            blocks=paired(said),
             usage=reading.usage(),
             stop_reason=reading.stop_reason(),
             model=self._entry.name,

@@ -81,8 +81,17 @@ class Reading:
 
     def blocks(self) -> tuple[Block, ...]:
         """All that was said; raises BrokenAnswer for a tool call whose input is no JSON object."""
+        return paired(self.unpaired())
+
+    def unpaired(self) -> tuple[Block, ...]:
+        """The same with calls of the provider's own tools that it has not answered yet."""
         found = (self._block(part) for _, part in sorted(self._parts.items()))
-        return _paired(tuple(block for block in found if block is not None))
+        return tuple(block for block in found if block is not None)
+
+    @property
+    def paused(self) -> bool:
+        """The provider wants to be asked to go on, because its own tools take long."""
+        return self._reason == "pause_turn"
 
     def stop_reason(self) -> StopReason:
         if self._reason is not None and self._reason in _REASONS:
@@ -196,7 +205,7 @@ def _of_the_provider(part: _Part, text: str) -> Block | None:
     return ProviderBlock(raw=raw)
 
 
-def _paired(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+def paired(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     """A call of the provider's own tool without its result, or the other way, would be refused."""
     theirs = [block for block in blocks if isinstance(block, ProviderBlock)]
     if not theirs:

@@ -93,6 +93,7 @@ class PostgresAgents:
         """False when conversations, sites or bots still have it, or there is none of that name."""
         try:
             async with self._pool.acquire() as connection, connection.transaction():
+                await connection.execute(_FORGET_KNOWLEDGE, name)
                 agent_id = await connection.fetchval("DELETE FROM agents WHERE name = $1 RETURNING id", name)
                 if agent_id is not None:
                     await append_audit(connection, actor=_BY, action="agent.deleted", about=str(agent_id))
@@ -168,6 +169,8 @@ SELECT a.id, a.name, a.config, a.version,
                FROM telegram_bots b WHERE b.agent_id = a.id ORDER BY 1) AS bots
   FROM agents a
 """
+_FORGET_KNOWLEDGE = "DELETE FROM knowledge WHERE agent_id = (SELECT id FROM agents WHERE name = $1)"
+"""Its files say it again, should an agent of that name be made anew."""
 _NEW_SITE = """
 INSERT INTO sites (name, agent_id, audience, allowed_origins)
 SELECT $1, a.id, coalesce($3, 'personal'), coalesce($4::text[], '{}') FROM agents a WHERE a.name = $2

@@ -16,7 +16,6 @@ from shared.adapters.postgres.erasure_map import AT_ONCE, STEPS
 from shared.adapters.postgres.erasure_messages import erase_messages
 from shared.adapters.postgres.operators import append_audit
 from shared.adapters.postgres.pool import store_method
-from shared.adapters.postgres.recall_index import INDEXING_ENDS
 from shared.core.errors import UnknownSession
 from shared.core.forgetting import WISH_MINUTES, Preview, Report
 
@@ -71,8 +70,6 @@ class PostgresErasure:
             whole = scope == "everything"
             parties = [row["id"] for row in await connection.fetch(sql.FAMILY, session_id)] if whole else []
             lock, owner = (sql.LOCK_SESSIONS, parties) if whole else (sql.LOCK_ONE, session_id)
-            # Whoever makes hidden messages searchable just now ends first: what it adds is seen, and goes.
-            await connection.execute(INDEXING_ENDS, [session_id], parties)
             sessions = [row["id"] for row in await connection.fetch(lock, owner)]
             bounds = [await _fence(connection, session) for session in sessions]
             work = {"parties": parties, "sessions": bounds, "place": 0, "cursor": 0}

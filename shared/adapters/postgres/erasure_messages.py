@@ -10,7 +10,6 @@ from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres import erasure_sql
 from shared.adapters.postgres.operators import append_audit
-from shared.adapters.postgres.recall_index import INDEXING_ENDS
 from shared.core.errors import UnknownSession
 from shared.core.forgetting import Report, speaks_of, without_sources
 from shared.core.ledger import ledger_from_json, ledger_to_json
@@ -26,7 +25,6 @@ async def erase_messages(
     connection: Connection, session_id: int, seqs: Sequence[int], *, actor: str
 ) -> Report:
     """Inside the caller's transaction."""
-    await connection.execute(INDEXING_ENDS, [session_id], [])
     session = await connection.fetchrow("SELECT * FROM sessions WHERE id = $1 FOR UPDATE", session_id)
     if session is None:
         raise UnknownSession(f"session {session_id}")

@@ -25,6 +25,7 @@ from shared.core.memory_tools import MEMORY_TOOLS, SAVE_MEMORY, SEARCH_MEMORY
 from shared.core.messages import blocks_from_json
 from shared.core.notes import KeptNote, NewNote, NoteResult, NotesFound, NoteSource, NoteState
 from shared.core.prompts import NOTES_OPENED
+from shared.core.recall import note_line
 
 Record = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[Record]"
@@ -190,7 +191,8 @@ async def erase_notes(connection: Connection, party_id: int, rows: Sequence[Reco
     await connection.execute(sql.ERASE_EVENTS, party_id, [_short_id(row) for row in rows])
     await connection.execute(sql.ERASE_STRAY, ids)
     lines = [core_line(row["text"]) for row in rows if row["text"].strip()]
-    await connection.execute(sql.ERASE_PARTS, party_id, lines, NOTES_OPENED)
+    recalled = [note_line(row["text"]) for row in rows if row["text"].strip()]
+    await connection.execute(sql.ERASE_PARTS, party_id, lines, NOTES_OPENED, recalled)
 
 
 def _short_id(row: Record) -> str:

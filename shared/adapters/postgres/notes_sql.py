@@ -151,10 +151,12 @@ DELETE FROM prompt_parts p USING (
        SELECT DISTINCT decode(h.hash, 'hex') AS sha256 FROM turn_context_audit a
         CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) h(hash)
         WHERE a.session_id IN {_SESSIONS}) used
- WHERE p.sha256 = used.sha256 AND p.body LIKE $3 || '%'
-   AND EXISTS (SELECT FROM unnest($2::text[]) AS line WHERE strpos(p.body, line) > 0)
+ WHERE p.sha256 = used.sha256
+   AND (p.body LIKE $3 || '%' AND EXISTS (SELECT FROM unnest($2::text[]) AS line WHERE strpos(p.body, line) > 0)
+        OR EXISTS (SELECT FROM unnest($4::text[]) AS line WHERE strpos(p.body, line) > 0))
 """
-"""Of the person's own turns, the blocks that showed them: replay then says that a part is missing."""
+"""Of the person's own turns, the blocks and the recalled passages that showed them: replay then says that a
+part is missing."""
 
 ASK_FOR_TIDY = """
 INSERT INTO jobs (kind, session_id, key, trigger, due_at)

@@ -125,11 +125,6 @@ UNION ALL
 """
 """A session that no address leads to any more was put away: all of it can only be found."""
 _MINE = "SELECT pg_try_advisory_xact_lock(hashtextextended('recall:' || $1::bigint, 0))"
-INDEXING_ENDS = """
-SELECT pg_advisory_xact_lock(hashtextextended('recall:' || id, 0))
-  FROM (SELECT id FROM sessions WHERE id = ANY ($1::bigint[]) OR party_id = ANY ($2::bigint[]) ORDER BY id) s
-"""
-"""For a transaction that takes messages away, before it locks a session: nobody is at their index then."""
 _NOTES_MINE = "SELECT pg_try_advisory_xact_lock(hashtextextended('recall:notes', 0))"
 _SESSION = """
 SELECT s.indexed_turn,
@@ -142,8 +137,9 @@ SELECT s.indexed_turn,
   FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
   LEFT JOIN LATERAL (SELECT x.number, x.sitting, x.at FROM passages x WHERE x.session_id = s.id
                       ORDER BY x.number DESC LIMIT 1) l ON true
- WHERE s.id = $1
+ WHERE s.id = $1 FOR KEY SHARE OF s
 """
+"""Whoever erases waits for it, or it for them: nothing is made searchable of what was just forgotten."""
 _ENTRIES = """
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, false AS pinned,
        NULL AS form, NULL AS shown

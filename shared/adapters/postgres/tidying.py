@@ -13,6 +13,7 @@ from shared.adapters.postgres.pool import store_method
 from shared.adapters.postgres.upkeep import still_mine
 from shared.core.memory import core_line, gist_of, note_hash
 from shared.core.prompts import NOTES_OPENED
+from shared.core.recall import NOTE_MARK
 from shared.core.tidying import LiveNote, TidyPlan
 from shared.core.upkeep import JobClaim
 
@@ -71,7 +72,7 @@ SELECT DISTINCT p.sha256, p.body FROM sessions s
   JOIN turn_context_audit a ON a.session_id = s.id
  CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) h(hash)
   JOIN prompt_parts p ON p.sha256 = decode(h.hash, 'hex')
- WHERE s.{_FAMILY} AND p.body LIKE $2 || '%'
+ WHERE s.{_FAMILY} AND (p.body LIKE $2 || '%' OR strpos(p.body, $3) > 0)
    AND EXISTS (SELECT FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_until IS NULL)
 """
 
@@ -138,7 +139,7 @@ class PostgresTidying:
                 assert whose is not None
                 await erase_notes(connection, whose["party_id"], let_go)
             erased = {row["hash"] for row in await connection.fetch(_ERASED, session)}
-            shown = await connection.fetch(_SHOWN, session, NOTES_OPENED)
+            shown = await connection.fetch(_SHOWN, session, NOTES_OPENED, NOTE_MARK)
             parts = [row["sha256"] for row in shown if _tells_of(row["body"], erased)]
             await connection.execute("DELETE FROM prompt_parts WHERE sha256 = ANY ($1::bytea[])", parts)
         return {
@@ -152,5 +153,10 @@ class PostgresTidying:
 def _tells_of(body: str, erased: set[bytes]) -> bool:
     """Whether a block that was sent shows a note whose words are gone: its line has the same hash."""
     lines: Sequence[str] = body.splitlines()
-    mark = core_line("")[:2]
-    return any(note_hash(line[2:]) in erased for line in lines if line.startswith(mark))
+    marks = (core_line("")[:2], NOTE_MARK)
+    return any(
+        note_hash(line.removeprefix(mark)) in erased
+        for line in lines
+        for mark in marks
+        if line.startswith(mark)
+    )

@@ -25,10 +25,6 @@ class ForgetEverything:
     def __init__(self, forgetting: ForgetsAll) -> None:
         self._forgetting = forgetting
 
-    @property
-    def doers(self) -> dict[str, Doer]:
-        return {"forget": self.forget}
-
     async def forget(self, call: Call) -> Said:
         match " ".join(call.args.casefold().split()):
             case "everything":

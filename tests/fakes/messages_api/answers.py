@@ -18,6 +18,7 @@ THOUGHT = "The newest message decides; look for what was said about it."
 
 def answered(body: Json, action: Json, signatures: Signatures) -> Answer:
     answer = _content(body, action)
+    answer = brain.gone_on(body, brain.paused(answer) if action.get("pause") else answer)
     thought = action.get("thinking") or (THOUGHT if _thinks(body) else None)
     if thought and answer.blocks:
         block = {"type": "thinking", "thinking": thought, "signature": signatures.sign(body, thought)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tests.fakes.messages_api.schema_values import filled
@@ -74,17 +74,40 @@ def calls(body: Json, wanted: list[tuple[str, Json]]) -> Answer:
 def searched(body: Json, words: str, text: str) -> Answer:
     """The provider ran a search of its own on the way to its answer."""
     call_id = f"srvtoolu_{_digest(compact_json(body['messages']), words)}"
-    found = {"type": "web_search_result", "url": "https://example.org/", "title": "Example", "page_age": None}
     blocks = (
         {"type": "server_tool_use", "id": call_id, "name": "web_search", "input": {"query": words}},
-        {
-            "type": "web_search_tool_result",
-            "tool_use_id": call_id,
-            "content": [{**found, "encrypted_content": _digest(words, text) * 8}],
-        },
+        _search_result(call_id, text),
         {"type": "text", "text": text},
     )
     return Answer(blocks=blocks, stop_reason="end_turn")
+
+
+def paused(answer: Answer) -> Answer:
+    """In the middle of its first search: the result is not there yet."""
+    return Answer(blocks=answer.blocks[:1], stop_reason="pause_turn")
+
+
+def gone_on(body: Json, answer: Answer) -> Answer:
+    """Behind a pause: the result of the search comes first."""
+    pending = _pending(body)
+    return replace(
+        answer, blocks=(*(_search_result(call_id, "later") for call_id in pending), *answer.blocks)
+    )
+
+
+def _pending(body: Json) -> list[str]:
+    last = body["messages"][-1]
+    if last["role"] != "assistant" or isinstance(last["content"], str):
+        return []
+    given = {block["tool_use_id"] for block in last["content"] if "tool_use_id" in block}
+    asked = [block["id"] for block in last["content"] if block["type"] == "server_tool_use"]
+    return [call_id for call_id in asked if call_id not in given]
+
+
+def _search_result(call_id: str, words: str) -> Json:
+    found = {"type": "web_search_result", "url": "https://example.org/", "title": "Example", "page_age": None}
+    content = [{**found, "encrypted_content": _digest(words, call_id) * 8}]
+    return {"type": "web_search_tool_result", "tool_use_id": call_id, "content": content}
 
 
 def _chat(body: Json, words: str, after_tools: bool) -> Answer:

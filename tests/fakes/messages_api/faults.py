@@ -9,7 +9,8 @@ summary, count_tokens; any = the first three, the default); `nth` (only the nth 
 Action, freely combined:
 * before the answer: `latency` seconds; `status`, with `reason` (too_long, credit), `message`, `retry_after`
 * the answer: `text`; `tool_use` [{name, input}]; `thinking` text; `empty`; `refusal`; `prose` (not JSON);
-  `web_search` words that the provider itself searches for before it says `text`; `odd_block` any block
+  `web_search` words that the provider itself searches for before it says `text`; `odd_block` any block;
+  `pause` in the middle of that search
 * the stream: `pace_ms`; `drip` seconds between single bytes; `no_message_stop`
 * the stream, after k deltas: `cut` k; `stream_error` k (`error_type`, else overloaded_error); `malformed` k;
   `unknown_event` k; `stall` {after, seconds}
@@ -37,6 +38,7 @@ ACTIONS: dict[str, type | tuple[type, ...]] = {
     "refusal": bool,
     "prose": bool,
     "web_search": str,
+    "pause": bool,
     "odd_block": dict,
     "pace_ms": (int, float),
     "drip": (int, float),

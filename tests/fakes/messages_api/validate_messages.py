@@ -187,6 +187,8 @@ def _check_searches(body: Json, turns: list[tuple[int, str, list[Json]]]) -> Non
     for index, _, blocks in turns:
         asked = [block["id"] for block in blocks if block["type"] == "server_tool_use"]
         given = [block["tool_use_id"] for block in blocks if block["type"] == "web_search_tool_result"]
+        if index == turns[-1][0] and asked[: len(given)] == given:
+            continue  # the provider paused, and is asked to go on
         if asked != given:
             raise Refusal(
                 f"messages.{index}: `web_search` tool use with id {(asked + given)[0]} was found without a "
@@ -225,7 +227,7 @@ def _check_ends(turns: list[tuple[int, str, list[Json]]]) -> None:
     for index, role, blocks in turns:
         if role == "assistant" and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
             raise Refusal(f"messages.{index}: The final block in an assistant message cannot be `thinking`.")
-    if turns[-1][1] != "user":
+    if turns[-1][1] != "user" and turns[-1][2][-1]["type"] != "server_tool_use":
         raise Refusal(
             "This model does not support assistant message prefill. The conversation must end with "
             "a user message."
