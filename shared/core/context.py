@@ -167,7 +167,11 @@ def _told(block: Block) -> Block:
 
 def _system_parts(layers: SystemLayers, core: str) -> tuple[SystemPart, ...]:
     told = replace(
-        layers, goal=defused(layers.goal), memory=defused(layers.memory), person=defused(layers.person)
+        layers,
+        mode=defused(layers.mode),
+        goal=defused(layers.goal),
+        memory=defused(layers.memory),
+        person=defused(layers.person),
     )
     rules = SystemPart(text=system_text(told), cache=not core)
     return (rules, SystemPart(text=notes_block(defused(core)), cache=True)) if core else (rules,)

@@ -18,10 +18,20 @@ RECALL_TAG = "recalled_passages"
 NOTES_TAG = "known_about_this_person"
 NOTES_OPENED = f"<{NOTES_TAG}>"
 GOAL_TAG = "conversation_goal"
+HANDED_TAG = "handed_over"
 FENCE_TAG = "outside_text"
 """Around a passage from elsewhere, see `core/fencing.py`."""
-OUR_TAGS = (SUMMARY_TAG, SECTIONS_TAG, PINS_TAG, FACTS_TAG, RECALL_TAG, NOTES_TAG, FENCE_TAG, GOAL_TAG)
-HANDED_TAG = "handed_over"
+OUR_TAGS = (
+    SUMMARY_TAG,
+    SECTIONS_TAG,
+    PINS_TAG,
+    FACTS_TAG,
+    RECALL_TAG,
+    NOTES_TAG,
+    FENCE_TAG,
+    GOAL_TAG,
+    HANDED_TAG,
+)
 _REMINDER = re.compile(
     r"\[Reminder, a message of the program [^\[]*? of this: ([^\[\]]*)\. That time has come[^\[\]]*\]"
 )

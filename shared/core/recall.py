@@ -294,7 +294,9 @@ def note_line(text: str) -> str:
 
 def shown(passage: Found, *, session_id: int) -> str:
     """A passage with where it comes from, without secrets; `#12` is a message of this conversation."""
-    text = redact(passage.text)
+    text = (
+        redact(passage.text).replace("[#", "(#").replace("[note]", "(note)").replace("[earlier]", "(earlier)")
+    )
     match passage.lane:
         case "note":
             return note_line(passage.text)

@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from shared.core.errors import CapReached, ModelError
+from shared.core.fencing import defused
 from shared.core.messages import (
     text_message,
 )
@@ -97,7 +98,7 @@ class Delegate:
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         task, handed = _asked(arguments)
-        errand = await self._errand(helper_task(task, handed), context)
+        errand = await self._errand(helper_task(task, defused(handed)), context)
         try:
             async with asyncio.timeout(self._bounds.seconds):
                 return capped(await errand.work(), RESULT_CHARS)

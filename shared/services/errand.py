@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from shared.core.errors import ModelError, PromptTooLong
+from shared.core.fencing import defused
 from shared.core.messages import Message, Text, Thinking, ToolResult, ToolUse, text_of, tool_uses
 from shared.core.money import worst_case_micro
 from shared.core.prompts import helper_prompt
@@ -194,7 +195,7 @@ class Errand:
     async def _run(self, call: ToolUse) -> ToolResult:
         context = replace(self.context, key=f"{self.context.key}:{call.id}", call_id=call.id)
         ran = await self.tools.run(call, context=context)
-        return replace(ran.result, text=capped(ran.result.text, TOOL_RESULT_CHARS))
+        return replace(ran.result, text=capped(defused(ran.result.text), TOOL_RESULT_CHARS))
 
     # -- room -----------------------------------------------------------------------------------------
 

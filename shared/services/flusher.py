@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from shared.core.errors import CapReached, ContextBudgetExceeded, ModelError
+from shared.core.fencing import defused
 from shared.core.flushing import LATE, WITH_COMPACTION, next_portion, retry_seconds, was_flushed
 from shared.core.memory_tools import FLUSH_TOOLS
 from shared.core.messages import Message, ToolUse, text_of, tool_uses
@@ -283,7 +284,8 @@ class Flusher:
             agent_config=state.agent_config,
         )
         ran = await self._toolbox.of(state.agent_config).only(FLUSH_TOOLS).run(call, context=context)
-        return ran.result, ran.status == "done" and ran.result.text.startswith(("Saved", "Changed"))
+        result = replace(ran.result, text=defused(ran.result.text))
+        return result, ran.status == "done" and ran.result.text.startswith(("Saved", "Changed"))
 
     async def told(self, state: SessionState) -> SessionState:
         """With what its pictures show: whoever reads these words later has no pictures."""

@@ -71,6 +71,8 @@ class PostgresErasure:
             parties = [row["id"] for row in await connection.fetch(sql.FAMILY, session_id)] if whole else []
             lock, owner = (sql.LOCK_SESSIONS, parties) if whole else (sql.LOCK_ONE, session_id)
             sessions = [row["id"] for row in await connection.fetch(lock, owner)]
+            if not sessions:
+                return Report(erasure_id=0, counts={})  # somebody has come back meanwhile
             bounds = [await _fence(connection, session) for session in sessions]
             work = {"parties": parties, "sessions": bounds, "place": 0, "cursor": 0}
             row = await connection.fetchrow(sql.BEGIN, party_hash, actor, scope, work)

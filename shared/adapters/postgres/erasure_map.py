@@ -72,8 +72,10 @@ ACTIONS: Mapping[str, Action] = {
     ),
     "notes": Delete(owner="party", at_once=True),
     "note_words": Delete(owner="party", at="indexed_at", at_once=True),
-    "passages": Delete(at="indexed_at", at_once=True),
     "note_lists": Delete(at=None),
+    # A reminder that is due would begin a turn with its words.
+    "reminders": Delete(owner="party", at_once=True),
+    "passages": Delete(at="indexed_at"),
     "links": Blank(
         values={
             "summary_text": "''",
@@ -88,11 +90,6 @@ ACTIONS: Mapping[str, Action] = {
     "flushes": Blank(
         values={"stray_text": "''", "error": "''"},
         kept={"threshold": _FIXED, "outcome": _FIXED, "model": _MODEL},
-    ),
-    "reminders": Blank(
-        values={"text": "'[erased]'", "reason": "''"},
-        kept={"key": _IDS, "state": "cancelled with the fence, or told before"},
-        owner="party",
     ),
     "artifacts": Delete(),
     "pins": Delete(at="pinned_at"),

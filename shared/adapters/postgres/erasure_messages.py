@@ -58,6 +58,7 @@ async def _notes(connection: Connection, session_id: int, turns: list[int], word
         for row in rows
         if row["from_turn"] == row["through_turn"] or speaks_of(f"{row['text']} {row['subject']}", words)
     ]
+    await connection.execute(_NOTE_EVENTS, session_id, gone)
     await connection.execute("DELETE FROM notes WHERE id = ANY ($1)", gone)
     return len(gone)
 
@@ -121,6 +122,14 @@ SELECT id, text, subject, from_turn, coalesce(through_turn, from_turn) AS throug
        SELECT FROM unnest($2::bigint[]) AS t WHERE t BETWEEN from_turn AND coalesce(through_turn, from_turn))
 """
 
+_NOTE_EVENTS = """
+UPDATE events v SET payload = v.payload || '{"text": ""}' FROM notes n
+ WHERE v.kind = 'memory' AND n.id = ANY ($2::bigint[])
+   AND v.payload ->> 'id' = 'n' || left(n.public_id::text, 8)
+   AND v.session_id IN (SELECT id FROM sessions WHERE party_id IN (
+         SELECT party_family((SELECT party_id FROM sessions WHERE id = $1))))
+"""
+
 _LINKS = """
 SELECT id, ledger FROM links
  WHERE session_id = $1 AND through_seq >= $2 AND kind IN ('summary', 'digest') AND summary_text <> ''
@@ -133,6 +142,10 @@ UPDATE links SET summary_text = $2, ledger = $3, contract = '{}', audit = '{}', 
 _STATEMENTS = {
     "passages": """WITH u AS (DELETE FROM passages WHERE session_id = $1 AND seq = ANY ($2::bigint[])
                      RETURNING 1) SELECT count(*) FROM u""",
+    "reminders": """WITH u AS (UPDATE reminders r SET text = '-' FROM turn_entries te
+                      WHERE te.session_id = $1 AND te.seq = ANY ($2::bigint[]) AND r.session_id = $1
+                        AND r.turn_no = te.turn_no AND r.ended_at IS NOT NULL
+                      RETURNING 1) SELECT count(*) FROM u""",
     "artifacts": """WITH u AS (DELETE FROM artifacts WHERE session_id = $1 AND seq = ANY ($2::bigint[])
                       RETURNING 1) SELECT count(*) FROM u""",
     "pins": """WITH u AS (DELETE FROM pins WHERE session_id = $1 AND seq = ANY ($2::bigint[])
@@ -192,7 +205,7 @@ _STATEMENTS = {
          WHERE a.session_id = $1 AND $2::bigint[] IS NOT NULL
       ), u AS (
         DELETE FROM prompt_parts p USING mine WHERE p.sha256 = decode(mine.hash, 'hex')
-           AND p.body NOT LIKE '[{"name"%' AND p.body NOT LIKE '{"%'
+           AND (p.body ~ '^([0-9]{4}-[0-9]{2}-[0-9]{2}|Files):' OR p.body LIKE '<known_about_this_person>%')
            AND mine.hash NOT IN (
                SELECT h.hash FROM turn_context_audit a
                 CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash)

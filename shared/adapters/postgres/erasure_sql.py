@@ -18,7 +18,10 @@ SELECT sha256(convert_to('evertalk.erasures:' || coalesce(r.public_id, p.public_
 """Salted by what it is of: a public id is random, so that the hash says nothing without the party's row."""
 
 LOCK_SESSIONS = "SELECT id FROM sessions WHERE party_id = ANY ($1) ORDER BY id FOR UPDATE"
-LOCK_ONE = "SELECT id FROM sessions WHERE id = $1 FOR UPDATE"
+LOCK_ONE = """
+SELECT id FROM sessions
+ WHERE id = $1 AND answered_turn = next_turn - 1 AND last_active_at < now() - interval '12 hours' FOR UPDATE
+"""
 
 FENCE_TURNS = """
 WITH t AS (
@@ -39,9 +42,6 @@ WITH d AS (
   UPDATE flushes SET outcome = 'failed', ended_at = clock_timestamp() WHERE session_id = $1 AND outcome = 'running'
 ), l AS (
   UPDATE links SET active = false WHERE session_id = $1 AND active
-), r AS (
-  UPDATE reminders SET state = 'cancelled', ended_at = clock_timestamp()
-   WHERE session_id = $1 AND state IN ('pending', 'claimed')
 )
 UPDATE jobs SET state = 'dead', epoch = epoch + 1, leased_by = NULL, ended_at = clock_timestamp()
  WHERE session_id = $1 AND state IN ('due', 'running')

@@ -118,7 +118,8 @@ _LOG = (
         code="I2",
         what="the program began a turn that no reminder asked for",
         rows=f"""SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
-                  WHERE e.author = 'program' AND NOT EXISTS (
+                   JOIN turn_entries o USING (session_id, seq) JOIN sessions s ON s.id = e.session_id
+                  WHERE e.author = 'program' AND o.turn_no > s.erased_turn AND NOT EXISTS (
                         SELECT FROM reminders r JOIN turn_entries te USING (session_id, turn_no)
                          WHERE r.session_id = e.session_id AND te.seq = e.seq)""",
     ),

@@ -141,7 +141,9 @@ class PostgresPeople:
         await connection.execute(sql.WELCOME_BACK, back, addresses)
         await connection.execute(sql.LEAVE, session_id, addresses)
         await connection.execute(sql.TAKE_SESSIONS_BACK, root, family)
-        await connection.execute(sql.RESTORE_NOTES, family)
+        await connection.execute(sql.RESTORE_NOTES, family, session_id)
+        await connection.execute(sql.TAKE_REMINDERS_BACK, family)
+        await connection.execute(sql.LEAVE_REMINDERS, root)
         return Parted(
             session_id=session_id,
             back_session_id=back,

@@ -144,10 +144,19 @@ UPDATE sessions SET party_id = $1
  WHERE archived_at IS NULL AND id IN (SELECT session_id FROM addresses WHERE party_id = ANY ($2))
 """
 RESTORE_NOTES = """
-UPDATE notes n SET superseded_by = NULL, party_link_id = NULL FROM notes k
- WHERE n.party_link_id IS NOT NULL AND k.id = n.superseded_by
-   AND (n.party_id = ANY ($1)) <> (k.party_id = ANY ($1))
-   AND (n.party_id = ANY ($1) OR k.party_id = ANY ($1))
+UPDATE notes n SET superseded_by = NULL, superseded_reason = '', party_link_id = NULL FROM notes k
+ WHERE k.id = n.superseded_by AND (n.party_id = ANY ($1)) <> (k.party_id = ANY ($1))
+   AND (n.party_id = ANY ($1)
+        OR n.party_id IN (SELECT party_family(s.party_id) FROM sessions s WHERE s.id = $2))
+"""
+TAKE_REMINDERS_BACK = """
+UPDATE reminders r SET party_id = s.party_id, session_id = s.id
+  FROM addresses a JOIN sessions s ON s.id = a.session_id
+ WHERE a.id = r.address_id AND a.party_id = ANY ($1) AND r.turn_no IS NULL
+"""
+LEAVE_REMINDERS = """
+UPDATE reminders r SET party_id = s.party_id FROM sessions s
+ WHERE s.id = r.session_id AND r.turn_no IS NOT NULL AND s.party_id = $1 AND r.party_id <> $1
 """
 
 SESSIONS_OF = """

@@ -162,7 +162,7 @@ _NEW_NOTES = """
 SELECT n.id, n.text, n.subject, n.observed_at FROM notes n
  WHERE n.forgotten_at IS NULL AND n.superseded_by IS NULL AND n.authority <> 'tool'
    AND NOT EXISTS (SELECT FROM note_words w WHERE w.note_id = n.id)
- ORDER BY n.id LIMIT $1 FOR KEY SHARE OF n
+ ORDER BY n.id LIMIT $1 FOR SHARE OF n
 """
 _ADD_NOTES = """
 INSERT INTO note_words (note_id, party_id, terms, vector)

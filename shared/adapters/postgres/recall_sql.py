@@ -35,9 +35,9 @@ WITH me AS MATERIALIZED (
     FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
 ), s AS MATERIALIZED (
   SELECT o.id, CASE WHEN o.id = $1 THEN coalesce($2::bigint, o.base_turn) ELSE o.indexed_turn END AS through,
-         CASE WHEN $7::boolean THEN (
+         greatest(o.erased_turn, CASE WHEN $7::boolean THEN (
            SELECT coalesce(max(l.through_turn), 0) FROM links l
-            WHERE l.session_id = o.id AND l.active AND l.kind IN ('new', 'separator')) ELSE 0 END AS since
+            WHERE l.session_id = o.id AND l.active AND l.kind IN ('new', 'separator')) ELSE 0 END) AS since
     FROM me JOIN sessions o ON o.agent_id = me.agent_id AND o.party_id IN (SELECT party_family(me.party_id))
    WHERE o.indexed_turn > 0
    ORDER BY o.id <> $1, o.last_active_at DESC, o.id DESC LIMIT {SESSIONS_AT_MOST}

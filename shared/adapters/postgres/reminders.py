@@ -166,7 +166,8 @@ WITH r AS (
    WHERE r.id = $1 AND r.state = 'pending' AND r.tell_at <= now() FOR UPDATE OF r SKIP LOCKED
 ), s AS (
   UPDATE sessions s SET next_seq = next_seq + 1, next_turn = next_turn + 1, open_turn = NULL
-    FROM r WHERE s.id = r.session_id
+    FROM r WHERE s.id = r.session_id AND s.archived_at IS NULL
+      AND (s.left_by IS NULL OR NOT r.address_id = ANY (s.left_by))
   RETURNING s.id, s.party_id, s.next_seq - 1 AS seq, s.next_turn - 1 AS turn_no
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id)
