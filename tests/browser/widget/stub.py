@@ -292,7 +292,7 @@ class Stub:
         if "password" in text:
             body = {"code": "bad_note", "details": {"advice": "Such things are never kept."}}
             return web.json_response(body, status=400, headers=CROSS)
-        note = session.notes[at] = note_of(text, id=f"n{next(self._ids):08x}", authority="person")
+        note = session.notes[at] = note_of(text, id=f"n{next(self._ids) + 4096:08x}", authority="person")
         await self.durable(session, {"t": "memory", "change": "changed", "replaces": old["id"]} | note)
         return web.json_response({"note": note}, headers=CROSS)
 

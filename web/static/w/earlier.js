@@ -10,7 +10,7 @@ import { state } from "./sheet.js";
 
 /** @param {import("./sheet.js").SheetTools} tools */
 export function earlier(tools) {
-  const status = h("p", { class: "state", role: "status" });
+  const status = h("p", { class: "state", role: "status", dir: "auto" });
   const list = h("div", { class: "kept" });
   const node = h("div", { class: "view" }, h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("earlier") }, status, list));
 

@@ -21,7 +21,7 @@ const short = (text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text);
 /** @param {import("./sheet.js").SheetTools} tools */
 export function notes(tools) {
   const search = h("input", { class: "search", type: "search", "aria-label": t("search"), placeholder: t("search"), maxlength: 300, dir: "auto", autocomplete: "off", oninput: () => later(250) });
-  const status = h("p", { class: "state", role: "status" });
+  const status = h("p", { class: "state", role: "status", dir: "auto" });
   const list = h("ul", { class: "notes" });
   const toast = h("div", { class: "toast", role: "status", hidden: true });
   const node = h("div", { class: "view" }, h("div", { class: "search-row" }, search), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("remembered") }, status, list), toast);
@@ -56,10 +56,14 @@ export function notes(tools) {
   function draw(found, total, words) {
     const ids = new Set(found.map((note) => note.id));
     for (const [id, row] of rows) if (!ids.has(id) && !row.node.dataset.editing) { row.node.remove(); rows.delete(id); }
+    // A node that is moved loses the focus: only those out of place are.
+    let next = list.firstElementChild;
     for (const note of found) {
       const row = rows.get(note.id) ?? make(note);
       row.update(note);
-      list.append(row.node);
+      while (next instanceof HTMLElement && next.dataset.editing && next !== row.node) next = next.nextElementSibling;
+      if (row.node === next) next = next.nextElementSibling;
+      else list.insertBefore(row.node, next);
     }
     const more = total - found.length;
     const empty = words ? t("found_none", { words }) : t("notes_none");
@@ -70,7 +74,7 @@ export function notes(tools) {
   function make(first) {
     let note = first;
     const text = h("p", { class: "note-text", dir: "auto" });
-    const meta = h("p", { class: "note-meta" });
+    const meta = h("p", { class: "note-meta", dir: "auto" });
     const edit = h("button", { class: "quiet", type: "button", onclick: open }, t("edit"));
     const away = h("button", { class: "quiet", type: "button", onclick: () => void putAway(note, item) }, t("put_away"));
     const item = h("li", { class: "note" }, text, meta, h("div", { class: "note-acts" }, edit, away));

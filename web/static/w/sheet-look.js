@@ -3,7 +3,9 @@
 const CSS = `
 .sheet { position: absolute; inset: 0; z-index: 4; display: flex; flex-direction: column; background: var(--card); }
 .sheet h2:focus-visible { outline-offset: 4px; border-radius: 3px; }
-.sheet .head .quiet { min-height: 32px; }
+.sheet .head .quiet { min-height: 32px; overflow: hidden; text-overflow: ellipsis; }
+.sheet .head .icon { flex: none; }
+.sheet .head h2 { flex: none; max-width: 65%; }
 .view { flex: 1; min-height: 0; display: flex; flex-direction: column; width: 100%; max-width: 780px; margin-inline: auto; }
 .search-row { padding: 12px 14px 0; }
 .search {

@@ -5,7 +5,7 @@ import { spokenLang, t as common } from "./i18n.js";
 export const WORDS = {
   en: {
     sheet_close: "Back to the chat", search: "Search", edit: "Edit", save: "Save", cancel: "Cancel", put_away: "Put away",
-    about: "about {date}", from_tool: "from a tool", gone: "Put away: “{text}”. For 30 days you can have it back.",
+    about: "about {date}", from_tool: "from a tool", gone: "Put away; for 30 days you can have it back: “{text}”",
     notes_none: "Nothing yet. What matters is noted as you talk, and /remember keeps a sentence.", found_none: "Nothing about “{words}”.",
     notes_one: "1 note", notes_count: "{count} notes", notes_more: "{count} notes; a search finds the other {more}.",
     notes_failed: "The notes could not be loaded.", note_failed: "That did not work just now. Nothing was changed.",
@@ -19,7 +19,7 @@ export const WORDS = {
   },
   de: {
     sheet_close: "Zurück zum Chat", search: "Suchen", edit: "Ändern", save: "Speichern", cancel: "Abbrechen", put_away: "Weglegen",
-    about: "um {date}", from_tool: "aus einem Werkzeug", gone: "Weggelegt: „{text}“. 30 Tage lang lässt es sich zurückholen.",
+    about: "um {date}", from_tool: "aus einem Werkzeug", gone: "Weggelegt; 30 Tage lang lässt es sich zurückholen: „{text}“",
     notes_none: "Noch nichts. Was wichtig ist, wird beim Reden notiert, und /remember merkt einen Satz.", found_none: "Nichts zu „{words}“.",
     notes_one: "1 Notiz", notes_count: "{count} Notizen", notes_more: "{count} Notizen; die anderen {more} findet eine Suche.",
     notes_failed: "Die Notizen konnten nicht geladen werden.", note_failed: "Das hat gerade nicht geklappt. Es wurde nichts geändert.",
