@@ -78,6 +78,8 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         connection.busy()
     try:
         response = await _answered(request, handler)
+        if response.status >= 400 and not response.prepared:
+            response.headers.update(await _readable(request, response))
     finally:
         if isinstance(connection, Connection):
             connection.idle()
@@ -86,6 +88,17 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
             response.headers.setdefault(name, value)
         response.headers["X-Request-Id"] = request[REQUEST_ID]
     return response
+
+
+async def _readable(request: web.Request, response: web.StreamResponse) -> Mapping[str, str]:
+    """A page that may use us may read why it was refused, too; without this its script hears nothing."""
+    bearer = request.headers.get("Authorization", "").lower().startswith("bearer ")
+    if not bearer or "Access-Control-Allow-Origin" in response.headers:
+        return {}
+    try:
+        return await cross_origin_headers(request)
+    except (EvertalkError, TimeoutError):
+        return {}
 
 
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bot.telegram.desk import texts_of
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 SWITCHES = ("notices", "drafts", "rich")
 """Settings of a chat that are on or off."""
+BINS_IN_A_ROW = 4
 USUALLY_ON = frozenset({"notices"})
 
 
@@ -36,6 +38,38 @@ def under_answer(place: PlaceRow, turn: int, state: str) -> InlineKeyboardMarkup
 def under_summary(place: PlaceRow, link_id: int) -> InlineKeyboardMarkup | None:
     texts = texts_of(place)
     return _row(place, link_id, (texts.view, Action.VIEW_SUMMARY), (texts.undo, Action.UNDO_SUMMARY))
+
+
+def under_notes(
+    place: PlaceRow,
+    notes: Sequence[tuple[int, int]],
+    *,
+    mark: str,
+    undo: int | None = None,
+    back: int | None = None,
+    on: int | None = None,
+    all_notes: bool = False,
+) -> InlineKeyboardMarkup | None:
+    """`notes` are numbers and ids; `mark` tells a press which list it came from."""
+    texts = texts_of(place)
+    bins = [_button(place, note_id, f"🗑 {number}", Action.FORGET_NOTE, mark) for number, note_id in notes]
+    rows = [bins[start : start + BINS_IN_A_ROW] for start in range(0, len(bins), BINS_IN_A_ROW)]
+    if undo is not None:
+        rows.append([_button(place, undo, texts.undo, Action.BRING_BACK, mark)])
+    ways = [(texts.previous, back), (texts.following, on), (texts.all_notes, 0 if all_notes else None)]
+    rows.append([_button(place, page, label, Action.PAGE) for label, page in ways if page is not None])
+    return keyboard(rows)
+
+
+def under_last_question(place: PlaceRow) -> InlineKeyboardMarkup | None:
+    """Before everything is forgotten."""
+    texts = texts_of(place)
+    return keyboard(
+        [
+            [_button(place, 0, texts.forget_all, Action.FORGET_ALL)],
+            [_button(place, 0, texts.cancel, Action.KEEP_ALL)],
+        ]
+    )
 
 
 def under_edit(place: PlaceRow, turn: int) -> InlineKeyboardMarkup | None:

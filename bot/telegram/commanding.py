@@ -9,12 +9,13 @@ import structlog
 
 from bot.telegram.admins import Admins
 from bot.telegram.arrivals import Spoken
-from bot.telegram.buttons import under_settings, under_summary
+from bot.telegram.buttons import under_last_question, under_settings, under_summary
 from bot.telegram.desk import Desk, texts_of
+from bot.telegram.remembered import Remembered
 from bot.telegram.voice import Voice, spot
 from bot.telegram.wishes import Wishes
 from shared.adapters.postgres.telegram_places import PlaceRow
-from shared.core.command_texts import described
+from shared.core.command_texts import command_texts, described
 from shared.core.commands import Audience, Channel, Command, commands_for, may_in_group
 from shared.core.exporting import ExportFormat
 from shared.services.exporting import Exporting
@@ -56,6 +57,7 @@ class Commanding:
         exporting: Exporting,
         wishes: Wishes,
         admins: Admins,
+        remembered: Remembered,
         demo: bool,
         offered: frozenset[str],
     ) -> None:
@@ -65,6 +67,7 @@ class Commanding:
         self._exporting = exporting
         self._wishes = wishes
         self._admins = admins
+        self._remembered = remembered
         self._demo = demo
         self._offered = offered
         """Settings that this deployment lets a chat change."""
@@ -74,6 +77,7 @@ class Commanding:
             "pin": self._pin,
             "unpin": self._unpin,
             "export": self._export,
+            "memory": self._memory,
             "settings": self._settings,
             "retry": self._retry,
         }
@@ -119,6 +123,9 @@ class Commanding:
             if summary is not None:
                 buttons = under_summary(place, summary.link_id)
                 await self._desk.stores.places.change_settings(place.address_id, {"noted": summary.link_id})
+        if outcome.success and name == "forget" and args.strip().casefold() == "everything":
+            asked = outcome.result != command_texts(texts.language).nothing_to_forget
+            buttons = under_last_question(place) if asked else None
         await self._voice.say(spot(place), outcome.result, keyboard=buttons)
 
     async def _start(self, place: PlaceRow, spoken: Spoken) -> None:
@@ -187,6 +194,10 @@ class Commanding:
             content=content,
             caption=texts.export_caption(messages=said),
         )
+
+    async def _memory(self, place: PlaceRow, spoken: Spoken) -> None:
+        assert spoken.command is not None
+        await self._remembered.show(place, spoken.command.args.strip())
 
     async def _settings(self, place: PlaceRow, spoken: Spoken) -> None:
         buttons = under_settings(place, offered=self._offered)

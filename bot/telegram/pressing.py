@@ -13,6 +13,7 @@ from bot.telegram.buttons import SWITCHES, under_settings
 from bot.telegram.commanding import RunsCommands
 from bot.telegram.desk import Desk, texts_of
 from bot.telegram.keyboards import Action, Press, read_press
+from bot.telegram.remembered import Remembered
 from bot.telegram.texts import texts_for
 from bot.telegram.voice import Voice, spot
 from bot.telegram.wishes import GO_ON, SHORTER, Wishes
@@ -20,11 +21,26 @@ from shared.adapters.postgres.telegram_places import PlaceRow
 
 log = structlog.get_logger(__name__)
 
-_ADMINS_ONLY = frozenset({Action.UNDO_SUMMARY, Action.SETTING})
+_ADMINS_ONLY = frozenset(
+    {
+        Action.UNDO_SUMMARY,
+        Action.SETTING,
+        Action.FORGET_NOTE,
+        Action.BRING_BACK,
+        Action.FORGET_ALL,
+        Action.KEEP_ALL,
+    }
+)
+_OF_MEMORY = frozenset({Action.FORGET_NOTE, Action.BRING_BACK, Action.PAGE})
+"""Nobody is told of a memory where strangers are served."""
 
 
 class Stops(Protocol):
     async def stop(self, session_id: int) -> bool: ...
+
+
+class Forgets(Protocol):
+    async def confirmed(self, session_id: int) -> bool: ...
 
 
 class Pressing:
@@ -40,6 +56,8 @@ class Pressing:
         conversation: Stops,
         wishes: Wishes,
         admins: Admins,
+        remembered: Remembered,
+        forgetting: Forgets,
         offered: frozenset[str],
     ) -> None:
         self._desk = desk
@@ -49,6 +67,8 @@ class Pressing:
         self._conversation = conversation
         self._wishes = wishes
         self._admins = admins
+        self._remembered = remembered
+        self._forgetting = forgetting
         self._offered = offered
 
     async def pressed(self, pressed: Pressed) -> None:
@@ -67,6 +87,8 @@ class Pressing:
         await self._do(place, press, pressed)
 
     async def _may(self, place: PlaceRow, press: Press, pressed: Pressed) -> bool:
+        if self._desk.public and press.action in _OF_MEMORY:
+            return False
         if place.chat_id > 0 or press.action not in _ADMINS_ONLY:
             return True
         return await self._admins.is_admin(place.chat_id, pressed.sender.user_id)
@@ -96,6 +118,21 @@ class Pressing:
                 if pressed.message_id is not None:
                     await self._voice.take_away(spot(place), pressed.message_id)
                 await self._voice.nod(pressed.callback_id)
+            case _:
+                await self._do_with_memory(place, press, pressed)
+
+    async def _do_with_memory(self, place: PlaceRow, press: Press, pressed: Pressed) -> None:
+        match press.action:
+            case Action.PAGE:
+                await self._remembered.turn_to(place, press, pressed)
+            case Action.FORGET_NOTE:
+                await self._remembered.put_away(place, press, pressed)
+            case Action.BRING_BACK:
+                await self._remembered.bring_back(place, press, pressed)
+            case Action.FORGET_ALL:
+                await self._forget_all(place, pressed)
+            case Action.KEEP_ALL:
+                await self._keep_all(place, pressed)
             case _:
                 await self._voice.nod(pressed.callback_id, texts_of(place).unknown_button)
 
@@ -133,7 +170,29 @@ class Pressing:
         )  # fmt: skip
         words = outcome.result
         await self._voice.nod(pressed.callback_id)
-        if outcome.success and pressed.message_id is not None and pressed.accessible:
+        if outcome.success:
+            await self._put(place, pressed, words)
+        else:
+            await self._voice.say(spot(place), words, silent=True)
+
+    async def _forget_all(self, place: PlaceRow, pressed: Pressed) -> None:
+        """Only after a preview a short while ago; pressed twice, nothing is asked any more."""
+        texts = texts_of(place)
+        outcome = await self._commands.run(
+            session_id=place.session_id, address_id=place.address_id, name="forget", args="everything yes",
+            channel="telegram", audience=self._desk.audience, language=texts.language,
+        )  # fmt: skip
+        await self._voice.nod(pressed.callback_id, "" if outcome.success else texts.unknown_button)
+        if outcome.success:
+            await self._put(place, pressed, outcome.result)
+
+    async def _keep_all(self, place: PlaceRow, pressed: Pressed) -> None:
+        await self._forgetting.confirmed(place.session_id)
+        await self._voice.nod(pressed.callback_id)
+        await self._put(place, pressed, texts_of(place).nothing_erased)
+
+    async def _put(self, place: PlaceRow, pressed: Pressed, words: str) -> None:
+        if pressed.message_id is not None and pressed.accessible:
             await self._voice.change(spot(place), pressed.message_id, words)
         else:
             await self._voice.say(spot(place), words, silent=True)

@@ -26,6 +26,7 @@ from bot.telegram.notices import Notices
 from bot.telegram.polling import identify
 from bot.telegram.post import Post
 from bot.telegram.pressing import Pressing
+from bot.telegram.remembered import Remembered
 from bot.telegram.runner import Runner, utc_now
 from bot.telegram.sender import Sender, open_bot
 from bot.telegram.voice import Voice
@@ -145,13 +146,15 @@ class TelegramService:
         door = Doorkeeper(self._stores.access, bot_id=bot_id, rules=rules, now=utc_now)
         admins = Admins(desk.api)
         wishes = Wishes(app.conversation, self._stores.edits, self._answering.answer)
+        remembered = Remembered(desk, voice=voice, notes=app.notes, announcer=app.announcer)
         commanding = Commanding(
             desk, voice=voice, commands=app.commands, exporting=app.exporting, wishes=wishes, admins=admins,
-            demo=app.models.offline, offered=self._offered,
+            remembered=remembered, demo=app.models.offline, offered=self._offered,
         )  # fmt: skip
         pressing = Pressing(
             desk, door=door, voice=voice, commands=app.commands, conversation=app.conversation,
-            wishes=wishes, admins=admins, offered=self._offered,
+            wishes=wishes, admins=admins, remembered=remembered, forgetting=app.forgetting,
+            offered=self._offered,
         )  # fmt: skip
         hearing = Hearing(
             desk, door=door, voice=voice, files=FileReader(desk.api), commanding=commanding,

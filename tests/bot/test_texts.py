@@ -20,7 +20,7 @@ SAMPLES: dict[str, Any] = {
     "name": "Ada", "username": "ada_l", "code": "ABCD2345", "kind": "voice", "limit_mb": 20, "demo": True,
     "public": False, "hears_all": False, "commands": [("/compact [focus]", "Summarise")], "groups": "",
     "advice": "Something is wrong.", "seconds": 60, "messages": 1041, "reason": "nothing_to_undo",
-    "value": "on", "notes": ["Likes tea"],
+    "value": "on", "text": "Likes tea.",
     "number": 3, "tool": "fetch_url", "subject": "example.org",
 }  # fmt: skip
 FIELDS = [field.name for field in dataclasses.fields(Texts)]
@@ -182,7 +182,3 @@ def test_help_shows_commands_as_one_types_them() -> None:
     )
     assert "• /compact [focus] [--force] – Summarise older messages" in shown.text
     assert shown.entities == ()
-
-
-def test_nothing_remembered_is_said_in_words() -> None:
-    assert texts_for("en").notes(notes=[]) == texts_for("en").no_memory

@@ -102,3 +102,14 @@ async def test_on_public_pages_there_is_no_memory_to_see(starter: Starter) -> No
     server = await starter.start(profile="public")
     _, welcome = await server.greet()
     assert (await ask(server, "GET", "", welcome))[0] == 404
+
+
+async def test_a_page_that_embeds_the_widget_can_read_why_it_was_refused(starter: Starter) -> None:
+    server = await starter.start(allowed_origins=("https://shop.example",))
+    _, mine = await server.greet()
+    for origin, seen in (("https://shop.example", "https://shop.example"), ("https://evil.example", None)):
+        headers = {"Authorization": f"Bearer {mine['token']}", "Origin": origin}
+        url = f"{server.url}/api/v1/memory/n00000000"
+        async with server.client.delete(url, headers=headers) as answer:
+            assert answer.status == (404 if seen else 403)
+            assert answer.headers.get("Access-Control-Allow-Origin") == seen

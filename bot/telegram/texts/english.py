@@ -110,10 +110,14 @@ class Texts:
     off: Plain = "off"
     close: Plain = "Close"
     saved: Plain = "Saved."
-    memory_title: Markdown = "**What I remember about you**"
-    no_memory: Markdown = "I remember nothing about you yet."
-    forget: Plain = "Forget"
-    forgotten: Plain = "Forgotten."
+    forgotten: Plain = "Put away."
+    back_again: Plain = "It is back."
+    previous: Plain = "‹ Back"
+    following: Plain = "Next ›"
+    all_notes: Plain = "Show all"
+    forget_all: Plain = "Yes, erase everything"
+    cancel: Plain = "Cancel"
+    nothing_erased: Markdown = "Nothing was erased."
     answer_again: Markdown = "You have changed your message. Shall I answer again?"
     yes: Plain = "Answer again"
     no: Plain = "No, leave it"
@@ -222,9 +226,6 @@ class Texts:
         """Label of a button."""
         return f"{_SETTINGS.get(name, name)}: {value}"
 
-    def notes(self, *, notes: Sequence[str]) -> Markdown:
-        rows = "\n".join(f"{number}. {literal(words, most=200)}" for number, words in enumerate(notes, 1))
-        return f"{self.memory_title}\n\n{rows}" if rows else self.no_memory
-
-    def forget_note(self, *, number: int) -> Plain:
-        return f"{self.forget} {number}"
+    def put_away(self, *, text: str) -> Markdown:
+        """Below the list, or where a search stood, with the button `undo`."""
+        return f"~~{literal(text, most=200)}~~ Put away; for 30 days you can have it back."

@@ -161,10 +161,14 @@ class German(Texts):
     off: Plain = "aus"
     close: Plain = "Schließen"
     saved: Plain = "Gespeichert."
-    memory_title: Markdown = "**Was ich über dich weiß**"
-    no_memory: Markdown = "Ich weiß noch nichts über dich."
-    forget: Plain = "Vergiss"
-    forgotten: Plain = "Vergessen."
+    forgotten: Plain = "Weggelegt."
+    back_again: Plain = "Wieder da."
+    previous: Plain = "‹ Zurück"
+    following: Plain = "Weiter ›"
+    all_notes: Plain = "Alles zeigen"
+    forget_all: Plain = "Ja, alles löschen"
+    cancel: Plain = "Abbrechen"
+    nothing_erased: Markdown = "Es wurde nichts gelöscht."
     answer_again: Markdown = "Du hast deine Nachricht geändert. Soll ich noch einmal antworten?"
     yes: Plain = "Noch einmal antworten"
     no: Plain = "Nein, lass es so"
@@ -265,9 +269,5 @@ class German(Texts):
     def setting(self, *, name: str, value: str) -> Plain:
         return f"{_SETTINGS.get(name, name)}: {value}"
 
-    def notes(self, *, notes: Sequence[str]) -> Markdown:
-        rows = "\n".join(f"{number}. {literal(words, most=200)}" for number, words in enumerate(notes, 1))
-        return f"{self.memory_title}\n\n{rows}" if rows else self.no_memory
-
-    def forget_note(self, *, number: int) -> Plain:
-        return f"{self.forget} Nr. {number}"
+    def put_away(self, *, text: str) -> Markdown:
+        return f"~~{literal(text, most=200)}~~ Weggelegt; 30 Tage lang kannst du es zurückholen."

@@ -140,6 +140,12 @@ class PostgresNotes:
         return None if row is None or row["state"] == "erased" else _note_from(row)
 
     @store_method
+    async def by_id(self, note_id: int, whose: NoteSource) -> KeptNote | None:
+        """By the number of its row, for buttons; None for a note of anybody else."""
+        row = await self._pool.fetchrow(sql.BY_ID, whose.party_id, whose.scope, note_id)
+        return None if row is None or row["state"] == "erased" else _note_from(row)
+
+    @store_method
     async def erase(self, whose: NoteSource, note_ids: Sequence[int]) -> int:
         """The words of these notes, of what they replaced, and of every row that shows them; how many notes.
 

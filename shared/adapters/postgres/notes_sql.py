@@ -24,6 +24,8 @@ BY_CALL = f"SELECT {_COLUMNS} FROM notes n WHERE n.call_key = $1"
 
 BY_SHORT_ID = f"SELECT {_COLUMNS} FROM notes n WHERE {_OURS} AND left(n.public_id::text, 8) = $3 LIMIT 2"
 
+BY_ID = f"SELECT {_COLUMNS} FROM notes n WHERE {_OURS} AND n.id = $3"
+
 NEWEST = f"""
 SELECT {_COLUMNS}, f.total FROM (
        SELECT n.id, count(*) OVER () AS total, row_number() OVER (ORDER BY n.observed_at DESC, n.id DESC) AS place

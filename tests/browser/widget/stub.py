@@ -78,6 +78,11 @@ COMMANDS = [
 ]
 PARTS = {"system": 0.1, "memory": 0.05, "summary": 0.15, "history": 0.6, "tools": 0.1}
 LIMIT = 120_000
+CROSS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type",
+}
 T = TypeVar("T")
 
 
@@ -87,6 +92,13 @@ def ctx(used: int, **more: Any) -> dict[str, Any]:
     status = "critical" if pct > 90 else "warning" if pct >= 70 else "ok"
     parts = {name: round(used * share) for name, share in PARTS.items()}
     return {"used": used, "limit": LIMIT, "pct": pct, "status": status, "parts": parts, "stale": False} | more
+
+
+def note_of(text: str, **values: Any) -> dict[str, Any]:
+    """A note as the server shows it."""
+    usual = {"kind": "fact", "subject": "", "importance": 5, "authority": "person", "event_date": None}
+    moment = {"observed_at": "2026-05-04T12:00:00Z", "from_turn": 1}
+    return {"text": text} | usual | moment | values
 
 
 @dataclass(kw_only=True)
@@ -100,6 +112,9 @@ class Session:
     run: dict[str, Any] | None = None
     waiting: list[tuple[int, str, str]] = field(default_factory=list)
     compaction: dict[str, Any] | None = None
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    away: list[dict[str, Any]] = field(default_factory=list)
+    archived: list[dict[str, Any]] = field(default_factory=list)
     used: int = 32_000
     turn: int = 0
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -116,6 +131,10 @@ class Stub:
         self.offline_model = False
         self.deaf = False
         self.refuse = False
+        self.renamed = ""
+        """The session that all go on in, after a `/link`."""
+        self.broken = False
+        """What is asked for by REST fails."""
         self.epoch = 1
         self.heartbeat_ms = 25_000
         self.release = threading.Event()
@@ -150,6 +169,9 @@ class Stub:
         bot.router.add_get("/ws", self._socket)
         bot.router.add_get("/chat", self._chat)
         bot.router.add_route("*", "/api/v1/compactions/{id}/messages", self._originals)
+        bot.router.add_route("*", "/api/v1/archived", self._archived)
+        for path in ("/api/v1/memory", "/api/v1/memory/{id}", "/api/v1/memory/{id}/restore"):
+            bot.router.add_route("*", path, self._memory)
         bot.router.add_get("/widget.js", self._file)
         bot.router.add_get("/static/{path:.+}", self._file)
         host = web.Application()
@@ -217,17 +239,70 @@ class Stub:
         )
         return web.Response(text=page, content_type="text/html", headers={"Content-Security-Policy": policy})
 
-    async def _originals(self, request: web.Request) -> web.Response:
+    def _caller(self, request: web.Request) -> Session | web.Response:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         session = self.sessions.get(token or request.cookies.get("visitor", ""))
-        headers = {"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "Authorization"}
         if request.method == "OPTIONS":
-            return web.Response(status=204, headers=headers)
-        if session is None:
-            return web.json_response({"code": "unauthorized"}, status=401, headers=headers)
+            return web.Response(status=204, headers=CROSS)
+        if self.broken:
+            return web.json_response({"code": "unavailable"}, status=503, headers=CROSS)
+        return session or web.json_response({"code": "unauthorized"}, status=401, headers=CROSS)
+
+    async def _archived(self, request: web.Request) -> web.Response:
+        session = self._caller(request)
+        if isinstance(session, web.Response):
+            return session
+        return web.json_response({"sessions": session.archived}, headers=CROSS)
+
+    async def _memory(self, request: web.Request) -> web.Response:
+        session = self._caller(request)
+        if isinstance(session, web.Response):
+            return session
+        ident = request.match_info.get("id", "")
+        if not ident:
+            words = request.query.get("q", "").lower()
+            found = [note for note in session.notes if words in note["text"].lower()]
+            return web.json_response({"notes": found[:200], "total": len(found)}, headers=CROSS)
+        if request.method == "POST":
+            return await self._restore(session, ident)
+        at = next((at for at, note in enumerate(session.notes) if note["id"] == ident), None)
+        if at is None:
+            return web.json_response({"code": "unknown_note"}, status=404, headers=CROSS)
+        if request.method == "DELETE":
+            session.away.append(session.notes.pop(at))
+            await self.durable(session, {"t": "memory", "id": ident, "text": "", "change": "forgotten"})
+            return web.json_response({"undo_until": _now()}, headers=CROSS)
+        return await self._change(session, at, str((await request.json())["text"]))
+
+    async def _restore(self, session: Session, ident: str) -> web.Response:
+        note = next((one for one in session.away if one["id"] == ident), None)
+        if note is None:
+            return web.json_response({"code": "gone"}, status=410, headers=CROSS)
+        session.away.remove(note)
+        session.notes.insert(0, note)
+        await self.durable(session, {"t": "memory", "change": "restored"} | note)
+        return web.json_response({"note": note}, headers=CROSS)
+
+    async def _change(self, session: Session, at: int, text: str) -> web.Response:
+        old = session.notes[at]
+        if newer := old.get("newer"):
+            session.notes[at] = newer
+            body = {"code": "replaced", "details": {"note": newer}}
+            return web.json_response(body, status=409, headers=CROSS)
+        if "password" in text:
+            body = {"code": "bad_note", "details": {"advice": "Such things are never kept."}}
+            return web.json_response(body, status=400, headers=CROSS)
+        note = session.notes[at] = note_of(text, id=f"n{next(self._ids) + 4096:08x}", authority="person")
+        await self.durable(session, {"t": "memory", "change": "changed", "replaces": old["id"]} | note)
+        return web.json_response({"note": note}, headers=CROSS)
+
+    async def _originals(self, request: web.Request) -> web.Response:
+        session = self._caller(request)
+        if isinstance(session, web.Response):
+            return session
         messages = [event for event in session.events if event["t"] == "msg"]
         rows = [{name: event[name] for name in ("mid", "role", "text", "at")} for event in messages]
-        return web.json_response({"messages": rows}, headers=headers)
+        return web.json_response({"messages": rows}, headers=CROSS)
 
     # ---- socket ----
 
@@ -284,7 +359,7 @@ class Stub:
         welcome |= {
             "t": "welcome",
             "v": 1,
-            "session": f"s-{session.token}",
+            "session": self.renamed or f"s-{session.token}",
             "log_epoch": self.epoch,
             "head": len(session.events),
             "resumed": resumed,

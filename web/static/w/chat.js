@@ -1,6 +1,6 @@
 /** The panel: joins conversation, connection and screen, and says to screen readers what changed. */
 import { h, icon, set, show } from "../shared/h.js";
-import { apiUrl, Connection } from "./net.js";
+import { Connection } from "./net.js";
 import { Conversation } from "./state.js";
 import { newId } from "./storage.js";
 import { timeline } from "./log.js";
@@ -10,9 +10,8 @@ import { gauge } from "./gauge.js";
 import { spoken } from "./md.js";
 import { dir, lang, t } from "./i18n.js";
 
+const NOTES = "M7 3h12v18H7zM4 8h5M4 16h5M12 8h4M12 12h4";
 const CROSS = "M6 6l12 12M18 6L6 18";
-const FETCH_MS = 15_000;
-const EXPORT_MS = 300_000;
 
 /**
  * @typedef {object} Options
@@ -36,6 +35,8 @@ export class Chat {
     this.net = new Connection({
       hello: () => this.hello(), frame: (frame, joined) => this.frame(frame, joined), status: (status) => this.show(status), forget: () => this.forget(),
     });
+    /** @type {import("./sheet.js").Sheet | null} */
+    this.sheet = null;
     this.build();
     for (const entry of this.store.unsent()) this.chat.send(entry);
     this.sweeper = setInterval(() => this.chat.sweep(Date.now(), this.net.online), 1000);
@@ -53,7 +54,7 @@ export class Chat {
     });
     this.log = timeline({
       chat: this.chat, store: this.store, copy: (text, button) => void this.copy(text, button), retry: (cid) => this.retry(cid),
-      discard: (cid) => this.discard(cid), pin: (item) => this.pin(item), originals: (id) => this.originals(id), undo: () => this.command("undo", ""),
+      discard: (cid) => this.discard(cid), pin: (item) => this.pin(item), originals: (id) => import("./rare.js").then((one) => one.originals(this, id)), undo: () => this.command("undo", ""),
     });
     this.composer = composer({
       send: (text) => this.send(text), stop: () => this.stop(), commands: () => this.commands(),
@@ -64,12 +65,13 @@ export class Chat {
     this.polite = h("div", { class: "hidden", role: "status", "aria-live": "polite" });
     this.urgent = h("div", { class: "hidden", role: "alert" });
     this.demo = h("span", { class: "chip", hidden: true, title: t("demo_hint") }, t("demo"));
+    this.memory = h("button", { class: "icon", type: "button", "aria-haspopup": "dialog", "aria-label": t("remembered"), title: t("remembered"), hidden: true, onclick: () => this.later((one) => one.look(this)) }, icon(NOTES));
     const title = h("h2", { id: "evt-title" }, options.title || t("title"));
     const close = !options.page && h("button", { class: "icon", type: "button", "aria-label": t("close"), title: t("close"), onclick: options.close }, icon(CROSS));
     this.node = h(options.page ? "main" : "div", {
       class: "panel", part: "panel", role: options.page ? null : "dialog", "aria-labelledby": "evt-title", onkeydown: (/** @type {KeyboardEvent} */ event) => this.key(event),
     },
-      h("div", { class: "head" }, title, this.demo, h("span", { class: "grow" }), this.gauge.button, close), this.gauge.popover,
+      h("div", { class: "head" }, title, this.demo, h("span", { class: "grow" }), this.gauge.button, this.memory, close), this.gauge.popover,
       h("div", { class: "bars" }, this.link, this.bar), h("div", { class: "middle" }, this.log.node, this.log.jump), this.composer.node, this.polite, this.urgent);
     this.node.addEventListener("pointerdown", (/** @type {Event} */ event) => {
       const path = event.composedPath();
@@ -106,7 +108,8 @@ export class Chat {
     const run = this.chat.run?.turn;
     const { session } = this.chat;
     this.chat.take(frame);
-    if (session && session !== this.chat.session) this.say(t("moved"));
+    if (session && session !== this.chat.session) this.later((one) => one.moved(this));
+    this.sheet?.changed(frame);
     if (joined) this.flush();
     if (frame?.t === "ack") this.store.drop(frame.cid);
     if (frame?.t === "error") this.refused(frame);
@@ -114,6 +117,11 @@ export class Chat {
     if (this.chat.settings.audience === "public") return;
     if (this.chat.organizing && !organizing) this.say(t("organizing"));
     if (frame?.t === "compaction" && frame.state === "done" && !frame.replaces) this.say(t("organized"));
+  }
+
+  /** @param {(sheet: typeof import("./sheet.js")) => void} then */
+  later(then) {
+    import("./sheet.js").then(then, () => this.say(t("lost")));
   }
 
   /** @param {any} frame */
@@ -194,7 +202,7 @@ export class Chat {
     } else {
       this.chat.command(cid, name, "");
       Object.assign(this.chat.byCid(cid) ?? {}, { sentAt: Date.now(), args });
-      if (name === "export") void this.download(args.trim() === "json" ? "json" : "md").catch(() => this.chat.take({ t: "error", cid, message: t("command_offline") }));
+      if (name === "export") void import("./rare.js").then((one) => one.download(this, args.trim() === "json" ? "json" : "md")).catch(() => this.chat.take({ t: "error", cid, message: t("command_offline") }));
     }
     this.log.end();
     return true;
@@ -227,43 +235,9 @@ export class Chat {
     this.net.send({ t: "pin", cid: newId(), mid: item.mid, pinned: !this.chat.pinned.has(item.mid) });
   }
 
-  /** @param {string} path @param {number} most @returns {Promise<Response>} */
-  async ask(path, most) {
-    const token = this.store.get("token");
-    const answer = await fetch(apiUrl(path), {
-      credentials: this.options.page ? "same-origin" : "omit", headers: this.options.page || !token ? {} : { Authorization: `Bearer ${token}` },
-      signal: AbortSignal.timeout(most),
-    });
-    if (!answer.ok) throw new Error(`status ${answer.status}`);
-    return answer;
-  }
-
-  /** @param {string} id */
-  async originals(id) {
-    const answer = await this.ask(`api/v1/compactions/${encodeURIComponent(id)}/messages`, FETCH_MS);
-    return (await answer.json()).messages ?? [];
-  }
-
-  /** The browser saves the file: a link alone would not carry the token. @param {string} format */
-  async download(format) {
-    const answer = await this.ask(`api/v1/export?format=${format}`, EXPORT_MS);
-    const url = URL.createObjectURL(await answer.blob());
-    const link = h("a", { href: url, download: `conversation-${new Date().toISOString().slice(0, 10)}.${format}` });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(url), 10_000);
-  }
-
   /** @param {string} text @param {HTMLElement} button */
   async copy(text, button) {
-    try { await navigator.clipboard.writeText(text); } catch {
-      const area = h("textarea", { class: "hidden" });
-      area.value = text;
-      this.node.append(area);
-      area.select();
-      document.execCommand("copy");
-      area.remove();
-      button.focus();
-    }
+    try { await navigator.clipboard.writeText(text); } catch { (await import("./rare.js")).copyByHand(this.node, text, button); }
     show(button, t("copied"));
     this.say(t("copied"));
     setTimeout(() => show(button, t("copy")), 1600);
@@ -294,6 +268,7 @@ export class Chat {
     const open = chat.settings.audience !== "public";
     this.log.update();
     this.gauge.button.hidden = !open || !this.chat.session;
+    this.memory.hidden = this.gauge.button.hidden;
     this.gauge.update(chat.ctx);
     this.composer.busy(Boolean(chat.run));
     this.demo.hidden = !chat.settings.model?.offline;

@@ -8,7 +8,7 @@ export const words = {
   tool_open_artifact: "Liest weiter…", tool_recall: "Blickt zurück…", tool_search_memory: "Erinnert sich…",
   answer_failed: "Die Antwort kam nicht zu Ende. Die Nachricht ist gespeichert.", you: "Sie", assistant: "Assistent", notice: "Hinweis",
   offline: "Sie sind offline. Nachrichten werden aufbewahrt und später gesendet.",
-  moved: "Dein Gespräch geht hier weiter. Das frühere bleibt erhalten.",
+  remembered: "Was ich noch weiß",
   connecting: "Verbindet…", reconnecting: "Verbindung verloren. Neuer Versuch…", refused: "Dieser Chat ist hier nicht verfügbar.",
   back: "Wieder verbunden", welcome: "Wie kann ich helfen?", ai_line: "Sie sprechen mit einer KI. Sie kann Fehler machen.",
   demo: "Demo", demo_hint: "Es antwortet das eingebaute Demo-Modell. Es hat keine Intelligenz.",

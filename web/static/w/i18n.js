@@ -9,7 +9,7 @@ const EN = {
   tool_open_artifact: "Reading on…", tool_recall: "Looking back…", tool_search_memory: "Remembering…",
   answer_failed: "The answer could not be finished. Your message is kept.", you: "You", assistant: "Assistant", notice: "Notice",
   offline: "You are offline. Messages are kept and sent when you are back.",
-  moved: "Your conversation goes on here. The earlier one is kept.",
+  remembered: "What I remember",
   connecting: "Connecting…", reconnecting: "Connection lost. Trying again…", refused: "This chat is not available here.",
   back: "Connected again", welcome: "How can I help?", ai_line: "You are talking to an AI. It can make mistakes.",
   demo: "Demo", demo_hint: "The built-in demo model answers. It has no intelligence.",

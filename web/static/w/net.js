@@ -1,18 +1,14 @@
 /** Keeps one WebSocket alive: hello, backoff with full jitter, heartbeat, resume after every break. */
 
-const ROOT = new URL("../../", import.meta.url);
 const HELLO_MS = 10_000;
 const FATAL = new Set([4400, 4403]);
 
 /** The address of the socket: on the server this module came from. */
 export function socketUrl() {
-  const url = new URL("ws", ROOT);
+  const url = new URL("../../ws", import.meta.url);
   url.protocol = url.protocol.replace("http", "ws");
   return url.href;
 }
-
-/** @param {string} path an address below the server's root */
-export const apiUrl = (path) => new URL(path, ROOT).href;
 
 /**
  * @typedef {object} Hooks

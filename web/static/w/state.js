@@ -263,7 +263,8 @@ export class Conversation {
       const waits = item.turn === null || item.turn === undefined || item.turn <= frame.turn;
       if (item.queued && waits && frame.state !== "queued") this.change(item, { queued: false });
     }
-    this.draft(frame.turn);
+    const draft = this.draft(frame.turn);
+    if (draft) draft.rev++;
   }
 
   /** @param {any} frame */

@@ -1,0 +1,39 @@
+/** Conversations that went on elsewhere after two channels were joined: kept, and here to be read. */
+import { h, show } from "../shared/h.js";
+import { when } from "../shared/fmt.js";
+import { lang } from "./i18n.js";
+import { t } from "./sheet-words.js";
+import { speaker } from "./card.js";
+import { state } from "./sheet.js";
+
+/** @typedef {{session_id: string, archived_at: string, messages: {role: string, text: string, at: string}[]}} Kept */
+
+/** @param {import("./sheet.js").SheetTools} tools */
+export function earlier(tools) {
+  const status = h("p", { class: "state", role: "status", dir: "auto" });
+  const list = h("div", { class: "kept" });
+  const node = h("div", { class: "view" }, h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("earlier") }, status, list));
+
+  async function load() {
+    if (!list.childElementCount) state(status, t("loading"));
+    try {
+      const answer = await tools.reach("api/v1/archived");
+      if (!answer.ok) throw new Error(`status ${answer.status}`);
+      const { sessions } = await answer.json();
+      show(list, sessions.map(conversation));
+      state(status, sessions.length ? "" : t("earlier_none"));
+    } catch {
+      state(status, t("load_failed"), () => void load());
+    }
+  }
+
+  /** @param {Kept} kept */
+  function conversation(kept) {
+    return h("section", null, h("h3", null, t("until", { date: when(kept.archived_at, lang()) })), kept.messages.map((message) => {
+      const body = h("div", { class: "md", dir: "auto" });
+      tools.markdown(body, message.text ?? "");
+      return h("div", { class: "original" }, h("b", null, speaker(message.role)), body);
+    }));
+  }
+  return { node, load };
+}

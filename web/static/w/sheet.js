@@ -1,0 +1,115 @@
+/** A sheet over the chat, loaded when it is first asked for: what is remembered, and earlier conversations. */
+import { h, icon, set, show } from "../shared/h.js";
+import { reach } from "./rare.js";
+import { render } from "./md.js";
+import { t } from "./sheet-words.js";
+import { rules } from "./sheet-look.js";
+import { notes } from "./notes.js";
+import { earlier } from "./earlier.js";
+
+const NEWS = new Set(["memory", "erased", "welcome"]);
+const CROSS = "M6 6l12 12M18 6L6 18";
+
+/**
+ * @typedef {"notes" | "earlier"} Name
+ * @typedef {object} SheetTools
+ * @property {(path: string, init?: RequestInit) => Promise<Response>} reach asks the server; throws only without an answer
+ * @property {(node: HTMLElement, text: string) => void} markdown
+ * @property {() => void} closed
+ */
+
+/** @typedef {ReturnType<typeof sheet>} Sheet @typedef {import("./chat.js").Chat} Chat */
+
+/** Opens the sheet over a chat. @param {Chat} chat @param {Name} [name] */
+export function look(chat, name = "notes") {
+  chat.sheet ??= over(chat);
+  chat.sheet.toggle(true, name);
+}
+
+/** A line that stays until it is read: the conversation from before is not lost. @param {Chat} chat */
+export function moved(chat) {
+  chat.say(t("moved"));
+  if (chat.chat.settings.audience === "public") return;
+  const bar = h("div", { class: "bar" }, h("span", { class: "grow" }, t("moved")), h("button", { class: "quiet", type: "button", onclick: () => { bar.remove(); look(chat, "earlier"); } }, t("read_it")));
+  chat.link.after(bar);
+}
+
+/** @param {Chat} chat */
+function over(chat) {
+  const made = sheet({
+    reach: (path, init) => reach(chat, path, init), closed: () => chat.memory.focus(),
+    markdown: (node, text) => render(node, text, { copy: (words, button) => void chat.copy(words, button), labels: { copy: t("copy") } }),
+  });
+  chat.node.append(made.node);
+  const root = /** @type {ShadowRoot} */ (chat.node.getRootNode());
+  root.adoptedStyleSheets = [...root.adoptedStyleSheets, rules()];
+  return made;
+}
+
+/** @param {SheetTools} tools */
+function sheet(tools) {
+  const title = h("h2", { id: "evt-sheet-title", tabindex: -1 });
+  const other = h("button", { class: "quiet", type: "button", onclick: () => choose(shown === "notes" ? "earlier" : "notes") });
+  const close = h("button", { class: "icon", type: "button", "aria-label": t("sheet_close"), title: t("sheet_close"), onclick: () => toggle(false) }, icon(CROSS));
+  const views = { notes: notes(tools), earlier: earlier(tools) };
+  const node = h("section", { class: "sheet", role: "dialog", "aria-modal": "true", "aria-labelledby": "evt-sheet-title", hidden: true, onkeydown: key },
+    h("div", { class: "head" }, title, h("span", { class: "grow" }), other, close), views.notes.node, views.earlier.node);
+  /** @type {Name} */
+  let shown = "notes";
+
+  /** @param {Name} name */
+  function choose(name) {
+    shown = name;
+    views.notes.node.hidden = name !== "notes";
+    views.earlier.node.hidden = name !== "earlier";
+    show(title, t(name === "notes" ? "remembered" : "earlier"));
+    show(other, t(name === "notes" ? "earlier" : "remembered"));
+    title.focus({ preventScroll: true });
+    void views[name].load();
+  }
+
+  /** What lies under the sheet cannot be reached while it is there. @param {boolean} wanted @param {Name} [name] */
+  function toggle(wanted, name = "notes") {
+    if (wanted !== node.hidden) return;
+    node.hidden = !wanted;
+    for (const under of node.parentElement?.children ?? []) if (under !== node && !under.matches(".hidden")) under.toggleAttribute("inert", wanted);
+    if (wanted) return choose(name);
+    views.notes.rest();
+    tools.closed();
+  }
+
+  /** @param {KeyboardEvent} event */
+  function key(event) {
+    if (event.key === "Escape" && !event.isComposing) {
+      event.stopPropagation();
+      if (shown !== "notes" || !views.notes.cancel()) toggle(false);
+    } else if (event.key === "Tab") trap(event);
+  }
+
+  /** @param {KeyboardEvent} event */
+  function trap(event) {
+    const all = [...node.querySelectorAll("button, input, textarea, a[href], [tabindex='0']")].filter((one) => one.checkVisibility?.() ?? one.offsetParent);
+    const active = /** @type {ShadowRoot} */ (node.getRootNode()).activeElement;
+    const edge = event.shiftKey ? all[0] : all[all.length - 1];
+    if (active !== edge && !(event.shiftKey && active === title)) return;
+    event.preventDefault();
+    (event.shiftKey ? all[all.length - 1] : all[0]).focus();
+  }
+
+  return {
+    node, toggle,
+    get shown() { return !node.hidden; },
+    /** Something may have been kept, changed or put away, here or elsewhere. @param {any} frame */
+    changed(frame) { if (!node.hidden && shown === "notes" && NEWS.has(frame?.t)) views.notes.later(); },
+  };
+}
+
+/**
+ * The line of a view that says how it stands: waiting, empty, or what went wrong and how to try again.
+ * @param {HTMLElement} node @param {string} words @param {() => void} [again]
+ */
+export function state(node, words, again) {
+  node.hidden = !words;
+  set(node, { data: { bad: String(Boolean(again)) } });
+  show(node, words, again && h("button", { class: "quiet", type: "button", onclick: again }, t("retry")));
+}
