@@ -15,10 +15,10 @@ from shared.core.tokens import Count, estimate_tools
 BRIEF_TOOLS = FLUSH_TOOLS | {"calculate", "current_time", "remind_me"}
 """Their results are never so long that they would be set aside."""
 PROVIDER_TOOLS_AT_MOST = 16
-WINDOW_SHARE = 0.15
+WINDOW_SHARE = 0.2
 """Of a model's window, for descriptions of tools: in a small one the conversation comes first."""
 _RANK = (
-    "save_memory", "recall", "open_artifact", "search_memory", "current_time", "fetch_url", "calculate",
+    "save_memory", "open_artifact", "recall", "search_memory", "current_time", "fetch_url", "calculate",
     "forget_memory", "update_memory", "remind_me", "delegate",
 )  # fmt: skip
 """What a small window is offered first; tools of others come behind these."""

@@ -75,7 +75,7 @@ def test_names_are_unique_and_described() -> None:
 
 def test_visitors_of_a_public_page_see_only_the_plain_ones() -> None:
     names = [command.name for command in commands_for(channel="web", audience="public")]
-    assert names == ["help", "new", "stop", "forget"]
+    assert names == ["help", "new", "stop", "forget", "export"]
     names = [command.name for command in commands_for(channel="telegram", audience="public")]
     assert names == ["help", "new", "stop", "forget", "export"]
     assert len(commands_for(channel="telegram", audience="personal")) == len(COMMANDS)

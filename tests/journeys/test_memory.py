@@ -10,7 +10,9 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.invariants import check_invariants
+from shared.adapters.postgres.people import PostgresPeople
 from shared.core.notes import NewNote
+from shared.core.people import Joined
 from shared.ports import ToolContext, ToolSpec
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
@@ -114,7 +116,8 @@ async def test_a_note_that_is_too_long_and_one_with_a_secret_get_a_clear_answer(
     await provider.script([calls(*notes), says("Ok.")])
     await guest.ask("Keep this.")
     told = "\n".join(block["text"] for block in await results(guest))
-    assert "1,000 characters; 600 is the most" in told
+    assert "`text`" in told
+    assert "600" in told
     assert "Saved without the secret: The key of the garden house API is [secret removed]" in told
     assert "such things are never kept" in told
     assert await guest.one("SELECT count(*) FROM notes") == 1
@@ -337,11 +340,10 @@ async def test_notes_of_a_party_that_was_merged_go_on_with_the_other(
     other = await visit(guest.app)
     await command(other, "remember", "Otto collects stamps from Norway.")
     assert "Otto" not in (await command(guest, "memory"))[1]
-    await guest.app.pool.execute(
-        """UPDATE parties SET merged_into = (SELECT party_id FROM sessions WHERE id = $1)
-            WHERE id = (SELECT party_id FROM sessions WHERE id = $2)""",
-        guest.session_id, other.session_id,
-    )  # fmt: skip
+    people = PostgresPeople(guest.app.pool)
+    code = await people.issue_code(other.session_id, other.address_id)
+    assert isinstance(code, str)
+    assert isinstance(await people.join(guest.session_id, guest.address_id, code), Joined)
     await guest.ask("Hello.")
     assert "Otto collects stamps" in await prompted(provider)
     assert "Otto collects stamps" in (await command(guest, "memory"))[1]

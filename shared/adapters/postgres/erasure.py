@@ -8,10 +8,8 @@ from typing import Any, TypeAlias
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
-from sqlmodel import SQLModel
 
 from shared.adapters.postgres import erasure_sql as sql
-from shared.adapters.postgres import tables  # noqa: F401  the tables register themselves
 from shared.adapters.postgres.erasure_map import AT_ONCE, STEPS
 from shared.adapters.postgres.erasure_messages import erase_messages
 from shared.adapters.postgres.operators import append_audit
@@ -177,6 +175,11 @@ async def _in_order(connection: Connection, table: str, work: dict[str, Any]) ->
 
 
 def _key(table: str) -> tuple[str, ...]:
+    # The declarations weigh 25 MB, and a process that answers seldom forgets anybody.
+    from sqlmodel import SQLModel
+
+    from shared.adapters.postgres import tables  # noqa: F401  the tables register themselves
+
     return tuple(column.name for column in SQLModel.metadata.tables[table].primary_key.columns)
 
 

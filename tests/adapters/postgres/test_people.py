@@ -362,7 +362,9 @@ async def test_what_both_remember_counts_once_and_what_the_winner_forgot_stays_f
     await page.notes("Likes tea", "Lives in Bodø", "Was ill")
     await phone.notes("Likes tea", "Has a boat", "Was ill")
     await pool.execute(
-        "UPDATE notes SET forgotten_at = now() WHERE text = 'Was ill' AND party_id = $1", phone.party_id
+        """UPDATE notes SET forgotten_at = now(), text = '', subject = '', event_date = NULL
+            WHERE text = 'Was ill' AND party_id = $1""",
+        phone.party_id,
     )
     joined = await phone.joins(page)
     assert joined.notes_merged == 2

@@ -11,8 +11,10 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.invariants import check_invariants
+from shared.adapters.postgres.people import PostgresPeople
 from shared.adapters.postgres.reminders import PostgresReminders
 from shared.core.messages import Text
+from shared.core.people import Joined
 from shared.core.reminders import PENDING_AT_MOST, PER_HOUR, NewReminder
 from tests.journeys.house import Visit, running_app, settings_for, visit
 
@@ -171,13 +173,10 @@ async def test_it_follows_its_address_to_the_session_and_party_that_it_leads_to(
     """As after `/link`: the other conversation goes on, and this place leads there."""
     other = await visit(guest.app)
     await store.add(await new(guest))
-    await guest.app.pool.execute(
-        """WITH s AS (SELECT id, party_id FROM sessions WHERE id = $2), p AS (
-             UPDATE parties SET merged_into = s.party_id FROM s, addresses a
-              WHERE a.id = $1 AND parties.id = a.party_id)
-           UPDATE addresses SET session_id = s.id, party_id = s.party_id FROM s WHERE addresses.id = $1""",
-        guest.address_id, other.session_id,
-    )  # fmt: skip
+    people = PostgresPeople(guest.app.pool)
+    code = await people.issue_code(guest.session_id, guest.address_id)
+    assert isinstance(code, str)
+    assert isinstance(await people.join(other.session_id, other.address_id, code), Joined)
     assert len(await store.of_session(other.session_id)) == 1
     await due_now(guest)
     (found,) = await store.due("web")

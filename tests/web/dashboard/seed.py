@@ -163,7 +163,7 @@ async def summaries(connection: Connection, seeded: Seeded, *, folds: list[int],
             """INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, outcome,
               note_count,
                                     model, tokens, cost_micro, ended_at)
-               VALUES ($1, $2, 'limit', $3, $4, 'saved', 1, 'claude-sonnet', 900, 2100,
+               VALUES ($1, $2, 'limit', $3, $4, 'running', 1, 'claude-sonnet', 900, 2100,
                  now()) RETURNING id""",
             seeded.session_id,
             place,
@@ -182,6 +182,7 @@ async def summaries(connection: Connection, seeded: Seeded, *, folds: list[int],
             flush,
             hashlib.sha256(f"{seeded.party_id}/{place}".encode()).digest(),
         )
+        await connection.execute("UPDATE flushes SET outcome = 'saved' WHERE id = $1", flush)
         row = await connection.fetchrow(
             """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, parent,
               trigger,
