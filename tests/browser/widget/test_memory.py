@@ -265,7 +265,7 @@ def test_after_a_link_the_earlier_conversation_can_be_read(desk: Desk, stub: Stu
 def test_a_line_says_what_the_tool_is_looking_at(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     say(page, "slow one")
-    expect(log(page).get_by_text("Line 5 of the answer")).to_be_visible()
+    expect(log(page).get_by_text("Line 10 of the")).to_be_visible()  # where the stream is held
     tool = {"t": "run", "turn": 1, "state": "tool"}
     shown = (
         ({"tool": "fetch_url", "subject": "example.org"}, "Looking at example.org…"),

@@ -17,31 +17,6 @@ function title(card) {
   return card.before && card.after ? `${words} · ${tokens(card.before)} → ${tokens(card.after)}` : words;
 }
 
-/** @param {string} role */
-export const speaker = (role) => t({ person: "you", assistant: "assistant", notice: "notice" }[role] ?? "unknown_role");
-
-/** @param {HTMLElement} pane @param {any} card @param {CardTools} tools */
-async function fillOriginal(pane, card, tools) {
-  if (pane.dataset.state === "full") return;
-  pane.dataset.state = "full";
-  show(pane, h("p", { class: "muted" }, t("loading")));
-  try {
-    const messages = await tools.originals(card.id);
-    show(pane, messages.length ? messages.map(original) : h("p", { class: "muted" }, t("nothing")));
-  } catch {
-    pane.dataset.state = "";
-    const again = h("button", { class: "quiet", type: "button", onclick: () => fillOriginal(pane, card, tools) }, t("retry"));
-    show(pane, h("p", { class: "muted" }, t("load_failed"), " ", again));
-  }
-
-  /** @param {{role: string, text: string}} message */
-  function original(message) {
-    const body = h("div", { class: "md", dir: "auto" });
-    tools.markdown(body, message.text ?? "");
-    return h("div", { class: "original" }, h("b", null, speaker(message.role)), body);
-  }
-}
-
 /**
  * Builds a card; `update(card, newest)` changes what the server or a newer card changed.
  * @param {any} card @param {CardTools} tools
@@ -84,7 +59,7 @@ export function compactionCard(card, tools) {
     tabs.forEach((tab, index) => set(tab, { "aria-selected": String(index === at), tabindex: index === at ? 0 : -1 }));
     panes.forEach((pane, index) => { pane.hidden = index !== at; });
     if (keep) tools.store.put(`tab:${card.id}`, at ? "original" : "");
-    if (at === 1) void fillOriginal(panes[1], card, tools);
+    if (at === 1) void import("./rare.js").then((one) => one.fillOriginal(panes[1], card, tools));
   }
 
   /** @param {KeyboardEvent} event */

@@ -1,9 +1,8 @@
 /** Conversations that went on elsewhere after two channels were joined: kept, and here to be read. */
 import { h, show } from "../shared/h.js";
 import { when } from "../shared/fmt.js";
-import { lang } from "./i18n.js";
-import { t } from "./sheet-words.js";
-import { speaker } from "./card.js";
+import { t, tongue } from "./sheet-words.js";
+import { original } from "./rare.js";
 import { state } from "./sheet.js";
 
 /** @typedef {{session_id: string, archived_at: string, messages: {role: string, text: string, at: string}[]}} Kept */
@@ -29,11 +28,7 @@ export function earlier(tools) {
 
   /** @param {Kept} kept */
   function conversation(kept) {
-    return h("section", null, h("h3", null, t("until", { date: when(kept.archived_at, lang()) })), kept.messages.map((message) => {
-      const body = h("div", { class: "md", dir: "auto" });
-      tools.markdown(body, message.text ?? "");
-      return h("div", { class: "original" }, h("b", null, speaker(message.role)), body);
-    }));
+    return h("section", null, h("h3", null, t("until", { date: when(kept.archived_at, tongue()) })), kept.messages.map((message) => original(message, tools.markdown)));
   }
   return { node, load };
 }

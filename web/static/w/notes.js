@@ -1,7 +1,6 @@
 /** “What I remember”: notes to be read, searched, corrected and put away; the server's list is the truth. */
 import { h, set, show } from "../shared/h.js";
-import { lang } from "./i18n.js";
-import { t } from "./sheet-words.js";
+import { t, tongue } from "./sheet-words.js";
 import { state } from "./sheet.js";
 
 const PATH = "api/v1/memory";
@@ -14,7 +13,7 @@ const KINDS = new Set(["profile", "preference", "fact", "decision", "event", "pl
  */
 
 /** @param {string} moment */
-const day = (moment) => new Date(moment).toLocaleDateString(lang(), { dateStyle: "medium" });
+const day = (moment) => new Date(moment).toLocaleDateString(tongue(), { dateStyle: "medium" });
 /** @param {string} text */
 const short = (text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text);
 

@@ -1,5 +1,6 @@
 /** What is asked of the server beside the socket, and other rare things: loaded when they are needed. */
-import { h } from "../shared/h.js";
+import { h, show } from "../shared/h.js";
+import { t } from "./i18n.js";
 
 const ROOT = new URL("../../", import.meta.url);
 const ASK_MS = 15_000;
@@ -51,4 +52,29 @@ export function copyByHand(near, text, button) {
   document.execCommand("copy");
   area.remove();
   button.focus();
+}
+
+/** @param {string} role */
+const speaker = (role) => t({ person: "you", assistant: "assistant", notice: "notice" }[role] ?? "unknown_role");
+
+/** @param {HTMLElement} pane @param {any} card @param {import("./card.js").CardTools} tools */
+export async function fillOriginal(pane, card, tools) {
+  if (pane.dataset.state === "full") return;
+  pane.dataset.state = "full";
+  show(pane, h("p", { class: "muted" }, t("loading")));
+  try {
+    const messages = await tools.originals(card.id);
+    show(pane, messages.length ? messages.map((message) => original(message, tools.markdown)) : h("p", { class: "muted" }, t("nothing")));
+  } catch {
+    pane.dataset.state = "";
+    const again = h("button", { class: "quiet", type: "button", onclick: () => fillOriginal(pane, card, tools) }, t("retry"));
+    show(pane, h("p", { class: "muted" }, t("load_failed"), " ", again));
+  }
+}
+
+/** One message as it was. @param {{role: string, text: string}} message @param {(node: HTMLElement, text: string) => void} markdown */
+export function original(message, markdown) {
+  const body = h("div", { class: "md", dir: "auto" });
+  markdown(body, message.text ?? "");
+  return h("div", { class: "original" }, h("b", null, speaker(message.role)), body);
 }

@@ -1,5 +1,5 @@
 /** The words of the sheet, which come with it. */
-import { spokenLang, t as common } from "./i18n.js";
+import { lang, spokenLang, t as common } from "./i18n.js";
 
 /** @type {Record<string, Record<string, string>>} */
 export const WORDS = {
@@ -32,6 +32,9 @@ export const WORDS = {
     until: "Bis {date}",
   },
 };
+
+/** Dates are written as the words beside them: in another script they would be torn apart. */
+export const tongue = () => (lang().slice(0, 2) === spokenLang().slice(0, 2) ? lang() : spokenLang());
 
 /**
  * The words for a key: of the sheet, or of the whole chat.
