@@ -292,6 +292,8 @@ def _remarks(config: Mapping[str, Any], ground: Ground) -> Iterator[str]:
     for where, name in named:
         if name and ground.models and name not in ground.models:
             yield f"{where}: nothing is known of a model {_told(name)}{_near(str(name), ground.models)}"
+    if not AllowedTools.of(config.get("tools")).has(SAVE_MEMORY.name):
+        yield "tools: without save_memory nothing new is remembered about people"
     if folder := config.get("workspace"):
         yield from (f"workspace: {problem}" for problem in ground.workspace(str(folder)).problems)
 

@@ -22,6 +22,8 @@ SAVES_PER_TURN = 3
 """In an ordinary turn; a flush has its own rounds."""
 FOUND_AT_MOST = 8
 CORE_BLOCK_TOKENS = 400
+CORE_CANDIDATES = 40
+"""The weightiest notes of a person, of which the block takes what fits."""
 UNDO_DAYS = 30
 """So long a person can have back what the assistant or a click has put away."""
 

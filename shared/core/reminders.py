@@ -51,6 +51,9 @@ class NewReminder:
     address_id: int
     text: str
     due_at: datetime
+    turn: int = 0
+    epoch: int = 0
+    """Of the turn's claim: a turn that was taken away sets no reminder; 0 is no turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

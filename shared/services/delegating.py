@@ -128,7 +128,7 @@ class Delegate:
             ledger=self._ledger,
             counter=self._counter,
             bounds=self._bounds,
-            most_micro=_share(self._caps, anonymous=context.anonymous, share=self._bounds.caps_share),
+            most_micro=_share(self._caps, config, anonymous=context.anonymous, share=self._bounds.caps_share),
             context=context,
             messages=[text_message("user", words)],
             ratio=card.token_factor,
@@ -145,7 +145,12 @@ def _asked(arguments: Mapping[str, Any]) -> tuple[str, str]:
     return task, handed
 
 
-def _share(caps: Caps, *, anonymous: bool, share: float) -> int | None:
-    known = (caps.total, caps.session, caps.visitor if anonymous else caps.person)
+def _share(caps: Caps, config: Mapping[str, Any], *, anonymous: bool, share: float) -> int | None:
+    own = config.get("caps")
+    said = own.values() if isinstance(own, Mapping) else ()
+    agents = (
+        int(dollars * 1_000_000) for dollars in said if isinstance(dollars, int | float) and dollars >= 0
+    )
+    known = (caps.total, caps.session, caps.visitor if anonymous else caps.person, *agents)
     tightest = min((cap for cap in known if cap is not None), default=None)
     return None if tightest is None else int(tightest * share)

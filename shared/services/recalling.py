@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import structlog
 
 from shared.core.errors import StorageUnavailable
-from shared.core.memory import core_block
+from shared.core.memory import CORE_CANDIDATES, core_block
 from shared.core.messages import text_of
 from shared.core.recall import NOTHING_RECALLED, Recalled, Search, packed, ranked, rendered
 from shared.core.recall_query import RecallQuery, question_dictionary, question_words
@@ -42,6 +42,7 @@ class Recalling:
         core = set(core_block(claim.view.notes, self._prompting.counter.count).splitlines())
         known = tuple(note.id for note in claim.view.notes if f"- {' '.join(note.text.split())}" in core)
         others = any(note.id not in known and note.authority != "tool" for note in claim.view.notes)
+        others = others or len(claim.view.notes) >= CORE_CANDIDATES
         if limit == 0 or not (claim.recallable or others):
             return NOTHING_RECALLED
         question = _newest_words(view)

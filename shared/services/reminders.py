@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
+from shared.core.errors import Fenced
 from shared.core.messages import Block, Text
 from shared.core.prompts import reminder_entry
 from shared.core.reminders import (
@@ -112,16 +113,20 @@ class RemindMe:
             )
         except BadMoment as error:
             raise ToolFailed(error.advice) from error
-        refusal = await self._store.add(
-            NewReminder(
-                key=context.key,
-                party_id=context.party_id,
-                session_id=context.session_id,
-                address_id=context.address_id,
-                text=text,
-                due_at=due_at,
-            )
+        new = NewReminder(
+            key=context.key,
+            party_id=context.party_id,
+            session_id=context.session_id,
+            address_id=context.address_id,
+            text=text,
+            due_at=due_at,
+            turn=context.turn,
+            epoch=context.epoch,
         )
+        try:
+            refusal = await self._store.add(new)
+        except Fenced as error:
+            raise ToolFailed("Not set: this turn is answered elsewhere now.") from error
         if refusal is not None:
             raise ToolFailed(_REFUSALS[refusal])
         return f"Set for {shown_moment(due_at, zone)} ({zone.key}). Tell the person that time."

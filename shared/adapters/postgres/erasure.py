@@ -13,6 +13,7 @@ from shared.adapters.postgres import erasure_sql as sql
 from shared.adapters.postgres.erasure_map import AT_ONCE, STEPS
 from shared.adapters.postgres.erasure_messages import erase_messages
 from shared.adapters.postgres.operators import append_audit
+from shared.adapters.postgres.people_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.pool import store_method
 from shared.core.errors import UnknownSession
 from shared.core.forgetting import WISH_MINUTES, Preview, Report
@@ -62,6 +63,8 @@ class PostgresErasure:
         With the scope `retention` it is this conversation alone, and the person's notes stay.
         """
         async with self._pool.acquire() as connection, connection.transaction():
+            # Persons are joined and parted one at a time, and not while one of them is forgotten.
+            await connection.execute(ONE_AT_A_TIME)
             party_hash = await connection.fetchval(sql.PARTY_HASH, session_id)
             if party_hash is None:
                 raise UnknownSession(f"session {session_id}")

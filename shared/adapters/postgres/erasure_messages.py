@@ -34,9 +34,8 @@ async def erase_messages(
     turns = sorted({row["turn_no"] for row in rows if row["turn_no"] is not None})
     words = "\n".join(row["words"] for row in rows)
     await connection.execute(_FENCE_JOBS, session_id)
-    if any(turn > session["answered_turn"] for turn in turns):
-        # Whoever answers just now has read it: the answer is begun anew, by the sweep.
-        await connection.execute(_FENCE_TURN, session_id)
+    # Whoever answers just now may have read it, or been reminded of it: the sweep begins that answer anew.
+    await connection.execute(_FENCE_TURN, session_id)
     counts = {
         "notes": await _notes(connection, session_id, turns, words),
         "links": await _links(connection, session_id, gone),

@@ -755,6 +755,13 @@ _FORGOTTEN = (
     ),
     _Check(
         code="I12",
+        what="a forgotten message can still be found",
+        rows=f"""SELECT {_at("session=s.id", "seq=p.seq")} FROM sessions s
+                   JOIN passages p ON p.session_id = s.id AND p.turn_no <= s.erased_turn
+                  WHERE s.erased_turn > 0 AND {_NOT_AT_IT}""",
+    ),
+    _Check(
+        code="I12",
         what="a summary of forgotten turns still has its words",
         rows=f"""SELECT {_at("session=s.id", "link=l.id")} FROM sessions s
                    JOIN links l ON l.session_id = s.id AND l.through_turn <= s.erased_turn

@@ -8,7 +8,9 @@ from typing import Literal
 
 import asyncpg
 
+from shared.adapters.postgres.notes_sql import STILL_MINE
 from shared.adapters.postgres.pool import store_method
+from shared.core.errors import Fenced
 from shared.core.messages import Block, blocks_to_json
 from shared.core.reminders import PENDING_AT_MOST, PER_HOUR, DueReminder, NewReminder, Refusal, Reminder
 
@@ -24,7 +26,10 @@ class PostgresReminders:
 
     @store_method
     async def add(self, new: NewReminder) -> Refusal | None:
-        """Keep it; None when it is kept, also when it was before. Rivals of one party wait for each other."""
+        """Keep it; None when it is kept, also when it was before. Rivals of one party wait for each other.
+
+        Raises Fenced.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.reminders', $1))", new.party_id
@@ -33,6 +38,8 @@ class PostgresReminders:
             assert row is not None
             if row["known"]:
                 return None
+            if new.epoch and not await connection.fetchval(STILL_MINE, new.session_id, new.epoch, new.turn):
+                raise Fenced(f"session {new.session_id}, epoch {new.epoch}")
             if row["audience"] == "public":
                 return "public"
             if row["pending"] >= PENDING_AT_MOST:

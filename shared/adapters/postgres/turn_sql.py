@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shared.core.memory import CORE_CANDIDATES
+
 LEASE_SECONDS = 4
 """A lease lapses this long after its process' last beat (design: beat 1 s, lapse 4 s)."""
 
@@ -117,14 +119,14 @@ REFUSED_SCOPE = """(SELECT min(scope) FROM want w WHERE w.cap IS NOT NULL AND w.
 NEAR_SCOPES = f"""(SELECT array_agg(h.scope ORDER BY h.scope) FROM held h JOIN want w USING (scope)
          WHERE h.warned_at IS NULL AND h.used * 100 >= w.cap * {WARN_PERCENT})"""
 
-CORE_NOTES = """(SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
+CORE_NOTES = f"""(SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
                  'authority', n.authority, 'importance', n.importance) ORDER BY n.importance DESC, n.id)
           FROM (SELECT m.* FROM party_family(s.party_id) AS family(id)
                  CROSS JOIN LATERAL (
                    SELECT * FROM notes WHERE party_id = family.id AND scope = a.name AND superseded_by IS NULL
                       AND forgotten_at IS NULL AND expired_at IS NULL AND authority <> 'tool'
-                    ORDER BY importance DESC, id DESC LIMIT 40) m
-                 ORDER BY m.importance DESC, m.id DESC LIMIT 40) n) AS notes"""
+                    ORDER BY importance DESC, id DESC LIMIT {CORE_CANDIDATES}) m
+                 ORDER BY m.importance DESC, m.id DESC LIMIT {CORE_CANDIDATES}) n) AS notes"""
 """Of a session `s` and its agent `a`: the notes that may stand in the core block, by an index of their own."""
 
 RECALLABLE = """(

@@ -50,7 +50,7 @@ def main() -> None:
     keep_quiet()
     talks = locomo(chosen.data) if chosen.data else []
     found = asyncio.run(measure(talks, chosen.entries))
-    print(json.dumps({"found": found, "aims": AIMS}, indent=2) if chosen.json else _table(found))
+    print(json.dumps({**found, "aims": AIMS}, indent=2) if chosen.json else _table(found))
 
 
 def _table(found: dict[str, Any]) -> str:

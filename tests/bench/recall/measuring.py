@@ -121,9 +121,25 @@ async def speed(pool: Pool, talk: Conversation) -> dict[str, Any]:
         f"ranking_cpu_p95_ms_{number}": round(_p95(ranking), 2),
         f"floor_p50_ms_{number}": round(statistics.median(floor), 2),
         f"ratio_to_floor_{number}": round(statistics.median(whole) / statistics.median(floor), 2),
-        f"statements_{number}": 1,
+        f"statements_{number}": await _statements(pool, stored, talk.questions[0]),
         f"found_{number}": round(right / max(1, len(talk.questions)), 3),
     }
+
+
+async def _statements(pool: Pool, stored: Stored, question: Question) -> int:
+    """How many one search sends, as the connections hear it."""
+    sent: list[str] = []
+
+    def heard(record: Any) -> None:
+        if "pg_advisory_unlock_all" not in record.query:
+            sent.append(record.query)
+
+    connections = [await pool.acquire() for _ in range(pool.get_size())]
+    for connection in connections:
+        connection.add_query_logger(heard)
+        await pool.release(connection)
+    await _search(pool, stored, question)
+    return len(sent)
 
 
 async def _floor(pool: Pool, stored: Stored, question: Question) -> float:
