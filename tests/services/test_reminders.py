@@ -71,6 +71,7 @@ async def test_a_wish_is_kept_by_the_persons_clock_and_its_time_told_back() -> N
         NewReminder(
             key="1:3:t1", party_id=2, session_id=1, address_id=4, text="call Anna",
             due_at=datetime(2026, 11, 22, 14, 0, tzinfo=UTC),
+            turn=3,
         )
     ]  # fmt: skip
 
