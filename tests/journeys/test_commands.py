@@ -16,7 +16,7 @@ FILLER = "We walked along the river and talked of this and that. " * 40
 
 @pytest.fixture
 async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    settings = settings_for(database_url, redis_url, context_window=9_000, max_output=1_000, keep_turns=2)
+    settings = settings_for(database_url, redis_url, context_window=12_000, max_output=1_000, keep_turns=2)
     async with running_app(settings) as app:
         yield await visit(app)
 
