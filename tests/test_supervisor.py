@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from shared.adapters.embedded.folders import FolderLock
-from shared.adapters.embedded.process import is_running_as
+from shared.adapters.embedded.process import is_running_as, until
 from shared.children import Child, ChildRefused
 from shared.settings import load_settings
 from shared.setup_wizard import merged, run_setup
@@ -123,6 +123,8 @@ async def test_a_stubborn_child_is_killed(tmp_path: Path) -> None:
 async def test_a_child_of_an_earlier_life_is_stopped_first(tmp_path: Path) -> None:
     code = 'import time; print(\'{"level": "error"}\', flush=True); time.sleep(60)'
     leftover = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+    # A process has its command line a moment after it was begun.
+    assert await until(lambda: is_running_as(leftover.pid, (code,)), timeout_seconds=20)
     (tmp_path / "sample.pid").write_text(f"{leftover.pid}\n")
     said: list[str] = []
     fresh = child(tmp_path, code, said)
