@@ -260,17 +260,18 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         ),
     )
     forgetting = Forgetting(store=PostgresErasure(pool), announcer=announcer, crash_point=crash_point)
-    exporting = Exporting(store=PostgresExport(pool), clock=SystemClock())
+    exporting = Exporting(store=PostgresExport(pool), clock=clock)
     retaining = Retaining(
         store=PostgresRetention(pool),
         tables=tuple(RULES),
         forgetting=forgetting,
         days=settings.retention_days,
     )
+    figures = PostgresFigures(pool, timezone=settings.timezone)
     commands = Commands(
         store=upkeep,
         pins=PostgresPins(pool),
-        figures=PostgresFigures(pool, timezone=settings.timezone),
+        figures=figures,
         conversation=conversation,
         prompting=prompting,
         announcer=announcer,
@@ -279,12 +280,12 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         model_name=models.chat,
         more=[
             BudgetCommands(
-                spending=PostgresFigures(pool, timezone=settings.timezone),
+                spending=figures,
                 states=upkeep,
                 prompting=prompting,
                 model=models,
                 caps=caps,
-                clock=SystemClock(),
+                clock=clock,
             ),
             MemoryCommands(notes, everything=ForgetEverything(forgetting).forget),
             ExportCommand(exporting),

@@ -90,8 +90,3 @@ def label(name: str, *, nameless: str = "", chars: int = LABEL_CHARS) -> str:
 
 def without_invisible(text: str) -> str:
     return _INVISIBLE.sub("", text)
-
-
-def quoted_lines(text: str) -> str:
-    """Each line behind a sign, so that no line of it can be taken for one of ours; may be stored."""
-    return "\n".join(f"> {line}" for line in defused(without_invisible(text)).splitlines())

@@ -66,14 +66,6 @@ class Parted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PersonSession:
-    """One of all sessions that belong to a person, however many channels they came by."""
-
-    id: int
-    archived: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
     author: str
     text: str

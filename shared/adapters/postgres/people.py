@@ -27,7 +27,6 @@ from shared.core.people import (
     LinkRefusal,
     LinkShown,
     Parted,
-    PersonSession,
     Spoken,
     UnlinkRefusal,
     read_code,
@@ -151,12 +150,6 @@ class PostgresPeople:
             channel=link["channel"] or "",
             is_caller=address_id in addresses,
         )
-
-    @store_method
-    async def sessions_of(self, party_id: int) -> tuple[PersonSession, ...]:
-        """All sessions of the person that this party is or was merged into, archived ones too."""
-        rows = await self._pool.fetch(sql.SESSIONS_OF, party_id)
-        return tuple(PersonSession(id=row["id"], archived=row["archived"]) for row in rows)
 
     @store_method
     async def archived(self, session_id: int) -> tuple[ArchivedSession, ...]:

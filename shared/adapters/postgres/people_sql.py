@@ -159,11 +159,6 @@ UPDATE reminders r SET party_id = s.party_id FROM sessions s
  WHERE s.id = r.session_id AND r.turn_no IS NOT NULL AND s.party_id = $1 AND r.party_id <> $1
 """
 
-SESSIONS_OF = """
-SELECT s.id, s.archived_at IS NOT NULL AS archived FROM sessions s
- WHERE s.party_id IN (SELECT party_family(coalesce(
-         (SELECT merged_into FROM parties WHERE id = $1), $1))) ORDER BY s.id
-"""
 ARCHIVED = """
 SELECT s.id, s.public_id::text AS public_id, s.archived_at,
        coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id ORDER BY t.turn_no DESC LIMIT 1),

@@ -160,7 +160,7 @@ WITH s AS (
     FROM s WHERE turns.session_id = s.id AND turns.turn_no = s.answered_turn + 1
   RETURNING turns.*
 ), cost AS (
-  SELECT CASE WHEN $4::float8 + $5::float8 > 0 OR c.config ? 'model' THEN
+  SELECT CASE WHEN $4::float8 + $5::float8 > 0 OR c.config ? 'model' OR s.model <> '' THEN
            ceil($4::float8 * (greatest(s.context_tokens, 2000) + 4000) + $5::float8)::bigint END AS micro,
          (now() AT TIME ZONE $6)::date AS day, s.id, s.party_id, p.anonymous, c.config
     FROM s JOIN parties p ON p.id = s.party_id JOIN agents c ON c.id = s.agent_id

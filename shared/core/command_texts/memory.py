@@ -34,7 +34,6 @@ class MemoryTexts:
         "I will not note it again by myself. What was said in our conversation, and its summaries, stay."
     )
     everything_too: Markdown = "`/forget everything` erases those, too."
-    no_everything: Markdown = "Erasing everything is not possible here."
     marks: Mapping[str, str] = field(
         default_factory=lambda: {
             "tool": "from a tool",
@@ -109,7 +108,6 @@ class GermanMemoryTexts(MemoryTexts):
         "Zusammenfassungen."
     )
     everything_too: Markdown = "`/forget everything` löscht auch die."
-    no_everything: Markdown = "Alles zu löschen ist hier nicht möglich."
     marks: Mapping[str, str] = field(
         default_factory=lambda: {
             "tool": "aus einem Werkzeug",

@@ -35,7 +35,7 @@ class NoteStore(Protocol):
 
 
 class MemoryCommands:
-    def __init__(self, notes: NoteStore, *, everything: Doer | None = None) -> None:
+    def __init__(self, notes: NoteStore, *, everything: Doer) -> None:
         """`everything` does `/forget everything`, and hears the yes to it."""
         self._notes = notes
         self._everything = everything
@@ -73,18 +73,13 @@ class MemoryCommands:
             case []:
                 return False, call.texts.memory.forget_what
             case ["everything", *_]:
-                return await self._all(call)
+                return await self._everything(call)
             case [yes] if yes in _YES:
                 return await self._confirmed(call, number=None)
             case [number] if _NUMBER.fullmatch(number):
                 return await self._confirmed(call, number=int(number))
             case _:
                 return await self._preview(call)
-
-    async def _all(self, call: Call) -> Said:
-        if self._everything is None:
-            return False, call.texts.memory.no_everything
-        return await self._everything(call)
 
     async def _preview(self, call: Call) -> Said:
         """Also what is out of date or put away: to erase is to erase all of it."""
@@ -104,8 +99,7 @@ class MemoryCommands:
         return True, self._report(texts, erased)
 
     def _report(self, texts: MemoryTexts, erased: int) -> str:
-        more = [texts.everything_too] if self._everything else []
-        return " ".join([texts.erased(erased), texts.stays, *more])
+        return " ".join([texts.erased(erased), texts.stays, texts.everything_too])
 
     async def _shown(self, call: Call, purpose: str, found: NotesFound) -> None:
         await self._notes.remember_list(

@@ -22,7 +22,7 @@ from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.visitors import PostgresVisitors, new_token
 from shared.core.errors import SessionMoved
 from shared.core.exchange import Accepted, Inbound
-from shared.core.people import CODE_ALPHABET, GUESSES, Joined, Parted, PersonSession
+from shared.core.people import CODE_ALPHABET, GUESSES, Joined, Parted
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 BOT = 7_000
@@ -502,20 +502,6 @@ async def test_three_who_are_one_part_in_any_order(pool: Pool, first: int) -> No
         assert await place.session_id == place.first_session
         assert await place.person == place.party_id
         assert await place.remembers() == [f"From {place.channel} {place.party_id}", "Likes tea"]
-
-
-async def test_all_sessions_of_a_person_are_found_from_any_of_them(pool: Pool) -> None:
-    page, phone = await visitor(pool), await chat(pool)
-    stranger = await visitor(pool)
-    await phone.joins(page)
-    expected = {
-        PersonSession(id=page.first_session, archived=True),
-        PersonSession(id=phone.first_session, archived=False),
-    }
-    people = PostgresPeople(pool)
-    for place in (page, phone):
-        assert set(await people.sessions_of(place.party_id)) == expected
-    assert [one.id for one in await people.sessions_of(stranger.party_id)] == [stranger.first_session]
 
 
 async def test_the_archived_conversation_can_be_read_from_either_side(pool: Pool) -> None:
