@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from shared.settings import BadSettings, Settings, load_settings
 
@@ -27,11 +28,13 @@ def main(arguments: Sequence[str]) -> int:
         return _test(rest)
     if verb == "version":
         return _version()
+    if verb == "audit":
+        return _audit(rest)
     try:
         if verb == "setup":
             return _setup()
         if verb == "doctor":
-            return _doctor()
+            return _doctor(rest)
         return _VERBS[verb](load_settings(), rest)
     except BadSettings as error:
         for problem in error.problems:
@@ -83,6 +86,71 @@ def _migrate(settings: Settings, rest: Sequence[str]) -> int:
 
     asyncio.run(upgrade())
     return 0
+
+
+def _backup(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.backups import read_backup_arguments, run_backup, show_backups, verify_backup
+
+    wish = read_backup_arguments(rest)
+    if wish.shows:
+        return show_backups(settings, print)
+    if wish.verify is not None:
+        return _told(lambda: verify_backup(wish.verify, settings, print))
+
+    if wish.daily:
+        os.nice(10)  # people who talk come first
+
+    async def work() -> int:
+        async with open_database(settings) as database_url:
+            return await run_backup(wish, settings=settings, database_url=database_url, say=print)
+
+    return _told(lambda: asyncio.run(work()))
+
+
+def _restore(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.restoring import read_restore_arguments, run_restore
+
+    wish = read_restore_arguments(rest)
+    return _told(lambda: asyncio.run(run_restore(wish, settings=settings, say=print)))
+
+
+def _upgrade(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.upgrading import read_upgrade_arguments, run_upgrade
+
+    wish = read_upgrade_arguments(rest)
+    return _told(lambda: asyncio.run(run_upgrade(wish, settings=settings, say=print)))
+
+
+def _service(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.service_cli import Machine, read_service_arguments, run_service
+
+    wish = read_service_arguments(rest)
+    return _told(lambda: run_service(wish, settings=settings, say=print, machine=Machine.here()))
+
+
+def _told(work: Callable[[], int]) -> int:
+    """What may fail for a reason that a person can do something about."""
+    from shared.adapters.embedded import EmbeddedServerFailed
+    from shared.core.errors import EvertalkError
+
+    try:
+        return work()
+    except (EvertalkError, EmbeddedServerFailed) as error:
+        print(f"evertalk: {error}", file=sys.stderr)
+        print(f"  {error.advice}", file=sys.stderr)
+    except OSError as error:
+        print(f"evertalk: {error}", file=sys.stderr)
+    return 1
+
+
+def _database(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.database_cli import read_database_arguments, run_database
+
+    def tell(line: str) -> None:
+        """Beside the SQL, which is read by psql."""
+        print(line, file=sys.stderr)
+
+    return run_database(read_database_arguments(rest), say=print, tell=tell)
 
 
 def _psql(settings: Settings, rest: Sequence[str]) -> int:
@@ -139,8 +207,9 @@ def _person(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _agent(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.agent_cli import Terminal, read_agent_arguments, run_agent
+    from shared.agent_cli import read_agent_arguments, run_agent
     from shared.app import ground_of
+    from shared.drafts import Terminal
 
     wish = read_agent_arguments(rest)
     drafts = settings.data_dir / "drafts"
@@ -154,14 +223,95 @@ def _agent(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _site(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.agent_cli import read_site_arguments, run_site
+    from shared.adapters.vault import Vault
+    from shared.drafts import Terminal
+    from shared.settings import resolve_secret_key
+    from shared.site_cli import read_site_arguments, run_site
 
     wish = read_site_arguments(rest)
 
     async def work(database_url: str) -> int:
-        return await run_site(wish, database_url=database_url, say=print)
+        return await run_site(
+            wish, database_url=database_url, drafts=settings.data_dir / "drafts", terminal=Terminal(),
+            vault=lambda: Vault(resolve_secret_key(settings)), public_url=settings.public_url,
+        )  # fmt: skip
 
     return _with_database(settings, work)
+
+
+def _key(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.key_cli import read_key_arguments, run_key
+
+    wish = read_key_arguments(rest)
+
+    def tell(line: str) -> None:
+        """Beside the key, which may be written to a file."""
+        print(line, file=sys.stderr)
+
+    async def work(database_url: str) -> int:
+        return await run_key(wish, database_url=database_url, say=print, tell=tell)
+
+    return _with_database(settings, work)
+
+
+def _alert(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.alert_cli import read_alert_arguments, run_alert
+
+    read_alert_arguments(rest)
+
+    async def work(database_url: str) -> int:
+        return await run_alert(database_url=database_url, targets=settings.alert_targets, say=print)
+
+    return _with_database(settings, work)
+
+
+def _operator(settings: Settings, rest: Sequence[str]) -> int:
+    from getpass import getpass
+
+    from shared.operator_cli import read_operator_arguments, run_operator
+    from shared.supervisor import login_url
+
+    wish = read_operator_arguments(rest)
+
+    def tell(line: str) -> None:
+        """Beside the link, which may be written to a file."""
+        print(line, file=sys.stderr)
+
+    def ask() -> str:
+        return getpass("New password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+
+    async def work(database_url: str) -> int:
+        return await run_operator(
+            wish, database_url=database_url, say=print, tell=tell, ask=ask,
+            url=lambda token: login_url(settings, token),
+        )  # fmt: skip
+
+    return _with_database(settings, work)
+
+
+def _command(settings: Settings, rest: Sequence[str]) -> int:
+    """In the running system: the worker and the screens have their part in it."""
+    from shared.adapters.embedded.servers import are_running, urls_of
+    from shared.command_cli import Shell, read_command_arguments, run_command
+    from shared.core.errors import EvertalkError
+
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    wish = read_command_arguments(rest)
+    folder = settings.data_dir / "servers"
+    if are_running(folder):
+        places = zip(("database_url", "redis_url"), urls_of(folder), strict=True)
+        missing: dict[str, Any] = {name: url for name, url in places if getattr(settings, name) is None}
+        settings = load_settings(**missing)
+    language = os.environ.get("LANG", "").partition(".")[0]
+    try:
+        return asyncio.run(
+            run_command(wish, settings=settings, shell=Shell(say=print, tell=tell, language=language))
+        )
+    except (EvertalkError, ValueError) as error:
+        tell(f"evertalk: {error}")
+        return 1
 
 
 def _with_database(settings: Settings, work: Callable[[str], Awaitable[int]]) -> int:
@@ -200,10 +350,22 @@ def _setup() -> int:
     return run_setup()
 
 
-def _doctor() -> int:
+def _doctor(rest: Sequence[str]) -> int:
+    from shared.review import read_doctor_arguments, run_review
+
+    wish = read_doctor_arguments(rest)
+    if wish.security:
+        settings = load_settings()
+        return asyncio.run(run_review(settings, as_json=wish.as_json, say=print, open_database=open_database))
     from shared.doctor import run_doctor
 
     return run_doctor()
+
+
+def _audit(rest: Sequence[str]) -> int:
+    from shared.known_holes import run_audit
+
+    return run_audit(ROOT, rest, say=print)
 
 
 def _version() -> int:
@@ -216,7 +378,9 @@ def _version() -> int:
 
 
 def _test(rest: Sequence[str]) -> int:
-    """Style, types, then tests; with arguments for pytest, only pytest."""
+    """Style, types, then tests; with arguments for pytest, only pytest; `faults` is a table of its own."""
+    if rest and rest[0] == "faults":
+        return subprocess.call([sys.executable, "-m", "tests.faults", *rest[1:]], cwd=ROOT)
     codes = []
     if not rest:
         rooms = [name for name in ("bot", "shared", "web", "worker", "tests") if (ROOT / name).is_dir()]
@@ -228,10 +392,13 @@ def _test(rest: Sequence[str]) -> int:
 
 
 def _side_by_side(rest: Sequence[str]) -> list[str]:
-    """The whole suite runs on every core, each file in one process with servers of its own."""
+    """The whole suite runs on every core, each file in one process with servers of its own.
+
+    Half of its time is waiting for other processes, so there is one process more than there are cores.
+    """
     alone = any(not word.startswith("-") or word in ("-n", "-s", "--pdb", "-x") for word in rest)
-    workers = min(MOST_TEST_WORKERS, os.cpu_count() or 1)
-    return [] if alone or workers == 1 else ["-n", str(workers), "--dist", "loadfile"]
+    workers = min(MOST_TEST_WORKERS, (os.cpu_count() or 1) + 1)
+    return [] if alone else ["-n", str(workers), "--dist", "loadfile"]
 
 
 @contextlib.asynccontextmanager
@@ -258,10 +425,19 @@ _VERBS: dict[str, Verb] = {
     "up": _up,
     "login-link": _login_link,
     "migrate": _migrate,
+    "backup": _backup,
+    "restore": _restore,
+    "upgrade": _upgrade,
+    "service": _service,
     "pairing": _pairing,
     "person": _person,
     "agent": _agent,
     "site": _site,
+    "key": _key,
+    "alert": _alert,
+    "operator": _operator,
+    "command": _command,
+    "database": _database,
     "psql": _psql,
     "replay": _replay,
     "demo": _demo,
@@ -270,16 +446,26 @@ _VERBS: dict[str, Verb] = {
 _HELP: dict[str, tuple[str, bool]] = {
     "up": ("start everything, and keep it running", False),
     "setup": ("ask for what matters and write .env", False),
-    "doctor": ("check everything, and say what to do", False),
+    "doctor": ("check everything, and say what to do; --security reviews how it is set up", True),
     "login-link": ("print a one-time link to the dashboard", False),
     "pairing": ("decide who may write to the bots of Telegram", True),
-    "person": ("list people, export or erase what is kept of one", True),
+    "person": ("list people, export, erase or hold what is kept of one", True),
     "agent": ("show and change the agents that answer", True),
-    "site": ("show and change where the widget may live", True),
+    "site": ("show and change where the widget may live, and how", True),
+    "key": ("make and revoke keys for programs that talk over REST", True),
+    "alert": ("send a test to everybody whom alerts go to", True),
+    "operator": ("who may use the dashboard: add, passwd, list, revoke, totp", True),
+    "command": ("run a command such as compact for a conversation", True),
+    "backup": ("make a copy of everything, or list and check them", True),
+    "restore": ("put a backup in the place of what is there", True),
+    "upgrade": ("make a backup, then bring the data to this version", True),
+    "service": ("run with the machine: install, status, logs, uninstall", True),
     "replay": ("play recorded conversations through the running system", True),
     "demo": ("talk with the bot in the terminal, as if in Telegram", True),
     "migrate": ("bring the database up to date, and nothing else", False),
+    "database": ("print the roles of few rights for a PostgreSQL of your own", True),
     "psql": ("look into the database", True),
+    "audit": ("ask pip-audit for known holes of requirements", True),
     "test": ("run all checks and tests; arguments go to pytest", True),
     "version": ("print versions", False),
 }

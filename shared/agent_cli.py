@@ -1,41 +1,22 @@
-"""`evertalk agent` and `evertalk site`: agents' rows and the sites that use them, changed at a terminal."""
+"""`evertalk agent`: agents' rows, changed at a terminal."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
-import json
-import os
-import re
-import shlex
-import shutil
-import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from shared.adapters.postgres.agents import AgentRow, PostgresAgents
 from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.sites import PostgresSites
 from shared.agents import AGENT_NAME, BadAgentConfig, Ground, check_config, read_config
 from shared.bots import DEFAULT_AGENT
+from shared.drafts import Drafts, Terminal, as_json, printable, shown, table
 
 _AGENT_COLUMNS = (16, 7, 5, 12, 12, 18)
-_SITE_COLUMNS = (14, 16, 8, 8, 26)
-_ORIGIN = re.compile(r"(https?://)?(\*\.)?([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?")
-_EDITORS = ("nano", "vi")
 _FILE_KEYS = frozenset({"agent", "version", "config"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terminal:
-    """How a person at a terminal is told, asked and given a file to edit."""
-
-    say: Callable[[str], None] = print
-    ask: Callable[[str], str] = input
-    editor: Callable[[Path], int] | None = None
-    """Ends with the editor's exit code; None takes the one of the environment."""
 
 
 def read_agent_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -61,31 +42,16 @@ def read_agent_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def read_site_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
-    parser = argparse.ArgumentParser(prog="evertalk site", description="Where the widget may live.")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    verbs.add_parser("list", help="show all sites")
-    for verb, told in (("add", "make a site"), ("edit", "change what is given of a site")):
-        one = _named(verbs.add_parser(verb, help=told))
-        one.add_argument("--agent", metavar="AGENT", default=DEFAULT_AGENT if verb == "add" else None)
-        one.add_argument("--audience", choices=("personal", "public"))
-        one.add_argument(
-            "--origin", metavar="ORIGIN", action="append", help="a page's origin; may be given again"
-        )
-    return parser.parse_args(arguments)
-
-
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("name", metavar="NAME")
     return parser
 
 
 @contextlib.asynccontextmanager
-async def _agents(database_url: str) -> AsyncIterator[PostgresAgents]:
+async def _stores(database_url: str) -> AsyncIterator[tuple[PostgresAgents, PostgresSites]]:
     pool = await open_pool(database_url, size=2)
     try:
-        yield PostgresAgents(pool)
+        yield PostgresAgents(pool), PostgresSites(pool)
     finally:
         await pool.close()
 
@@ -94,8 +60,8 @@ async def run_agent(
     wish: argparse.Namespace, *, database_url: str, ground: Ground, drafts: Path, terminal: Terminal
 ) -> int:
     """0 when it was done, 1 when not, with lines that say why."""
-    async with _agents(database_url) as agents:
-        desk = AgentDesk(agents, ground=ground, drafts=drafts, terminal=terminal)
+    async with _stores(database_url) as (agents, sites):
+        desk = AgentDesk(agents, sites, ground=ground, drafts=drafts, terminal=terminal)
         match wish.verb:
             case "list":
                 return await desk.list()
@@ -120,11 +86,19 @@ async def run_agent(
 
 
 class AgentDesk:
-    def __init__(self, agents: PostgresAgents, *, ground: Ground, drafts: Path, terminal: Terminal) -> None:
+    def __init__(
+        self,
+        agents: PostgresAgents,
+        sites: PostgresSites,
+        *,
+        ground: Ground,
+        drafts: Path,
+        terminal: Terminal,
+    ) -> None:
         self._agents = agents
+        self._sites = sites
         self._ground = ground
-        self._drafts = drafts
-        self._terminal = terminal
+        self._drafts = Drafts("agent", folder=drafts, terminal=terminal)
         self._say = terminal.say
 
     async def list(self) -> int:
@@ -156,7 +130,7 @@ class AgentDesk:
 
     async def create(self, name: str) -> int:
         if not AGENT_NAME.fullmatch(name):
-            self._say(f"{_shown(name)} is no name for an agent: 1 to 40 of a-z, 0-9, _ and -, no mark first.")
+            self._say(f"{shown(name)} is no name for an agent: 1 to 40 of a-z, 0-9, _ and -, no mark first.")
             return 1
         if not await self._agents.create(name, {}):
             self._say(f"There is an agent {name} already. Nothing was changed.")
@@ -171,7 +145,7 @@ class AgentDesk:
             name, version, config = _read_file(file)
             remarks = check_config(config, self._ground)
         except (BadAgentConfig, OSError, UnicodeDecodeError) as error:
-            self._problems(f"{file} cannot be used; nothing was changed:", error)
+            self._drafts.problems(f"{file} cannot be used; nothing was changed:", error)
             return 1
         row = await self._agents.find(name)
         if row is None:
@@ -190,11 +164,11 @@ class AgentDesk:
     async def edit(self, row: AgentRow) -> int:
         """Nothing that was typed is lost: the draft stays in its file until the row is changed."""
         try:
-            draft = self._draft(row)
+            draft = self._drafts.begin(row.name, row.version, row.config)
         except OSError as error:
-            self._say(f"No draft can be written to {self._drafts}: {error.strerror}.")
+            self._say(f"No draft can be written to {self._drafts.folder}: {error.strerror}.")
             return 1
-        typed = await self._typed(row.name, draft)
+        typed = await self._drafts.typed(row.name, draft, self._checked)
         if typed is None:
             return 1
         config, remarks = typed
@@ -209,21 +183,8 @@ class AgentDesk:
         draft.unlink()
         return self._done(row.name, version, remarks)
 
-    async def _typed(self, name: str, draft: Path) -> tuple[Any, Sequence[str]] | None:
-        """What the person wrote, checked, and remarks about it; None when they gave up for now."""
-        while True:
-            if (code := await asyncio.to_thread(self._open_editor, draft)) != 0:
-                self._say(f"The editor ended with {code}. Nothing was changed; the draft is in {draft}.")
-                return None
-            try:
-                config = read_config(draft.read_text(encoding="utf-8"))
-                return config, check_config(config, self._ground)
-            except (BadAgentConfig, OSError, UnicodeDecodeError) as error:
-                self._problems("This cannot be used yet:", error)
-            if not await self._wants_more():
-                self._say(f"Nothing was changed. Your draft is in {draft};")
-                self._say(f"./evertalk agent edit {name} goes on with it.")
-                return None
+    def _checked(self, config: object) -> Sequence[str]:
+        return check_config(config, self._ground)
 
     async def delete(self, row: AgentRow) -> int:
         if row.name == DEFAULT_AGENT:
@@ -239,8 +200,8 @@ class AgentDesk:
     async def assign(self, row: AgentRow, *, site: str, bot: str, existing: bool) -> int:
         if bot:
             return await self._assign_bot(row, bot, existing)
-        if not await self._agents.put_site(site, agent=row.name, audience=None, origins=None, new=False):
-            self._say(f"There is no site {_shown(site)}. ./evertalk site list shows them.")
+        if not await self._sites.give(site, row.name):
+            self._say(f"There is no site {shown(site)}. ./evertalk site list shows them.")
             return 1
         self._say(f"New conversations on {site} are answered by {row.name}.")
         if existing:
@@ -252,7 +213,7 @@ class AgentDesk:
     async def _assign_bot(self, row: AgentRow, bot: str, existing: bool) -> int:
         bot_id = await self._agents.bot_id(bot)
         if bot_id is None:
-            self._say(f"No bot {_shown(bot)} is known. ./evertalk agent list shows those that are.")
+            self._say(f"No bot {shown(bot)} is known. ./evertalk agent list shows those that are.")
             return 1
         if not existing:
             self._say(
@@ -265,53 +226,16 @@ class AgentDesk:
 
     async def _move(self, row: AgentRow, *, channel: str, account: str) -> None:
         moved = await self._agents.move_sessions(row.name, channel=channel, account=account)
-        self._say(f"{moved} conversations moved to {row.name} and go on with their next message.")
+        talks = "1 conversation" if moved == 1 else f"{moved} conversations"
+        goes = "goes on with its" if moved == 1 else "go on with their"
+        self._say(f"{talks} moved to {row.name} and {goes} next message.")
         if moved:
             self._say("What the former agent has noted of people stays with it: notes belong to an agent.")
 
     async def unknown(self, name: str) -> int:
         names = ", ".join(row.name for row in await self._agents.all())
-        self._say(f"There is no agent {_shown(name)}. There are: {names}.")
+        self._say(f"There is no agent {shown(name)}. There are: {names}.")
         return 1
-
-    def _draft(self, row: AgentRow) -> Path:
-        draft = self._drafts / f"agent-{row.name}-{row.version}.json"
-        if draft.exists():
-            self._say(f"Going on with the draft in {draft}.")
-            return draft
-        self._drafts.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for older in sorted(self._drafts.glob(f"agent-{row.name}-*.json")):
-            if older.stem.removeprefix(f"agent-{row.name}-").isdecimal():
-                self._say(f"An older draft, begun on another version, lies in {older}.")
-        draft.touch(mode=0o600)
-        draft.write_text(as_json(row.config) + "\n", encoding="utf-8")
-        return draft
-
-    def _open_editor(self, draft: Path) -> int:
-        if self._terminal.editor is not None:
-            return self._terminal.editor(draft)
-        command = editor_command()
-        if not command:
-            self._say("No editor was found: set EDITOR to the name of one.")
-            return 127
-        try:
-            return subprocess.call([*command, str(draft)])
-        except OSError as error:
-            self._say(f"{command[0]} cannot be started: {error.strerror}.")
-            return 127
-
-    async def _wants_more(self) -> bool:
-        try:
-            word = await asyncio.to_thread(self._terminal.ask, "Edit again? [Y/n] ")
-        except EOFError:
-            return False
-        return not word.strip().lower().startswith("n")
-
-    def _problems(self, head: str, error: Exception) -> None:
-        told = error.problems if isinstance(error, BadAgentConfig) else (str(error),)
-        self._say(head)
-        for problem in told:
-            self._say(f"  {printable(problem)}")
 
     def _overtaken(self, name: str) -> int:
         self._say(f"Somebody else changed {name} meanwhile: nothing of yours was stored.")
@@ -322,41 +246,6 @@ class AgentDesk:
         for remark in remarks:
             self._say(f"  note: {printable(remark)}")
         self._say(f"{name} is at version {version}; it holds from each conversation's next message on.")
-        return 0
-
-
-async def run_site(wish: argparse.Namespace, *, database_url: str, say: Callable[[str], None]) -> int:
-    """0 when it was done, 1 when not, with a line that says why."""
-    async with _agents(database_url) as agents:
-        if wish.verb == "list":
-            rows = [
-                (site.name, site.agent, site.audience, str(site.visitors), " ".join(site.origins) or "–")
-                for site in await agents.sites()
-            ]
-            for line in table(
-                [("site", "agent", "audience", "visitors", "origins"), *rows], most=_SITE_COLUMNS
-            ):
-                say(line)
-            return 0
-        if wish.agent is not None and await agents.find(wish.agent) is None:
-            names = ", ".join(row.name for row in await agents.all())
-            say(f"There is no agent {_shown(wish.agent)}. There are: {names}. Nothing was changed.")
-            return 1
-        new = wish.verb == "add"
-        if new and not AGENT_NAME.fullmatch(wish.name):
-            say(f"{_shown(wish.name)} is no name for a site: 1 to 40 of a-z, 0-9, _ and -, no mark first.")
-            return 1
-        if wrong := [one for one in wish.origin or () if not _ORIGIN.fullmatch(one)]:
-            say(f"{_shown(wrong[0])} is no origin such as https://shop.example.org. Nothing was changed.")
-            return 1
-        done = await agents.put_site(
-            wish.name, agent=wish.agent, audience=wish.audience, origins=wish.origin, new=new
-        )
-        if not done:
-            known = "There is a site of that name already" if new else f"There is no site {_shown(wish.name)}"
-            say(f"{known}. ./evertalk site list shows all.")
-            return 1
-        say(f'{wish.name}: <script src="…/widget.js" data-site="{wish.name}" async></script>')
         return 0
 
 
@@ -375,38 +264,6 @@ def _read_file(file: Path) -> tuple[str, int | None, Any]:
     return name, version, told["config"]
 
 
-def editor_command(environ: Mapping[str, str] | None = None) -> list[str]:
-    known = os.environ if environ is None else environ
-    wanted = known.get("VISUAL") or known.get("EDITOR")
-    if wanted:
-        return shlex.split(wanted)
-    return next(([found] for name in _EDITORS if (found := shutil.which(name))), [])
-
-
-def as_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2)
-
-
-def table(rows: Sequence[Sequence[str]], *, most: Sequence[int]) -> list[str]:
-    """Columns side by side, each at most so many characters wide: a row fits into 80 with those of ours."""
-    cut = [[_cut(printable(cell), chars) for cell, chars in zip(row, most, strict=True)] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cut, strict=True)]
-    padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cut)
-    return ["  ".join(cells).rstrip() for cells in padded]
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def printable(text: str) -> str:
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-
-
-def _shown(name: str) -> str:
-    return f"“{printable(name)[:60]}”"
-
-
 def _cells(row: AgentRow) -> tuple[str, ...]:
     model = str(row.config.get("model") or "–")
     return row.name, str(row.version), str(row.sessions), _few(row.sites), _few(row.bots), model
@@ -417,6 +274,6 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _who_has(row: AgentRow) -> str:
-    parts = [f"{row.sessions} conversations"] if row.sessions else []
+    parts = [f"{row.sessions} conversation{'' if row.sessions == 1 else 's'}"] if row.sessions else []
     parts += [f"site {name}" for name in row.sites] + [f"bot {name}" for name in row.bots]
     return ", ".join(parts)

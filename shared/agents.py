@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from shared.core.agents import Circumstances, layers_for
-from shared.core.budget import budget_for, refuse_heavy_fixed
+from shared.core.budget import ContextBudget, budget_for, refuse_heavy_fixed
 from shared.core.errors import EvertalkError
 from shared.core.memory_tools import SAVE_MEMORY
 from shared.core.model import ToolSpec
@@ -37,11 +37,11 @@ Globs = Annotated[list[Name], Field(max_length=200)]
 Dollars = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class ProviderTool(_Section):
+class ProviderTool(Section):
     """A tool that the provider carries out by itself; what else it takes, the provider says."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
@@ -49,22 +49,22 @@ class ProviderTool(_Section):
     name: Name
 
 
-class ToolChoice(_Section):
+class ToolChoice(Section):
     allow: Globs | None = None
     deny: Globs | None = None
     provider: list[ProviderTool] | None = None
 
 
-class AgentCaps(_Section):
+class AgentCaps(Section):
     person_per_day_usd: Dollars | None = None
     session_usd: Dollars | None = None
 
 
-class MemoryChoice(_Section):
+class MemoryChoice(Section):
     recall_tokens: Annotated[int, Field(ge=0, le=4_000)] | None = None
 
 
-class AgentConfig(_Section):
+class AgentConfig(Section):
     """`agents.config`; what is left out is as the deployment has it."""
 
     name: Annotated[str, Field(min_length=1, max_length=80)] | None = None
@@ -138,7 +138,7 @@ def check_config(config: object, ground: Ground) -> tuple[str, ...]:
     """What the operator may not have meant, each a sentence. Raises BadAgentConfig."""
     if not isinstance(config, Mapping):
         raise BadAgentConfig([f"must be an object such as {{}}, not {_told(config)}"])
-    problems = [*_unstorable(config), *_shape_problems(config), *_folder_problems(config)]
+    problems = [*unstorable(config), *_shape_problems(config), *_folder_problems(config)]
     problems += _pruning_problems(config)
     own, numbers = _policy_of(config, ground)
     problems += numbers
@@ -154,14 +154,17 @@ def _shape_problems(config: Mapping[str, Any]) -> Iterator[str]:
         AgentConfig.model_validate(dict(config))
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            yield _in_words(detail)
+            yield in_words(detail, _SECTIONS, {_MODE: "a mode's name has 1 to 20 of a-z, 0-9, _ and -"})
 
 
-def _in_words(detail: ErrorDetails) -> str:
+def in_words(
+    detail: ErrorDetails, sections: Mapping[tuple[str, ...], type[BaseModel]], patterns: Mapping[str, str]
+) -> str:
+    """A problem as a sentence; `patterns` say in words what a regular expression asks for."""
     place = detail["loc"][:-1] if detail["loc"][-1:] == ("[key]",) else detail["loc"]
     where = _path(place)
     if detail["type"] == "extra_forbidden":
-        return f"{where}: there is no such key{_meant(str(place[-1]), _known_keys(place[:-1]))}"
+        return f"{where}: there is no such key{_meant(str(place[-1]), _known_keys(place[:-1], sections))}"
     if detail["type"] == "missing":
         return f"{where}: is missing"
     given = detail["input"]
@@ -169,10 +172,10 @@ def _in_words(detail: ErrorDetails) -> str:
     context = detail.get("ctx", {})
     told = allowed.format(**context) if allowed else detail["msg"].lower()
     if detail["type"] == "literal_error":
-        near = _near(str(given), ("personal", "public"))
+        near = _near(str(given), re.findall(r"'([^']*)'", str(context["expected"])))
         return f"{where}: must be {context['expected']}, not {_told(given)}{near}"
     if detail["type"] == "string_pattern_mismatch":
-        return f"{where}: a mode's name has 1 to 20 of a-z, 0-9, _ and -"
+        return f"{where}: {patterns[context['pattern']]}"
     if detail["type"] in ("string_too_long", "too_long"):
         return f"{where}: {told}; this has {len(given):,}"
     return f"{where}: {told}, not {_told(given)}"
@@ -186,6 +189,7 @@ _ALLOWED = {
     "list_type": "must be a list",
     "dict_type": "must be an object",
     "model_type": "must be an object",
+    "bool_type": "must be true or false",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
     "float_type": "must be a number",
@@ -201,8 +205,10 @@ _SECTIONS: dict[tuple[str, ...], type[BaseModel]] = {
 }
 
 
-def _known_keys(place: Sequence[int | str]) -> Collection[str]:
-    section = _SECTIONS.get(tuple(map(str, place)))
+def _known_keys(
+    place: Sequence[int | str], sections: Mapping[tuple[str, ...], type[BaseModel]]
+) -> Collection[str]:
+    section = sections.get(tuple(map(str, place)))
     return tuple(section.model_fields) if section else ()
 
 
@@ -227,18 +233,18 @@ def _told(value: object) -> str:
     return told if len(told) <= 60 else told[:59] + "…"
 
 
-def _unstorable(value: object, place: tuple[int | str, ...] = ()) -> Iterator[str]:
+def unstorable(value: object, place: tuple[int | str, ...] = ()) -> Iterator[str]:
     """Characters that a database takes nowhere."""
     if isinstance(value, str):
         if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
             yield f"{_path(place)}: holds characters that cannot be stored"
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _unstorable(str(key), place)
-            yield from _unstorable(inner, (*place, str(key)))
+            yield from unstorable(str(key), place)
+            yield from unstorable(inner, (*place, str(key)))
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            yield from _unstorable(inner, (*place, number))
+            yield from unstorable(inner, (*place, number))
 
 
 def _folder_problems(config: Mapping[str, Any]) -> Iterator[str]:
@@ -271,18 +277,45 @@ def _with_place(problem: str) -> str:
     return problem if problem.startswith(("preset:", "context")) else f"context: {problem}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effective:
+    """What an agent's config comes to."""
+
+    policy: ContextPolicy
+    budget: ContextBudget
+    """On the window of the policy: a smaller model's leaves less."""
+    tools: tuple[str, ...]
+
+
+def effective(config: Mapping[str, Any], ground: Ground) -> Effective:
+    """The numbers by which an agent's conversations are kept; raises BadAgentConfig."""
+    check_config(config, ground)
+    own, _ = _policy_of(config, ground)
+    assert own is not None, "it was checked"
+    offered, fixed = _offered(config, ground)
+    budget = budget_for(own, own.context_window, own.max_output, fixed)
+    return Effective(policy=own, budget=budget, tools=tuple(offered))
+
+
 def _room_problems(config: Mapping[str, Any], own: ContextPolicy, ground: Ground) -> Iterator[str]:
     """System and tools must leave most of the limit to the conversation; the numbers are named."""
+    _, fixed = _offered(config, ground)
+    try:
+        refuse_heavy_fixed(own, budget_for(own, own.context_window, own.max_output, fixed))
+    except ContradictoryPolicy as error:
+        yield f"context: {error}"
+
+
+def _offered(config: Mapping[str, Any], ground: Ground) -> tuple[list[str], int]:
+    """Names of the tools, and the tokens of system and tools."""
     folder = config.get("workspace")
     files = ground.workspace(folder) if isinstance(folder, str) else EMPTY
     layers = layers_for(config, Circumstances(workspace=files, private=True, turn=1))
     allowed = AllowedTools.of(config.get("tools"))
     offered = (*(tool for tool in ground.tools if allowed.has(tool.name)), *allowed.provider)
     fixed = by_script(system_text(layers)) + estimate_tools(offered, by_script)
-    try:
-        refuse_heavy_fixed(own, budget_for(own, own.context_window, own.max_output, fixed))
-    except ContradictoryPolicy as error:
-        yield f"context: {error}"
+    names = [tool.name for tool in offered]
+    return names, fixed
 
 
 def _remarks(config: Mapping[str, Any], ground: Ground) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,20 +13,33 @@ from typing import Any, Literal
 import asyncpg
 import structlog
 
+from shared.adapters.alert_mail import AlertMail
+from shared.adapters.alert_webhook import AlertWebhook
 from shared.adapters.arq_queue import ArqDoorbell
+from shared.adapters.erasure_file import FILE as ERASURES
+from shared.adapters.erasure_file import ErasureFile
+from shared.adapters.health import Health
 from shared.adapters.knowledge_files import KnowledgeFiles, UnreadableKnowledge
 from shared.adapters.mcp_tools import KNOWN_FILE, KnownMcpTools, McpTools, configured_servers
+from shared.adapters.models.breaker import BreakerState
 from shared.adapters.models.catalog import TABLE, read_entries
 from shared.adapters.models.chosen import models_of
 from shared.adapters.models.offline import OFFLINE_MODEL
 from shared.adapters.models.routing import Models
 from shared.adapters.opened import opened_elsewhere
+from shared.adapters.otlp_traces import traces_to
 from shared.adapters.postgres.agents import PostgresAgents
+from shared.adapters.postgres.alerts import PostgresAlerts
+from shared.adapters.postgres.alerts import Rules as AlertRules
 from shared.adapters.postgres.attachments import PostgresAttachments
 from shared.adapters.postgres.choices import PostgresChoices
+from shared.adapters.postgres.edits import PostgresEdits
 from shared.adapters.postgres.erasure import PostgresErasure
+from shared.adapters.postgres.erasure_log import PostgresErasureLog
 from shared.adapters.postgres.export import PostgresExport
+from shared.adapters.postgres.feedback import PostgresFeedback
 from shared.adapters.postgres.figures import PostgresFigures
+from shared.adapters.postgres.handover import PostgresHandovers
 from shared.adapters.postgres.knowledge import PostgresKnowledge
 from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.people import PostgresPeople
@@ -35,12 +48,14 @@ from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.recall import PostgresRecall
 from shared.adapters.postgres.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.reminders import PostgresReminders
+from shared.adapters.postgres.replays import PostgresReplays
 from shared.adapters.postgres.retention import RULES, PostgresRetention
 from shared.adapters.postgres.tidying import PostgresTidying
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
 from shared.adapters.postgres.upkeep_flush import PostgresFlushes
 from shared.adapters.postgres.upkeep_pace import PostgresPace
+from shared.adapters.postgres.work_changes import PostgresWorkChanges
 from shared.adapters.postgres.workers import PostgresWorkers
 from shared.adapters.pruners import load_pruners
 from shared.adapters.redis_announcer import RedisAnnouncer
@@ -48,6 +63,8 @@ from shared.adapters.token_counter import VocabularyCounter
 from shared.adapters.web_pages import FETCH_URL, FetchUrl
 from shared.adapters.workspace_files import WorkspaceFiles, read_workspace, workspace_path
 from shared.agents import Ground
+from shared.alive import mark
+from shared.core.handover import Limits as HandoverLimits
 from shared.core.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.overrides import deployment_policy
 from shared.core.policy import ContextPolicy
@@ -56,11 +73,15 @@ from shared.core.reminders import parse_quiet_hours
 from shared.core.spill import OPEN_ARTIFACT
 from shared.core.turns import Caps
 from shared.ports import Tool
-from shared.services.artifacts import OpenArtifact
+from shared.services.alerting import Alerting, Carrier
+from shared.services.artifacts import ArtifactReader, OpenArtifact
 from shared.services.assistant import Assistant
 from shared.services.commands import Commands
+from shared.services.commands.again import AgainCommand
 from shared.services.commands.agents import AgentCommands
 from shared.services.commands.budget import BudgetCommands
+from shared.services.commands.feedback import FeedbackCommands
+from shared.services.commands.handover import HandoverCommands
 from shared.services.commands.memory import MemoryCommands
 from shared.services.commands.own_data import ExportCommand, ForgetEverything
 from shared.services.commands.people import PeopleCommands
@@ -74,7 +95,9 @@ from shared.services.flusher import Flusher
 from shared.services.forgetting import Forgetting
 from shared.services.handiwork.calculator import CALCULATE, Calculate
 from shared.services.handiwork.clock import CURRENT_TIME, CurrentTime
+from shared.services.handover import ASK_HUMAN, AskHuman, OperatorDesk, OverdueHandovers
 from shared.services.indexing import Indexing
+from shared.services.inspecting import Inspecting
 from shared.services.knowing import KnowledgeStore, Librarian
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
@@ -89,19 +112,24 @@ from shared.services.summariser import Summariser
 from shared.services.tidier import Tidier
 from shared.services.tool_images import ToolImages
 from shared.services.tools import Toolbox
+from shared.services.work_desk import WorkDesk
 from shared.services.writers import Writers
 from shared.settings import Settings, mcp_file
+from shared.succession import succeed
+from shared.tracing import Tracer
 
 log = structlog.get_logger(__name__)
 
 WORKSPACES = "workspaces"
 """In the data folder: where agents' folders lie unless their rows say otherwise."""
+FAILED_BACKUP = "failed.txt"
+"""Beside the backups: why the last daily one failed; gone when one succeeds."""
 Role = Literal["web", "bot", "worker"]
 BOT_MESSAGE_CHARS = 60_000
 """A paste arrives in pieces of 4,096 and is one message again."""
 BUILT_IN = (
     SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL, CURRENT_TIME, CALCULATE, FETCH_URL,
-    REMIND_ME, DELEGATE, OPEN_ARTIFACT,
+    REMIND_ME, ASK_HUMAN, DELEGATE, OPEN_ARTIFACT,
 )  # fmt: skip
 """What every agent may use unless its configuration says otherwise."""
 _POLICY_SETTINGS = (
@@ -122,6 +150,8 @@ class App:
     """What a process works with; `close` ends it, and its leases lapse at once."""
 
     settings: Settings
+    health: Health
+    """Told with each heartbeat."""
     pool: asyncpg.Pool[asyncpg.Record]
     worker_id: int
     workers: PostgresWorkers
@@ -142,11 +172,26 @@ class App:
     forgetting: Forgetting
     exporting: Exporting
     retaining: Retaining
+    erasure_log: PostgresErasureLog
+    erasure_file: ErasureFile
+    handovers: PostgresHandovers
+    operator_desk: OperatorDesk
+    inspecting: Inspecting
+    work_desk: WorkDesk
+    desk_announcer: RedisAnnouncer
+    """For what operators' pages follow; connected while one does."""
     workspaces: WorkspaceFiles
     crash_point: CrashPoint
+    tracer: Tracer
+    alerts: PostgresAlerts
+    alerting: Alerting
     librarian: Librarian | None = None
     """In the worker only: one process reads what agents' folders say."""
     mcp_tools: McpTools | KnownMcpTools | None
+
+    def breakers(self) -> Mapping[str, BreakerState]:
+        """Which providers this process asks just now."""
+        return self.models.states()
 
     async def close(self) -> None:
         if isinstance(self.mcp_tools, McpTools):
@@ -155,8 +200,10 @@ class App:
         await self.workers.stop(self.worker_id)
         await self.workspaces.close()
         await self.announcer.close()
+        await self.desk_announcer.close()
         await self.doorbell.close()
         await self.models.close()
+        await asyncio.to_thread(self.tracer.close)
         async with asyncio.timeout(10):
             await self.pool.close()
 
@@ -170,29 +217,41 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     counter = VocabularyCounter()
     policy = policy_of(settings)
     crash_point = crash_at(settings.crash_point)
+    tracer = traces_to(settings.otlp_endpoint, service=f"evertalk-{role}")
     models = models_of(settings, counter)
+    models.trace(tracer)
     pool = await open_pool(database_url)
-    turns, upkeep, workers = PostgresTurns(pool), PostgresUpkeep(pool), PostgresWorkers(pool)
-    worker_id = await workers.register(role)
+    turns, upkeep = PostgresTurns(pool), PostgresUpkeep(pool)
+    health = health_of(settings, models)
+    workers = PostgresWorkers(pool, health=health, beaten=partial(mark, settings.process_file))
+    worker_id = await succeed(workers, role, settings.process_file)
+    if await _something_waits(turns, upkeep, role):
+        models.load_soon()
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
+    desk_announcer = RedisAnnouncer(redis_url)
+    health.count_redis_errors(
+        lambda: {"publish": announcer.lost + desk_announcer.lost, "enqueue": doorbell.silent}
+    )
     caps, notes = caps_of(settings), PostgresNotes(pool)
     workspaces = WorkspaceFiles(settings.data_dir / WORKSPACES, poll_seconds=settings.workspace_poll_seconds)
     await workspaces.preload(filter(None, (await PostgresAgents(pool).folders()).values()))
     recall = PostgresRecall(pool)
-    reminders = PostgresReminders(pool)
+    reminders, handovers = PostgresReminders(pool), PostgresHandovers(pool)
     clock = SystemClock()
     mcp_tools = mcp_tools_of(settings, role=role)
     attachments = PostgresAttachments(pool)
     images = ToolImages(attachments, partial(opened_elsewhere, "picture"))
+    artifacts = ArtifactReader(turns, counter)
     plain: list[Tool] = [
         *memory_tools(notes, crash_point),
-        RecallTool(recall, counter),
+        RecallTool(recall, artifacts, counter),
         CurrentTime(clock, home=settings.timezone),
         Calculate(),
         FetchUrl(),
         RemindMe(reminders, clock, timezone=settings.timezone),
+        *([AskHuman(handovers, announcer, crash_point=crash_point)] if settings.hands_over else ()),
         *tools,
-        OpenArtifact(turns, counter),
+        OpenArtifact(artifacts),
     ]
     prompting = Prompting(
         policy=policy,
@@ -237,6 +296,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         clock=clock,
         crash_point=crash_point,
         recalling=Recalling(store=recall, prompting=prompting),
+        tracer=tracer,
     )
     conversation = Conversation(
         channel=_CHANNELS[role],
@@ -258,6 +318,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             timezone=settings.timezone,
             crash_point=crash_point,
         ),
+        handovers=OverdueHandovers(handovers, announcer, handover_limits(settings)),
     )
     forgetting = Forgetting(store=PostgresErasure(pool), announcer=announcer, crash_point=crash_point)
     exporting = Exporting(store=PostgresExport(pool), clock=clock)
@@ -278,6 +339,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         doorbell=doorbell,
         caps=caps,
         model_name=models.chat,
+        humans=settings.hands_over,
         more=[
             BudgetCommands(
                 spending=figures,
@@ -289,8 +351,11 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             ),
             MemoryCommands(notes, everything=ForgetEverything(forgetting).forget),
             ExportCommand(exporting),
+            AgainCommand(PostgresEdits(pool), announcer),
             AgentCommands(store=PostgresChoices(pool), prompting=prompting),
             ReminderCommands(reminders, timezone=settings.timezone),
+            FeedbackCommands(PostgresFeedback(pool)),
+            HandoverCommands(handovers, announcer, enabled=settings.hands_over),
             PeopleCommands(
                 PostgresPeople(pool, timezone=settings.timezone), announcer, crash_point=crash_point
             ),
@@ -314,6 +379,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         toolbox=toolbox,
         pictures=pictures,
         caps=caps,
+        announcer=announcer,
         crash_point=crash_point,
     )
     writers = Writers(
@@ -350,9 +416,21 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         writers=writers,
         doorbell=doorbell,
         crash_point=crash_point,
+        tracer=tracer,
     )
+    alerts = PostgresAlerts(pool)
     return App(
+        alerts=alerts,
+        alerting=Alerting(
+            alerts,
+            rules=alert_rules(settings),
+            targets=settings.alert_targets,
+            carriers=alert_carriers(settings) if role == "web" else {},
+            worker_id=worker_id,
+            crash_point=crash_point,
+        ),
         settings=settings,
+        health=health,
         pool=pool,
         worker_id=worker_id,
         workers=workers,
@@ -373,13 +451,73 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         forgetting=forgetting,
         exporting=exporting,
         retaining=retaining,
+        erasure_log=PostgresErasureLog(pool),
+        erasure_file=ErasureFile(settings.backups / ERASURES),
+        handovers=handovers,
+        operator_desk=OperatorDesk(handovers, announcer, counter, crash_point=crash_point),
+        inspecting=Inspecting(
+            states=upkeep,
+            replays=PostgresReplays(pool),
+            model=models,
+            prompting=prompting,
+            toolbox=toolbox,
+            body=models.body,
+        ),
+        work_desk=WorkDesk(PostgresWorkChanges(pool), doorbell, announcer, crash_point=crash_point),
+        desk_announcer=desk_announcer,
         workspaces=workspaces,
         crash_point=crash_point,
+        tracer=tracer,
         librarian=(
             librarian_of(settings, pool, workspaces, PostgresKnowledge(pool)) if role == "worker" else None
         ),
         mcp_tools=mcp_tools,
     )
+
+
+async def _something_waits(turns: PostgresTurns, upkeep: PostgresUpkeep, role: Role) -> bool:
+    """Whoever was here before has left something whose first step is a call of the model."""
+    if role == "worker":
+        return bool(await upkeep.due_jobs(limit=1))
+    return bool(await turns.unanswered(_CHANNELS[role]))
+
+
+def health_of(settings: Settings, models: Models) -> Health:
+    """Of backups only where we make them ourselves."""
+    daily = settings.data_dir / "servers" / "pg"
+    failed = settings.backups / FAILED_BACKUP if daily.exists() and settings.backup_keep else None
+    return Health(models.states, settings.data_dir, failed_backup=failed)
+
+
+def alert_rules(settings: Settings) -> AlertRules:
+    """Half of the time that a person waits before the assistant goes on is too long for nobody to know."""
+    waiting = settings.handover_minutes * 60 / 2 if settings.hands_over else 0.0
+    return AlertRules(timezone=settings.timezone, cap_micro=caps_of(settings).total, handover_seconds=waiting)
+
+
+def alert_carriers(settings: Settings) -> dict[str, Carrier]:
+    """For webhook and mail, as far as they are set up; Telegram's stand in the process that holds the bot."""
+    dashboard = f"{settings.base_url}/dashboard"
+    carriers: dict[str, Carrier] = {}
+    if (url := settings.alert_webhook_url) and (secret := settings.alert_webhook_secret):
+        carriers["webhook"] = AlertWebhook(
+            url.get_secret_value(), secret.get_secret_value(), dashboard_url=dashboard
+        )
+    if settings.alert_smtp_url is not None:
+        carriers["email"] = AlertMail(
+            settings.alert_smtp_url.get_secret_value(),
+            sender=settings.alert_email_from,
+            receivers=settings.alert_email_to,
+            dashboard_url=dashboard,
+        )
+    return carriers
+
+
+def handover_limits(settings: Settings) -> HandoverLimits:
+    """Where it was switched off, nobody waits any longer."""
+    if not settings.hands_over:
+        return HandoverLimits(waiting=0, silence=0)
+    return HandoverLimits(waiting=settings.handover_minutes, silence=settings.handover_silence_minutes)
 
 
 def ground_of(settings: Settings) -> Ground:

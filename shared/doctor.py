@@ -26,15 +26,16 @@ from shared.bots import BotConfig, configured_bots
 from shared.core.presets import preset
 from shared.core.prune_rules import BadPruneRules, prune_rules
 from shared.core.workspace import KNOWLEDGE_FOLDER, MEMORY, PERSON
+from shared.doctor_backups import check_backups
 from shared.doctor_mcp import check_mcp
 from shared.doctor_money import check_spending
+from shared.doctor_sites import check_sites
 from shared.doctor_telegram import bots_in_service, check_bots
 from shared.findings import Finding
 from shared.offers import who_answers
 from shared.settings import BadSettings, Settings, default_env_file, load_settings, unknown_names
 
 _LEAST_FREE_BYTES = 1024**3
-_LEAST_POSTGRES = 160_000
 _LEAST_REDIS = (7, 0)
 _CHECK_SECONDS = 30.0
 _CLOCK_SECONDS = 2.0
@@ -56,6 +57,7 @@ async def _examine(settings: Settings) -> int:
     failed = False
     for check in (
         _check_python, _check_folder, _check_port, _check_model, _check_pruners, check_mcp, check_bots,
+        check_backups,
     ):  # fmt: skip
         for finding in await check(settings):
             print(finding, flush=True)
@@ -151,7 +153,8 @@ async def _check_pruners(settings: Settings) -> Sequence[Finding]:
     working, wrong = check_pruners(preset(settings.preset))
     advice = "It is not asked. Repair or uninstall the package that brings it."
     found = [Finding(level="warn", what=f"pruning plug-in {what}", advice=advice) for what in wrong]
-    return [*found, Finding(level="ok", what=f"{working} pruning plug-ins")] if working else found
+    number = "1 pruning plug-in" if working == 1 else f"{working} pruning plug-ins"
+    return [*found, Finding(level="ok", what=number)] if working else found
 
 
 class _Servers:
@@ -208,6 +211,7 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
                 yield await _guarded(
                     "the agents", "DATABASE_URL", lambda: _check_agents(settings, database_url)
                 )
+                yield await _guarded("the sites", "DATABASE_URL", lambda: check_sites(database_url))
     finally:
         await servers.close()
 
@@ -278,6 +282,8 @@ async def _check_redis(redis_url: str) -> Finding:
 async def _check_postgres(database_url: str) -> Finding:
     import asyncpg
 
+    from shared.adapters.postgres.readiness import LEAST_POSTGRES
+
     connection = await asyncpg.connect(database_url, timeout=10)
     try:
         number = int(await connection.fetchval("show server_version_num"))
@@ -288,8 +294,9 @@ async def _check_postgres(database_url: str) -> Finding:
     finally:
         await connection.close(timeout=5)
     what = f"PostgreSQL {version} answers"
-    if number < _LEAST_POSTGRES or encoding != "UTF8":
-        return Finding(level="fail", what=what, advice="PostgreSQL 16 or newer with encoding UTF8 is needed.")
+    if number < LEAST_POSTGRES * 10_000 or encoding != "UTF8":
+        advice = f"PostgreSQL {LEAST_POSTGRES} or newer with encoding UTF8 is needed."
+        return Finding(level="fail", what=what, advice=advice)
     if skew > _CLOCK_SECONDS:
         advice = f"Its clock and ours differ by {skew:.1f} s: let NTP run on both machines."
         return Finding(level="warn", what=what, advice=advice)
@@ -352,7 +359,8 @@ def agents_finding(settings: Settings, configs: Mapping[str, Mapping[str, Any]])
         except BadAgentConfig as error:
             problems += [f"agent {name}: {problem}" for problem in error.problems]
     if not problems:
-        return Finding(level="ok", what=f"{len(configs)} agents' context settings can be used")
+        whose = "1 agent's" if len(configs) == 1 else f"{len(configs)} agents'"
+        return Finding(level="ok", what=f"{whose} context settings can be used")
     what = "\n      ".join(["agents have settings that cannot be used:", *problems])
     advice = f"Until they are corrected, these agents keep contexts as {ground.policy.name}."
     return Finding(level="warn", what=what, advice=advice)

@@ -17,7 +17,8 @@ async def check_spending(settings: Settings, database_url: str) -> Finding:
 def spending_finding(settings: Settings, *, used_micro: int, warned: int) -> Finding:
     """`warned`: people and conversations that were near a cap of theirs today."""
     cap = settings.cap_total_per_day_usd
-    near = f"; {warned} people or conversations came near a cap of theirs" if warned else ""
+    whose = "1 person or conversation" if warned == 1 else f"{warned} people or conversations"
+    near = f"; {whose} came near a cap" if warned else ""
     cap_micro = int(cap * 1_000_000)
     percent = 100 * used_micro // cap_micro if cap_micro else 100
     what = f"${used_micro / 1e6:.2f} of today's ${cap:.2f} are used ({percent} %){near}"

@@ -86,5 +86,6 @@ def _in_service(bot: BotConfig, state: BotState | None) -> Iterator[Finding]:
     if state.problem:
         yield Finding(level="warn", what=f"{name}: {state.problem}", advice="The log of the bot tells more.")
     if state.uncertain:
-        what = f"{state.uncertain} messages of {name} may not have arrived: Telegram did not answer"
+        number = "1 message" if state.uncertain == 1 else f"{state.uncertain} messages"
+        what = f"{number} of {name} may not have arrived: Telegram did not answer"
         yield Finding(level="warn", what=what, advice="The dashboard shows them; the person can ask again.")

@@ -32,11 +32,20 @@ def configure_logs(settings: Settings, *, process: str, secrets: Iterable[Secret
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         redactor,
     ]
-    renderers: list[structlog.types.Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    # Traces as text first, so that they are cleaned too: the usual ones of a terminal show every variable.
+    renderers: list[structlog.types.Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.format_exc_info,
+        redactor,
+    ]
     if as_json:
-        renderers += [structlog.processors.format_exc_info, redactor, structlog.processors.JSONRenderer()]
+        renderers += [structlog.processors.JSONRenderer()]
     else:
-        renderers += [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        renderers += [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

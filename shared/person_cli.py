@@ -15,13 +15,21 @@ from shared.adapters.postgres.export import PostgresExport
 from shared.adapters.postgres.persons import PersonRow, PostgresPersons
 from shared.adapters.postgres.pool import open_pool
 from shared.app import SystemClock
+from shared.core.errors import OnHold
 from shared.core.exporting import ExportFormat
 from shared.core.forgetting import COUNTED
 from shared.services.crash import no_crash
 from shared.services.exporting import Exporting
 from shared.services.forgetting import Forgetting
 
-_WAYS: Mapping[str, str] = {"entries": "messages", "links": "summaries", "attachments": "files"}
+_WAYS: Mapping[str, tuple[str, str]] = {
+    "entries": ("message", "messages"),
+    "links": ("summary", "summaries"),
+    "notes": ("note", "notes"),
+    "artifacts": ("artifact", "artifacts"),
+    "attachments": ("file", "files"),
+    "pins": ("pin", "pins"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +57,9 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     export = verbs.add_parser("export", help="write everything of a person to standard output")
     export.add_argument("--format", choices=("md", "json"), default="json")
     erase = verbs.add_parser("erase", help="forget a person; asks before it does")
-    for verb in (export, erase):
+    hold = verbs.add_parser("hold", help="keep what is of a person, whoever and whatever would delete it")
+    release = verbs.add_parser("release", help="lift the hold")
+    for verb in (export, erase, hold, release):
         verb.add_argument("id", metavar="ID", type=UUID)
     return parser.parse_args(arguments)
 
@@ -59,9 +69,11 @@ async def run_person(wish: argparse.Namespace, *, database_url: str, desk: Desk)
     async with _rooms(database_url) as rooms:
         if wish.verb == "list":
             return _list(await rooms.persons.find(wish.search), desk.say)
+        if wish.verb in ("hold", "release"):
+            return await _hold(rooms.persons, wish.id, wish.verb == "hold", desk.say)
         session_id = await rooms.persons.session_of(wish.id)
         if session_id is None:
-            desk.say(f"Nobody has the id {wish.id}; ./evertalk person list shows who has which.")
+            desk.say(_nobody(wish.id))
             return 1
         if wish.verb == "export":
             return await _export(rooms, session_id, wish, desk)
@@ -93,9 +105,33 @@ def _list(rows: Sequence[PersonRow], say: Callable[[str], None]) -> int:
     for row in rows:
         name = _printable(row.name) or ("a group" if row.kind == "group" else "–")
         places = ", ".join(map(_printable, row.places)) or "–"
-        talks = f"{row.messages} messages in {row.conversations} conversations"
+        said = _number(row.messages, "message", "messages")
+        talks = f"{said} in {_number(row.conversations, 'conversation', 'conversations')}"
         say(f"{row.public_id}  {name[:40]}  {places}  {talks}, last {row.last_active_at:%Y-%m-%d}")
     return 0
+
+
+def _number(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+async def _hold(persons: PostgresPersons, person: UUID, on: bool, say: Callable[[str], None]) -> int:
+    changed = await persons.hold(person, on=on, by="command line")
+    if changed is None:
+        say(_nobody(person))
+        return 1
+    if not changed:
+        say("They are on hold already." if on else "They are not on hold.")
+    elif on:
+        say("On hold: neither a rule nor anybody deletes what is kept of them, until")
+        say(f"  ./evertalk person release {person}")
+    else:
+        say("The hold is lifted: what is older than its time goes with the next sweep.")
+    return 0
+
+
+def _nobody(person: UUID) -> str:
+    return f"Nobody has the id {person}; ./evertalk person list shows who has which."
 
 
 async def _export(rooms: Rooms, session_id: int, wish: argparse.Namespace, desk: Desk) -> int:
@@ -114,7 +150,11 @@ async def _erase(store: PostgresErasure, session_id: int, person: str, desk: Des
     if (await asyncio.to_thread(desk.ask, "Type the id again to go on: ")).strip() != person:
         desk.say("That is not the id. Nothing was erased.")
         return 1
-    report = await forgetting.everything(session_id, "command line")
+    try:
+        report = await forgetting.everything(session_id, "command line")
+    except OnHold as error:
+        desk.say(error.advice)
+        return 1
     if not report.finished:
         desk.say(f"Erasure {report.erasure_id} has begun; a worker goes on with it.")
         return 0
@@ -126,7 +166,7 @@ async def _erase(store: PostgresErasure, session_id: int, person: str, desk: Des
 
 
 def _amounts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{counts.get(name, 0)} {_WAYS.get(name, name)}" for name in COUNTED)
+    return ", ".join(_number(counts.get(name, 0), *_WAYS[name]) for name in COUNTED)
 
 
 def _printable(text: str) -> str:

@@ -109,6 +109,8 @@ class Doorbell(Protocol):
 
 EVERYBODY = 0
 """No session: what is announced here, every listener hears, whatever it follows."""
+DESK = -1
+"""No session either: what operators' pages look again for; nobody else follows it."""
 DUE_ELSEWHERE: Mapping[str, Any] = {"t": "due"}
 """Some turn waits for a process of another channel; whoever hears it looks at once."""
 
@@ -190,4 +192,6 @@ class ToolContext:
     """Whether others listen: what is known from a private talk stays out."""
     anonymous: bool = False
     timezone: str | None = None
+    shown: tuple[str, ...] = ()
+    """Words of others that tools have shown in this ghost turn; those of a turn are in its log."""
     agent_config: Mapping[str, Any] = field(default_factory=dict)

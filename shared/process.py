@@ -11,6 +11,7 @@ import structlog
 
 from shared.app import App, Role, open_app
 from shared.core.errors import EvertalkError
+from shared.loading import keep_what_is_loaded
 from shared.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -22,10 +23,11 @@ Work = Callable[[App, asyncio.Event], Awaitable[int]]
 """Goes on until the event is set; returns the exit code."""
 
 
-def run(settings: Settings, *, role: Role, work: Work, first: Callable[[], None] = lambda: None) -> int:
-    """Until SIGTERM or SIGINT, both heard from before `first` on; returns the exit code."""
+def run(settings: Settings, *, role: Role, work: Work) -> int:
+    """Until SIGTERM or SIGINT, both heard from before anything is connected; returns the exit code."""
+    keep_what_is_loaded()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(settings, role, work, first))
+        return runner.run(_serve(settings, role, work))
 
 
 def _loop_factory() -> Any:
@@ -36,11 +38,10 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-async def _serve(settings: Settings, role: Role, work: Work, first: Callable[[], None]) -> int:
+async def _serve(settings: Settings, role: Role, work: Work) -> int:
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    first()
     try:
         app = await open_app(settings, role=role)
     except (EvertalkError, OSError, ValueError) as error:

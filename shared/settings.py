@@ -20,6 +20,8 @@ from dotenv import dotenv_values
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from shared.core.oidc import is_safe_address, parse_groups
+from shared.core.operators import Role
 from shared.core.overrides import parse_history_turns
 from shared.core.policy import Channel
 from shared.core.presets import PRESETS
@@ -43,6 +45,7 @@ _MIN_SECRET_CHARS = 32
 # Telegram gives 35 characters behind the colon; a Bot API server of one's own may give more.
 _BOT_TOKEN = re.compile(r"[0-9]{3,20}:[A-Za-z0-9_-]{35,80}")
 _WEBHOOK_SECRET = re.compile(r"[A-Za-z0-9_-]{32,256}")
+_MAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
 _CHAT_ID = re.compile(r"-?[0-9]{1,16}")
 
 Dollars = Annotated[Decimal, Field(ge=0, max_digits=12, decimal_places=6)]
@@ -53,6 +56,8 @@ ChatIds = Annotated[tuple[int, ...], NoDecode]
 """Telegram's numbers of people (positive) and groups (negative), written like `Words`."""
 TurnsByChannel = Annotated[tuple[tuple[Channel, int], ...], NoDecode]
 """Turns of history by channel, written `telegram=50,web=200`."""
+RolesByGroup = Annotated[tuple[tuple[str, Role], ...], NoDecode]
+"""Roles of operators by groups of an identity provider, written `ops=operator,admins=admin`."""
 TelegramAccess = Literal["pairing", "allowlist", "open"]
 TelegramAudience = Literal["personal", "public"]
 TelegramMode = Literal["polling", "webhook"]
@@ -147,19 +152,45 @@ class Settings(BaseSettings):
     cap_session_usd: Dollars | None = None
     cap_visitor_per_day_usd: Dollars = Decimal("0.25")
 
+    # Humans who take over: None is on where anyone may talk, off among yourselves.
+    handover: Literal["off", "on"] | None = None
+    handover_minutes: float = Field(default=10, gt=0, le=10_080)
+    handover_silence_minutes: float = Field(default=60, gt=0, le=10_080)
+
+    # Copies of everything: how many are kept (0: none is made by itself), and where.
+    backup_keep: int = Field(default=7, ge=0, le=365)
+    backup_dir: Path | None = None
+
     # How long conversations are kept; None means until they are forgotten.
     retention_days: int | None = Field(default=None, ge=1, le=36500)
+
+    # Whom alerts go to.
+    alert_telegram_chats: ChatIds = ()
+    alert_webhook_url: SecretStr | None = None
+    alert_webhook_secret: SecretStr | None = None
+    alert_smtp_url: SecretStr | None = None
+    alert_email_from: str = ""
+    alert_email_to: Words = ()
 
     # Secrets and what operators see.
     secret_key: SecretStr | None = None
     metrics_token: SecretStr | None = None
+    otlp_endpoint: str | None = None
+
+    # Operators who log in by an identity provider.
+    oidc_issuer: str | None = None
+    oidc_client_id: str = ""
+    oidc_client_secret: SecretStr | None = None
+    oidc_groups: RolesByGroup = ()
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "text", "json"] = "auto"
 
+    process_file: Path | None = None
     # For the fault suite alone: the process ends at this named point.
     crash_point: str | None = None
 
-    @field_validator("trusted_proxies", "allowed_origins", mode="before")
+    @field_validator("trusted_proxies", "allowed_origins", "alert_email_to", mode="before")
     @classmethod
     def _split_words(cls, value: object) -> object:
         return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
@@ -169,7 +200,19 @@ class Settings(BaseSettings):
     def _turns_by_channel(cls, value: object) -> object:
         return parse_history_turns(value) if isinstance(value, str) else value
 
-    @field_validator("telegram_allowed", mode="before")
+    @field_validator("oidc_groups", mode="before")
+    @classmethod
+    def _roles_by_group(cls, value: object) -> object:
+        return parse_groups(value) if isinstance(value, str) else value
+
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _provider(cls, url: str | None) -> str | None:
+        if url is not None and not (is_safe_address(url) and "?" not in url):
+            raise ValueError("must begin with https:// (http:// only on this machine), without ? and #")
+        return url
+
+    @field_validator("telegram_allowed", "alert_telegram_chats", mode="before")
     @classmethod
     def _chat_ids(cls, value: object) -> object:
         words = value.replace(",", " ").split() if isinstance(value, str) else value
@@ -187,7 +230,52 @@ class Settings(BaseSettings):
             raise ValueError("must have 32 to 256 characters, only A-Z, a-z, 0-9, _ and -")
         return secret
 
-    @field_validator("data_dir", "models_file", "mcp_file", "telegram_bots_file", mode="after")
+    @field_validator("alert_webhook_url")
+    @classmethod
+    def _webhook_address(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            parts = urlsplit(_checked_url(url.get_secret_value(), schemes=("http", "https")))
+            if parts.scheme == "http" and not _is_this_machine(parts.hostname or ""):
+                raise ValueError("must begin with https://, unless it is on this machine (127.0.0.1)")
+            if parts.username or parts.password:
+                raise ValueError("holds a name or a password; the signature says who sends")
+        return url
+
+    @field_validator("alert_webhook_secret")
+    @classmethod
+    def _secret_of_alerts(cls, secret: SecretStr | None) -> SecretStr | None:
+        if secret is not None and len(secret.get_secret_value()) < _MIN_SECRET_CHARS:
+            raise ValueError(f"must have at least {_MIN_SECRET_CHARS} characters")
+        return secret
+
+    @field_validator("alert_smtp_url")
+    @classmethod
+    def _mail_server(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            parts = urlsplit(_checked_url(url.get_secret_value(), schemes=("smtp", "smtps")))
+            if parts.path not in ("", "/") or parts.query or parts.fragment:
+                raise ValueError("is smtp://NAME:PASSWORD@HOST:PORT or smtps://…, with nothing behind")
+        return url
+
+    @field_validator("alert_email_from")
+    @classmethod
+    def _sender_of_mail(cls, address: str) -> str:
+        return _checked_mail(address.strip()) if address.strip() else ""
+
+    @field_validator("alert_email_to")
+    @classmethod
+    def _receivers_of_mail(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(map(_checked_mail, words)))
+
+    @field_validator(
+        "data_dir",
+        "backup_dir",
+        "models_file",
+        "mcp_file",
+        "telegram_bots_file",
+        "process_file",
+        mode="after",
+    )
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return path.expanduser().absolute() if path else None
@@ -289,6 +377,23 @@ class Settings(BaseSettings):
         return self.telegram_audience or self.profile
 
     @property
+    def hands_over(self) -> bool:
+        """Among yourselves the one who would come is the one who asks."""
+        return (self.handover or ("on" if self.profile == "public" else "off")) == "on"
+
+    @property
+    def alert_targets(self) -> tuple[str, ...]:
+        """`telegram:CHAT`, `webhook` and `email`, as far as they are set up."""
+        chats = tuple(f"telegram:{chat}" for chat in self.alert_telegram_chats)
+        webhook = ("webhook",) if self.alert_webhook_url is not None else ()
+        return (*chats, *webhook, *(("email",) if self.alert_smtp_url is not None else ()))
+
+    @property
+    def backups(self) -> Path:
+        """Where copies of everything lie, and the log of erasures beside them."""
+        return self.backup_dir or self.data_dir / "backups"
+
+    @property
     def embedded_postgres(self) -> bool:
         return self.database_url is None
 
@@ -313,6 +418,13 @@ def load_settings(env_file: Path | None = None, **overrides: Any) -> Settings:
 
 def _contradictions(settings: Settings) -> Iterator[Problem]:
     """What each value alone does not show."""
+    yield from _alert_contradictions(settings)
+    if settings.oidc_issuer is not None:
+        if not settings.oidc_client_id:
+            yield Problem(name=f"{PREFIX}OIDC_CLIENT_ID", value="", reason="is needed with an issuer")
+        if not settings.oidc_groups:
+            reason = "is needed with an issuer, or nobody gets in: groups and roles such as ops=operator"
+            yield Problem(name=f"{PREFIX}OIDC_GROUPS", value="", reason=reason)
     if settings.telegram_mode != "webhook":
         return
     if settings.telegram_webhook_secret is None:
@@ -324,6 +436,17 @@ def _contradictions(settings: Settings) -> Iterator[Problem]:
     elif settings.telegram_api_url == TELEGRAM_API_URL and not settings.public_url.startswith("https://"):
         reason = "must begin with https:// in webhook mode: Telegram sends nothing to other addresses"
         yield Problem(name=f"{PREFIX}PUBLIC_URL", value=settings.public_url, reason=reason)
+
+
+def _alert_contradictions(settings: Settings) -> Iterator[Problem]:
+    if settings.alert_webhook_url is not None and settings.alert_webhook_secret is None:
+        reason = f"is needed with {PREFIX}ALERT_WEBHOOK_URL: {_MIN_SECRET_CHARS} random characters or more"
+        yield Problem(name=f"{PREFIX}ALERT_WEBHOOK_SECRET", value="", reason=reason)
+    if settings.alert_smtp_url is not None:
+        for name in ("alert_email_from", "alert_email_to"):
+            if not getattr(settings, name):
+                reason = f"is needed with {PREFIX}ALERT_SMTP_URL"
+                yield Problem(name=f"{PREFIX}{name.upper()}", value="", reason=reason)
 
 
 def parse_chat_ids(words: Sequence[object]) -> tuple[int, ...]:
@@ -346,6 +469,23 @@ def environment(env_file: Path | None = None) -> Mapping[str, str]:
     path = env_file or default_env_file()
     written = dotenv_values(path) if path is not None and path.is_file() else {}
     return {name: value for name, value in (*written.items(), *os.environ.items()) if value}
+
+
+def sources(env_file: Path | None = None) -> dict[str, Literal["environment", "file", "default"]]:
+    """Where each setting, by field, comes from just now."""
+    path = env_file or default_env_file()
+    written = dotenv_values(path) if path is not None and path.is_file() else {}
+    in_file = {name.upper() for name, value in written.items() if value}
+    outside = {name.upper() for name, value in os.environ.items() if value}
+    return {
+        field: "environment" if name in outside else "file" if name in in_file else "default"
+        for field, name in setting_names().items()
+    }
+
+
+def is_secret(field: str) -> bool:
+    """Whether a setting may never be shown."""
+    return "SecretStr" in str(Settings.model_fields[field].annotation)
 
 
 def mcp_file(settings: Settings) -> Path | None:
@@ -416,6 +556,19 @@ def default_env_file() -> Path | None:
     return Path(__file__).resolve().parent.parent / ".env"
 
 
+def _checked_mail(address: str) -> str:
+    if not _MAIL.fullmatch(address):
+        raise ValueError(f"{address!r} is not an address such as anna@example.org")
+    return address
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _checked_url(url: str, *, schemes: tuple[str, ...], host_needed: bool = True) -> str:
     try:
         parts = urlsplit(url)
@@ -435,6 +588,6 @@ def _problem(detail: Any) -> Problem:
     key = str(detail["loc"][0])
     key = next((field for field, name in setting_names().items() if name == key), key)
     name = setting_names().get(key, key)
-    secret = key in Settings.model_fields and "SecretStr" in str(Settings.model_fields[key].annotation)
+    secret = key in Settings.model_fields and is_secret(key)
     value = "(hidden)" if secret else str(detail["input"])[:200]
     return Problem(name=name, value=value, reason=detail["msg"].removeprefix("Value error, "))

@@ -15,9 +15,11 @@ from urllib.parse import urlsplit
 from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
 from shared.adapters.embedded.errors import FolderInUse
 from shared.adapters.embedded.folders import FolderLock
+from shared.adapters.embedded.swap import finish_swap
 from shared.bots import BotConfig, configured_bots, remarks_about
 from shared.children import Child, ChildRefused, child_environment
 from shared.core.errors import StorageUnavailable
+from shared.daily import DailyBackup
 from shared.offers import who_answers
 from shared.pairing import bot_lines
 from shared.settings import BadSettings, Settings, resolve_secret_key
@@ -83,6 +85,7 @@ class _Up:
             self._settings = _with_free_ports(
                 self._settings, webhooks=any(bot.mode == "webhook" for bot in self._bots)
             )
+            finish_swap(self._settings.data_dir)
             resolve_secret_key(self._settings)
             lock.write_note(self._settings.local_url)
             try:
@@ -92,7 +95,7 @@ class _Up:
 
     async def _start_and_watch(self) -> None:
         database_url, redis_url = await self._start_servers()
-        await _migrate(database_url)
+        await bring_up_to_date(self._settings, database_url)
         self._children = self._make_children(database_url, redis_url)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -100,6 +103,8 @@ class _Up:
                     tasks.create_task(self._servers.watch())
                 for child in self._children:
                     tasks.create_task(child.run())
+                if self._settings.embedded_postgres and self._settings.backup_keep:
+                    tasks.create_task(self._daily().run())
                 tasks.create_task(self._announce_when_ready(database_url))
         except BaseExceptionGroup as group:
             # One reason is enough to stop, and it reads better than a tree of them.
@@ -126,8 +131,20 @@ class _Up:
         )
         names = ["web", "worker", *(["bot"] if self._bots else [])]
         return [
-            Child(name=name, environment=environment, folder=settings.data_dir, say=say) for name in names
+            Child(
+                name=name,
+                environment={
+                    **environment,
+                    "EVERTALK_PROCESS_FILE": str(settings.data_dir / f"{name}.worker"),
+                },
+                folder=settings.data_dir,
+                say=say,
+            )
+            for name in names
         ]
+
+    def _daily(self) -> DailyBackup:
+        return DailyBackup(child_environment(EVERTALK_DATA_DIR=str(self._settings.data_dir)), say)
 
     async def _announce_when_ready(self, database_url: str) -> None:
         while not await _is_ready(self._settings):
@@ -218,13 +235,17 @@ def _free_port(host: str, port: int, setting: str) -> int:
         return int(probe.getsockname()[1])
 
 
-async def _migrate(database_url: str) -> None:
+async def bring_up_to_date(settings: Settings, database_url: str) -> None:
+    """To the newest schema, with a backup of what an older one holds; raises CannotStart."""
     import asyncpg
     from sqlalchemy.exc import SQLAlchemyError
 
-    from shared.adapters.postgres.migrate import migrate
+    from shared.adapters.postgres.migrate import current_revision, migrate
 
     try:
+        before, head = await current_revision(database_url)
+        if before not in (None, head) and settings.backup_keep:
+            await _back_up_first(settings, database_url, f"{before} → {head}")
         await migrate(database_url)
     except (OSError, asyncpg.PostgresError, SQLAlchemyError) as error:
         where = urlsplit(database_url)
@@ -232,6 +253,19 @@ async def _migrate(database_url: str) -> None:
             f"PostgreSQL at {where.hostname or 'its socket'} cannot be used: {error}",
             advice="Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more.",
         ) from error
+
+
+async def _back_up_first(settings: Settings, database_url: str, change: str) -> None:
+    from shared.backups import BackupFailed, make_backup
+
+    try:
+        made = await make_backup(settings, database_url, folder=settings.backups, rotate=False)
+    except BackupFailed as error:
+        raise CannotStart(
+            f"the schema is to change ({change}), and {error}",
+            advice=f"{error.advice} EVERTALK_BACKUP_KEEP=0 starts without a backup.",
+        ) from error
+    say(f"Schema {change}: what was there before is in {made.path}")
 
 
 async def _is_ready(settings: Settings) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -49,6 +50,21 @@ class Tasks:
         self._short.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task_failed", exc_info=error)
+
+
+@contextmanager
+def heeding_cancellation() -> Iterator[None]:
+    """Around a call into a client of Redis, which loses a cancellation that comes together with its answer.
+
+    It waits by `asyncio.wait_for`, and before Python 3.12 that one returns what was ready in the same round.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    try:
+        yield
+    finally:
+        if task and task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 async def _again_and_again(loop: Callable[[], Coroutine[Any, Any, None]]) -> None:

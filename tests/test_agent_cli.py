@@ -16,16 +16,12 @@ from shared.adapters.postgres.operators import Operators
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.telegram_places import PostgresTelegramPlaces
 from shared.adapters.postgres.visitors import PostgresVisitors, new_token
-from shared.agent_cli import (
-    Terminal,
-    editor_command,
-    read_agent_arguments,
-    read_site_arguments,
-    run_agent,
-    run_site,
-)
+from shared.adapters.vault import Vault
+from shared.agent_cli import read_agent_arguments, run_agent
 from shared.app import ground_of
+from shared.drafts import Terminal, editor_command
 from shared.settings import load_settings
+from shared.site_cli import read_site_arguments, run_site
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 Edit = Callable[[Path], int]
@@ -50,11 +46,13 @@ class Desk:
         )  # fmt: skip
         return code, "\n".join(self.said)
 
-    async def site(self, *words: str) -> tuple[int, str]:
+    async def site(self, *words: str, edit: Edit | None = None) -> tuple[int, str]:
         self.said.clear()
+        terminal = Terminal(say=self.said.append, ask=self._ask, editor=edit)
         code = await run_site(
-            read_site_arguments(words), database_url=self.database_url, say=self.said.append
-        )
+            read_site_arguments(words), database_url=self.database_url, drafts=self.folder / "drafts",
+            terminal=terminal, vault=lambda: Vault(b"k" * 40), public_url="https://bot.example",
+        )  # fmt: skip
         return code, "\n".join(self.said)
 
     def _ask(self, question: str) -> str:
@@ -297,7 +295,7 @@ async def test_a_site_is_given_to_an_agent_for_new_conversations_or_for_all(desk
     assert await pool.fetchval(sql, before.session_id) == "default"
     assert await pool.fetchval(sql, after.session_id) == "shop"
     _, said = await desk.agent("assign", "shop", "--site", "default", "--existing")
-    assert "1 conversations moved to shop" in said
+    assert "1 conversation moved to shop and goes on with its next message." in said
     assert await pool.fetchval(sql, before.session_id) == "shop"
     assert (await desk.agent("assign", "shop", "--site", "nowhere"))[0] == 1
 
@@ -327,6 +325,10 @@ async def test_a_site_is_made_and_changed(desk: Desk, pool: Pool) -> None:
     row = await pool.fetchrow("SELECT audience, allowed_origins FROM sites WHERE name = 'north'")
     assert row is not None
     assert tuple(row) == ("personal", ["https://a.example", "b.example"])
+    for wish, kept in (("on", "true"), ("off", "false")):
+        assert (await desk.site("edit", "north", "--uploads", wish))[0] == 0
+        assert (await desk.site("edit", "north", "--audience", "personal"))[0] == 0
+        assert await pool.fetchval("SELECT config ->> 'uploads' FROM sites WHERE name = 'north'") == kept
     wrong_ones = (
         ["edit", "south"], ["add", "x", "--agent", "none"], ["add", "Ä"],
         ["add", "x", "--origin", "javascript:alert(1)"], ["add", "x", "--origin", "https://a.example/path"],

@@ -67,6 +67,7 @@ def test_a_bots_file_alone_is_enough(tmp_path: Path) -> None:
     assert (bot.bot_id, bot.access, bot.allowed) == (222222, "pairing", frozenset({7, -100}))
 
 
+@pytest.mark.control("S03")
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

@@ -56,6 +56,7 @@ async def test_without_a_token_there_is_nothing_to_say() -> None:
     assert await check_bots(load_settings()) == []
 
 
+@pytest.mark.control("S03")
 async def test_a_token_that_telegram_refuses_is_a_failure_and_is_not_shown(telegram: RunningBotApi) -> None:
     wrong = "700001:" + "w" * 35
     said = await looked(telegram, telegram_bot_token=SecretStr(wrong))
@@ -65,6 +66,7 @@ async def test_a_token_that_telegram_refuses_is_a_failure_and_is_not_shown(teleg
         await look_at_bot(SecretStr(wrong), api_url=telegram.base_url)
 
 
+@pytest.mark.control("S03")
 async def test_a_silent_telegram_is_a_warning_and_the_token_stays_hidden(telegram: RunningBotApi) -> None:
     nowhere = load_settings(telegram_bot_token=SecretStr(TOKEN), telegram_api_url="http://127.0.0.1:1")
     (finding,) = await check_bots(nowhere)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shared.__main__ import VERB_NAMES
+from shared.adapters.postgres.readiness import LEAST_POSTGRES
 from shared.adapters.postgres.retention import RULES
 from shared.agents import Ground, check_config, read_config
 from shared.core.commands import COMMANDS, commands_for
@@ -37,11 +38,16 @@ def test_the_defaults_in_the_table_are_the_defaults() -> None:
             assert table[name][0] == str(default), name
 
 
+def test_the_oldest_postgres_in_the_table_is_the_one_that_the_doctor_takes() -> None:
+    assert f"PostgreSQL {LEAST_POSTGRES} or newer" in rows()["DATABASE_URL"][1]
+
+
 def test_every_command_is_described_in_its_own_words() -> None:
     documented = {name[1:]: cells[0] for name, cells in rows().items() if name.startswith("/")}
     assert documented == {command.name: command.description for command in COMMANDS}
 
 
+@pytest.mark.control("S47")
 def test_who_may_do_what_in_groups_and_in_public_is_told() -> None:
     (told,) = re.findall(
         r"In groups only administrators may use\n([^.]+)\. Where anyone[^,]+, people have ([^.]+)\.",
@@ -60,9 +66,10 @@ def test_every_verb_of_pairing_is_named() -> None:
 
 def test_every_verb_of_person_is_named() -> None:
     (cell,) = rows()["./evertalk person VERB"]
-    assert set(re.findall(r"`(\w+)[^`]*`", cell)) == {"list", "export", "erase"}
+    assert set(re.findall(r"`(\w+)[^`]*`", cell)) == {"list", "export", "erase", "hold", "release"}
 
 
+@pytest.mark.control("S42")
 def test_the_retention_of_every_table_is_told() -> None:
     told = dict(re.findall(r"^\| ([a-z_, ]+) \| (.+) \|$", README, flags=re.MULTILINE))
     kept = {table: words for tables, words in told.items() for table in tables.split(", ") if table in RULES}
@@ -73,7 +80,10 @@ def test_the_retention_of_every_table_is_told() -> None:
     ("verb", "words"),
     [
         ("agent", {"list", "show", "edit", "create", "delete", "import", "export", "assign"}),
-        ("site", {"list", "add", "edit"}),
+        ("site", {"list", "show", "add", "edit", "secret", "snippet"}),
+        ("key", {"create", "list", "revoke"}),
+        ("service", {"install", "status", "logs", "uninstall"}),
+        ("operator", {"add", "passwd", "list", "revoke"}),
     ],
 )
 def test_every_verb_of_agents_and_sites_is_named(verb: str, words: set[str]) -> None:

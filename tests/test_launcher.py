@@ -128,6 +128,7 @@ def test_a_file_comes_from_a_local_index_when_the_first_has_none(
     assert index.fetch("tool", "tool-1.whl", digest) == b"the program"
 
 
+@pytest.mark.control("S43")
 def test_a_file_with_another_checksum_is_refused(launcher: ModuleType, web_folder: tuple[Path, str]) -> None:
     folder, url = web_folder
     publish(folder, b"something else")
@@ -154,6 +155,7 @@ def pinned(lock: str) -> dict[str, str]:
     return dict(found.groups() for line in lines if (found := re.match(r"([a-z0-9.-]+)==([^ ;\\]+)", line)))  # type: ignore[misc]
 
 
+@pytest.mark.control("S43")
 @pytest.mark.parametrize("lock", [*LOCKS, "requirements-local-model.lock"])
 def test_every_line_of_a_lock_has_hashes_and_names_no_host(lock: str) -> None:
     text = (ROOT / lock).read_text()
@@ -163,10 +165,12 @@ def test_every_line_of_a_lock_has_hashes_and_names_no_host(lock: str) -> None:
     assert "index-url" not in text
 
 
+@pytest.mark.control("S43")
 def test_the_test_lock_holds_all_of_the_other_alike() -> None:
     assert pinned("requirements.lock").items() <= pinned("requirements-test.lock").items()
 
 
+@pytest.mark.control("S43")
 def test_the_locks_hold_everything_that_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for lock, asked in zip(

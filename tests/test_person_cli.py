@@ -51,6 +51,7 @@ async def test_people_are_listed_and_found_by_a_part_of_their_name(guest: Visit)
     assert (await person(guest, "list", "a%x"))[1] == "Nobody was found."
 
 
+@pytest.mark.control("S14", "S41")
 async def test_an_export_is_everything_and_leaves_a_link_in_the_audit(guest: Visit) -> None:
     await guest.ask(f"Hello {CANARY}")
     code, said, written = await person(guest, "export", await id_of(guest))
@@ -63,6 +64,7 @@ async def test_an_export_is_everything_and_leaves_a_link_in_the_audit(guest: Vis
     assert markdown.startswith("---\nschema: ")
 
 
+@pytest.mark.control("S40")
 async def test_erasing_asks_for_the_id_and_then_does_it(guest: Visit) -> None:
     other = await visit(guest.app)
     await other.ask("Something else altogether")
@@ -84,3 +86,21 @@ async def test_an_unknown_id_and_a_bad_one_are_refused(guest: Visit) -> None:
     assert (code, "Nobody has the id" in said) == (1, True)
     with pytest.raises(SystemExit):
         read_arguments(["erase", "7"])
+
+
+@pytest.mark.control("S14", "S42")
+async def test_who_is_on_hold_is_not_erased_until_released(guest: Visit) -> None:
+    await guest.ask(f"Hello {CANARY}")
+    mine = await id_of(guest)
+    assert (await person(guest, "hold", mine))[0] == 0
+    code, said, _ = await person(guest, "erase", mine, typed=mine)
+    assert (code, "on hold" in said) == (1, True)
+    assert CANARY in await dumped(guest.app.settings)
+    assert (await person(guest, "hold", mine))[1] == "They are on hold already."
+    assert (await person(guest, "release", mine))[0] == 0
+    assert (await person(guest, "erase", mine, typed=mine))[0] == 0
+    assert CANARY not in await dumped(guest.app.settings)
+    nobody = "00000000-0000-0000-0000-000000000007"
+    assert (await person(guest, "hold", nobody))[0] == 1
+    done = await guest.app.pool.fetch("SELECT action FROM audit WHERE actor = 'command line' ORDER BY id")
+    assert [row["action"] for row in done][:2] == ["person.hold", "person.release"]

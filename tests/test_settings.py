@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -73,6 +74,7 @@ def test_a_bad_value_is_refused_with_name_value_and_reason(
     assert reason in line
 
 
+@pytest.mark.control("S37")
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -126,6 +128,7 @@ def test_people_and_groups_are_listed_by_number(monkeypatch: pytest.MonkeyPatch)
     assert load_settings().telegram_allowed == (4503599627370495, -1002718281828, 42)
 
 
+@pytest.mark.control("S01")
 def test_a_webhook_needs_a_secret_and_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = refusal(monkeypatch, EVERTALK_TELEGRAM_MODE="webhook").splitlines()
     assert lines[0].startswith("EVERTALK_TELEGRAM_WEBHOOK_SECRET: is needed in webhook mode")
@@ -173,6 +176,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
     assert (settings.http_port, settings.profile) == (2000, "public")
 
 
+@pytest.mark.control("S37")
 def test_secrets_do_not_show_when_settings_are_printed() -> None:
     settings = load_settings(anthropic_api_key=SecretStr("sk-very-secret"))
     assert "sk-very-secret" not in f"{settings!r} {settings}"
@@ -211,6 +215,7 @@ def test_only_six_names_go_without_the_prefix() -> None:
     }
 
 
+@pytest.mark.control("S37")
 def test_the_secret_key_is_made_once_and_for_us_alone(tmp_path: Path) -> None:
     settings = load_settings(data_dir=tmp_path / "data")
     first = resolve_secret_key(settings)
@@ -226,7 +231,44 @@ def test_a_given_secret_key_is_used() -> None:
     assert resolve_secret_key(settings) == b"k" * 40
 
 
+@pytest.mark.control("S37")
 def test_an_external_database_needs_a_secret_key(tmp_path: Path) -> None:
     settings = Settings(database_url=SecretStr("postgresql://db/x"), data_dir=tmp_path)
     with pytest.raises(BadSettings, match="EVERTALK_SECRET_KEY: is needed with DATABASE_URL"):
         resolve_secret_key(settings)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (
+            {"alert_webhook_url": "http://hooks.example.org/x", "alert_webhook_secret": "s" * 32},
+            "WEBHOOK_URL",
+        ),
+        ({"alert_webhook_url": "https://me:pw@hooks.example.org/", "alert_webhook_secret": "s" * 32}, "URL"),
+        ({"alert_webhook_url": "https://hooks.example.org/x"}, "ALERT_WEBHOOK_SECRET"),
+        ({"alert_webhook_secret": "short"}, "ALERT_WEBHOOK_SECRET"),
+        ({"alert_smtp_url": "smtp://mail.example.org"}, "ALERT_EMAIL_TO"),
+        ({"alert_smtp_url": "imap://mail.example.org"}, "ALERT_SMTP_URL"),
+        ({"alert_smtp_url": "smtp://mail.example.org/path"}, "ALERT_SMTP_URL"),
+        ({"alert_email_to": "anna"}, "ALERT_EMAIL_TO"),
+        ({"alert_email_from": "a@b\r\nBcc: c@d"}, "ALERT_EMAIL_FROM"),
+        ({"alert_telegram_chats": "@anna"}, "ALERT_TELEGRAM_CHATS"),
+    ],
+)
+def test_a_target_of_alerts_that_cannot_work_is_refused(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        load_settings(**given)
+    assert named in str(refused.value)
+    assert "me:pw" not in str(refused.value)
+
+
+def test_the_targets_of_alerts_are_those_that_are_set_up() -> None:
+    assert load_settings().alert_targets == ()
+    settings = load_settings(
+        alert_telegram_chats="5, -100",
+        alert_webhook_url="http://127.0.0.1:9/x", alert_webhook_secret="s" * 32,
+        alert_smtp_url="smtps://mail.example.org",
+        alert_email_from="a@example.org", alert_email_to="b@example.org",
+    )  # fmt: skip
+    assert settings.alert_targets == ("telegram:5", "telegram:-100", "webhook", "email")

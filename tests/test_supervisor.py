@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from shared.adapters.embedded.folders import FolderLock
@@ -160,6 +161,7 @@ def evertalk(*arguments: str, environment: dict[str, str], **more: str) -> subpr
     )
 
 
+@pytest.mark.control("S46")
 def test_bad_settings_end_with_2_and_without_a_traceback(environment: dict[str, str]) -> None:
     done = evertalk("up", environment=environment, EVERTALK_HTTP_PORT="http")
     assert done.returncode == 2
@@ -309,6 +311,49 @@ def test_up_prints_pages_that_open_and_stops_on_ctrl_c(
     folder = Path(environment["EVERTALK_DATA_DIR"])
     assert not (folder / "servers" / "pg" / "postmaster.pid").exists()
     assert not list(folder.glob("*.pid"))
+
+
+async def read_to_its_end(socket: aiohttp.ClientWebSocketResponse) -> int | None:
+    async for _ in socket:
+        pass
+    return socket.close_code
+
+
+@needs_all_processes
+async def test_up_stops_in_time_while_streams_and_sockets_are_open_and_kills_nobody(
+    environment: dict[str, str], stopped: list[subprocess.Popen[str]]
+) -> None:
+    process, lines = await asyncio.to_thread(start_up, environment)
+    stopped.append(process)
+    login = re.search(r"(http\S+)/dashboard/login\?token=(\S+)", "\n".join(lines))
+    assert login is not None, lines
+    url, hello = login[1], {"t": "hello", "v": 1, "site": "default", "last_seq": 0}
+    own = {"Origin": url, "Sec-Fetch-Site": "same-origin"}
+    jar, patience = aiohttp.CookieJar(unsafe=True), aiohttp.ClientTimeout(total=60)
+    async with aiohttp.ClientSession(headers=own, cookie_jar=jar, timeout=patience) as http:
+        form = {"token": login[2]}
+        async with http.post(f"{url}/dashboard/login", data=form, allow_redirects=False) as entered:
+            assert entered.status == 303
+        async with http.post(f"{url}/api/v1/stream", json=hello) as response:
+            ticket = (await response.json())["ticket"]
+        async with (
+            http.get(f"{url}/api/v1/live") as live,
+            http.get(f"{url}/api/v1/stream", params={"ticket": ticket}) as stream,
+            http.ws_connect(f"{url}/ws") as socket,
+        ):
+            await socket.send_json(hello)
+            assert (await socket.receive_json())["t"] == "welcome"
+            assert b"hello" in await live.content.readline()
+            assert await stream.content.readline()
+            ends = asyncio.gather(stream.content.read(), live.content.read(), read_to_its_end(socket))
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(process.wait, 20) == 0
+            async with asyncio.timeout(20):
+                last_words, _, close_code = await ends
+    assert b'"bye"' in last_words
+    assert close_code == 1012
+    assert process.stdout is not None
+    assert "killed" not in process.stdout.read()
 
 
 async def test_up_starts_the_bot_and_prints_the_link_for_its_first_owner(

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    # Until all that follows is loaded: looking for garbage meanwhile takes a fifth of the start.
+    gc.disable()
+
 import asyncio
 import sys
+from functools import partial
 
 import structlog
 from aiohttp import web
@@ -12,7 +19,7 @@ from shared.app import App
 from shared.logs import configure_logs
 from shared.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run
 from shared.settings import BadSettings, Settings, load_settings
-from web.app import begin_to_drain, make_parts, make_web_app, start_parts, stop_parts
+from web.app import begin_to_drain, make_parts, make_web_app, screens, start_parts, stop_parts
 from web.listener import Listener
 from web.parts import ModelShown
 
@@ -33,9 +40,11 @@ def main() -> int:
 async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
     model = ModelShown(name=services.models.chat, offline=services.models.offline)
     parts = make_parts(services, model=model)
-    runner = web.AppRunner(make_web_app(services, parts), handle_signals=False, shutdown_timeout=5)
+    server = make_web_app(services, parts)
+    services.health.count_screens(partial(screens, server))
+    runner = web.AppRunner(server, handle_signals=False, shutdown_timeout=5)
     await runner.setup()
-    listener = Listener(runner)
+    listener = Listener(runner, is_counted=parts.proxies.is_direct_and_unknown)
     try:
         port = await listener.start(settings.http_host, settings.http_port)
     except OSError as error:
@@ -43,6 +52,8 @@ async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
         await runner.cleanup()
         return EXIT_CANNOT_START
     start_parts(parts)
+    parts.tasks.forever(services.alerting.watch)
+    parts.tasks.forever(services.alerting.send)
     for remark in services.models.remarks:
         log.warning("model_choice", remark=remark)
     log.info("web_ready", host=settings.http_host, port=port)

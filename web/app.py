@@ -2,35 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 from aiohttp import web
 
+from shared.adapters.models.breaker import BreakerState
+from shared.adapters.postgres.api_keys import PostgresApiKeys
+from shared.adapters.postgres.api_sessions import PostgresApiSessions
 from shared.adapters.postgres.events import PostgresEvents
 from shared.adapters.postgres.export import PostgresExport
+from shared.adapters.postgres.feedback import PostgresFeedback
+from shared.adapters.postgres.identities import PostgresIdentities
 from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.people import PostgresPeople
 from shared.adapters.postgres.readiness import PostgresReadiness
+from shared.adapters.postgres.tickets import PostgresTickets
+from shared.adapters.postgres.uploads import PostgresUploads
 from shared.adapters.postgres.visitors import PostgresVisitors
 from shared.app import SystemClock
 from shared.core.command_texts import LANGUAGES, described
 from shared.core.commands import COMMANDS
+from shared.services.crash import CrashPoint
 from shared.services.exporting import Exporting
+from shared.services.handover import OperatorDesk
+from shared.services.inspecting import Inspecting
+from shared.services.work_desk import WorkDesk
 from shared.settings import Settings
 from shared.tasks import Tasks
-from web import memory, rest, routes
+from web import commanding, keeping, memory, messages, openapi, rest, routes, stream, uploads
+from web.admissions import Admissions
+from web.api_keys import API, ApiDoor, keys_at_the_door
 from web.chat import chat
+from web.commanding import RUNS, Runs
 from web.exporting import EXPORT_PATH, export
 from web.hub import Announcements, Hub
-from web.limits import LOCAL, Limits, Places, Windows
+from web.limits import LOCAL, Limits, Places, Tries, Windows
+from web.operations import scope_of
+from web.operators import OPERATORS, OperatorsDoor
 from web.origins import Proxies
 from web.pages import Files
 from web.parts import PARTS, Commanding, CommandShown, Handler, ModelShown, Parts, Talking
 from web.replies import Replies
 from web.security import MAX_BODY_BYTES, guard, preflight
 from web.visitors import Visitors
+
+if TYPE_CHECKING:
+    from web.dashboard.live import DeskNews
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +72,17 @@ class Services(Protocol):
     def conversation(self) -> Talking: ...
     @property
     def commands(self) -> Commanding: ...
+    @property
+    def operator_desk(self) -> OperatorDesk | None: ...
+    @property
+    def inspecting(self) -> Inspecting | None: ...
+    @property
+    def work_desk(self) -> WorkDesk | None: ...
+    def breakers(self) -> Mapping[str, BreakerState]: ...
+    @property
+    def desk_announcer(self) -> DeskNews | None: ...
+    @property
+    def crash_point(self) -> CrashPoint: ...
 
 
 def make_parts(
@@ -66,7 +98,10 @@ def make_parts(
     events = PostgresEvents(services.pool)
     hub = Hub(announcer=services.announcer, events=events, measure=services.conversation.gauge, tasks=tasks)
     usual = limits or Limits()
+    people = PostgresPeople(services.pool, timezone=settings.timezone)
+    identities = PostgresIdentities(services.pool, people=people)
     replies = Replies(services.conversation, hub)
+    visitors = PostgresVisitors(services.pool)
     hub.on_due = replies.look_now
     return Parts(
         settings=settings,
@@ -78,12 +113,14 @@ def make_parts(
         events=events,
         notes=PostgresNotes(services.pool),
         schema=PostgresReadiness(services.pool),
-        visitors=Visitors(PostgresVisitors(services.pool), settings=settings, proxies=proxies),
+        visitors=Visitors(visitors, identities=identities, settings=settings, proxies=proxies),
+        identities=identities,
         proxies=proxies,
         files=Files(),
         hub=hub,
         replies=replies,
-        people=PostgresPeople(services.pool),
+        people=people,
+        uploads=uploads.Uploads(PostgresUploads(services.pool), events),
         tasks=tasks,
         limits=usual,
         local_limits=limits or LOCAL,
@@ -91,18 +128,36 @@ def make_parts(
         address_windows=Windows(usual.messages_seconds),
         session_places=Places(),
         address_places=Places(),
+        tickets=PostgresTickets(services.pool),
+        feedback=PostgresFeedback(services.pool),
+        frame_windows=Windows(usual.frames_seconds),
+        stream_windows=Windows(usual.messages_seconds),
+        recovery_tries=Tries(),
+        admissions=Admissions(hub, visitors),
+        crash_point=services.crash_point,
     )
 
 
 def make_web_app(services: Services, parts: Parts) -> web.Application:
     """The application; `start_parts` and `stop_parts` belong around its life."""
-    app = web.Application(middlewares=[guard], client_max_size=MAX_BODY_BYTES)
+    app = web.Application(middlewares=[guard, keys_at_the_door], client_max_size=MAX_BODY_BYTES)
     app[PARTS] = parts
+    app[RUNS] = Runs()
+    app[API] = ApiDoor(
+        keys=PostgresApiKeys(services.pool), sessions=PostgresApiSessions(services.pool), scope_of=scope_of
+    )
     add = app.router
-    # Before the dashboard's: the same address, for those whose summary it is; others are passed on.
+    # Before the dashboard's: the same addresses, for those whose own it is; others are passed on.
     originals = add.add_get(ORIGINALS, rest.originals)
+    written = add.add_get(messages.MESSAGES, messages.list_messages)
+    add.add_post(messages.SESSIONS, messages.open_session)
+    add.add_post(messages.MESSAGES, messages.post_message)
+    add.add_get(messages.EVENTS, messages.list_events)
+    add.add_get(openapi.OPENAPI, openapi.openapi)
+    attachments = add.add_get(uploads.ATTACHMENT, uploads.attachment)
     add.add_get("/", routes.root)
     add.add_get("/ws", chat)
+    _add_stream(app)
     add.add_get("/chat", routes.chat_page)
     add.add_get("/widget.js", routes.widget)
     add.add_get("/static/{path:.+}", routes.static)
@@ -111,36 +166,70 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     add.add_get("/readyz", routes.readyz)
     add.add_get("/api/v1/commands", rest.list_commands)
     add.add_get("/api/v1/archived", rest.archived)
-    add.add_post("/api/v1/commands/{name:[a-z][a-z0-9_]*}", rest.run_command)
+    add.add_post("/api/v1/commands/{name:[a-z][a-z0-9_]*}", commanding.run_command)
     add.add_get(memory.NOTES, memory.list_notes)
     add.add_put(memory.NOTE, memory.change_note)
     add.add_delete(memory.NOTE, memory.put_note_away)
     add.add_post(memory.RESTORE, memory.restore_note)
     for path in (memory.NOTES, memory.NOTE, memory.RESTORE):
         add.add_route("OPTIONS", path, preflight)
+    add.add_post(uploads.UPLOADS, uploads.upload)
+    add.add_route("OPTIONS", uploads.UPLOADS, uploads.upload_preflight)
+    add.add_route("OPTIONS", uploads.ATTACHMENT, preflight)
     ours = ("/api/v1/commands", "/api/v1/commands/{name:[a-z][a-z0-9_]*}", "/api/v1/archived", ORIGINALS)
-    add.add_get(EXPORT_PATH, export)
-    for path in (*ours, EXPORT_PATH):
+    # Without HEAD: what is written piece by piece would follow its headers all the same.
+    add.add_get(EXPORT_PATH, export, allow_head=False)
+    for path in (*ours, EXPORT_PATH, messages.MESSAGES, messages.EVENTS):
         add.add_route("OPTIONS", path, preflight)
-    _add_dashboard(app, services)
-    app[rest.OPERATORS] = rest.OperatorsDoor(originals=_other_handler(app, originals))
+    keeping.add_routes(app)
+    door = _add_dashboard(app, services)
+    app[OPERATORS] = replace(
+        door,
+        originals=_other_handler(app, originals),
+        messages=_other_handler(app, written),
+        attachments=_other_handler(app, attachments),
+    )
     return app
 
 
-def _add_dashboard(app: web.Application, services: Services) -> None:
+def _add_stream(app: web.Application) -> None:
+    add = app.router
+    add.add_post(stream.STREAM, stream.open_stream)
+    # Without HEAD: it would use up the ticket.
+    add.add_get(stream.STREAM, stream.stream, allow_head=False)
+    add.add_post(stream.SEND, stream.send)
+    for path in (stream.STREAM, stream.SEND):
+        add.add_route("OPTIONS", path, preflight)
+
+
+def _add_dashboard(app: web.Application, services: Services) -> OperatorsDoor:
     """Imported late: a process without the package still talks to people."""
     try:
         from web.dashboard import add_dashboard
+        from web.dashboard.access import signed_in
     except ImportError as error:
         log.warning("dashboard_not_mounted", reason=str(error))
-        return
-    add_dashboard(
+        return OperatorsDoor()
+    desk = add_dashboard(
         app,
         pool=services.pool,
         settings=services.settings,
         commands=services.commands,
-        announcer=None,
+        news=services.desk_announcer,
+        announcer=services.announcer,
+        handovers=services.operator_desk,
+        inspecting=services.inspecting,
+        work_desk=services.work_desk,
+        breakers=services.breakers,
     )
+    return OperatorsDoor(
+        who=partial(signed_in, desk=desk), audit=desk.operators.record, streams=desk.open_streams
+    )
+
+
+def screens(app: web.Application) -> dict[str, int]:
+    """Open ones, by kind."""
+    return {"chat": app[PARTS].hub.screens, "desk": app[OPERATORS].streams()}
 
 
 def _other_handler(app: web.Application, ours: web.AbstractRoute) -> Handler | None:
@@ -161,6 +250,7 @@ def web_commands() -> tuple[CommandShown, ...]:
             description=command.description,
             args=command.args,
             public="public" in command.audiences,
+            arguments=command.arguments,
             translated={language: described(command, language) for language in LANGUAGES},
         )
         for command in COMMANDS
@@ -170,6 +260,7 @@ def web_commands() -> tuple[CommandShown, ...]:
 
 def start_parts(parts: Parts) -> None:
     parts.hub.start()
+    parts.tasks.forever(parts.admissions.watch)
     parts.replies.start()
 
 

@@ -20,7 +20,7 @@ def utf16_units(text: str) -> int:
 class Draft:
     """The visible text of one turn so far."""
 
-    __slots__ = ("_parts", "attempt", "subject", "tool", "turn", "units")
+    __slots__ = ("_parts", "attempt", "subject", "tool", "turn", "units", "whole")
 
     def __init__(self, *, turn: int, attempt: int) -> None:
         self.turn = turn
@@ -29,16 +29,26 @@ class Draft:
         self.subject = ""
         """What the tool is about."""
         self.units = 0
+        self.whole = True
+        """False when a piece was missed."""
         self._parts: list[str] = []
+
+    @classmethod
+    def of(cls, *, turn: int, attempt: int, text: str) -> Draft:
+        """As another process has it."""
+        draft = cls(turn=turn, attempt=attempt)
+        draft.add(Delta(turn=turn, attempt=attempt, offset=0, text=text))
+        return draft
 
     def add(self, delta: Delta) -> None:
         """A piece with a hole before it, or of an older attempt, is left out."""
         if delta.attempt < self.attempt:
             return
         if delta.attempt > self.attempt:
-            self.attempt, self.units = delta.attempt, 0
+            self.attempt, self.units, self.whole = delta.attempt, 0, True
             self._parts.clear()
         if delta.offset != self.units or self.units > MAX_UNITS:
+            self.whole = self.whole and delta.offset < self.units
             return
         self.tool = None
         self._parts.append(delta.text)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
+import structlog
 from aiohttp import web
 
+from shared.core.errors import EvertalkError
 from shared.core.exporting import MIME, ExportFormat
+from web.listener import HEADERS
 from web.parts import PARTS, Parts
+from web.replying import caller, check_rate
 from web.security import Refusal, cross_origin_headers
-from web.visitors import Known
-from web.wire import RateLimited
+
+log = structlog.get_logger(__name__)
 
 EXPORT_SECONDS = 600.0
 EXPORT_PATH = "/api/v1/export"
@@ -18,24 +23,37 @@ EXPORT_PATH = "/api/v1/export"
 
 async def export(request: web.Request) -> web.StreamResponse:
     parts = request.app[PARTS]
-    known = await _caller(parts, request)
+    known = await caller(request)
     kind = _kind(request.query.get("format", "md"))
-    _check_rate(parts, request, known)
+    check_rate(request, parts, known, "exports")
     pieces = parts.exporting.pieces(known.row.session_id, kind)
     # Read before the head goes out: whoever cannot have it is told so by the status.
     first = await anext(pieces)
     response = web.StreamResponse(headers={**_headers(parts, kind), **await cross_origin_headers(request)})
-    await response.prepare(request)
-    async with asyncio.timeout(EXPORT_SECONDS):
-        await response.write(first.encode())
-        async for piece in pieces:
-            await response.write(piece.encode())
-        await response.write_eof()
+    try:
+        async with asyncio.timeout(EXPORT_SECONDS):
+            await response.prepare(request)
+            await _written(response, first, pieces)
+    except ConnectionError:
+        log.info("export_hung_up", session_id=known.row.session_id)
+    except (EvertalkError, TimeoutError) as error:
+        log.warning("export_broken_off", session_id=known.row.session_id, reason=str(error))
+        # Cut off it is known to be incomplete; a second answer could not be told from the file.
+        if request.transport is not None:
+            request.transport.abort()
     return response
+
+
+async def _written(response: web.StreamResponse, first: str, pieces: AsyncIterator[str]) -> None:
+    await response.write(first.encode())
+    async for piece in pieces:
+        await response.write(piece.encode())
+    await response.write_eof()
 
 
 def _headers(parts: Parts, kind: ExportFormat) -> dict[str, str]:
     return {
+        **HEADERS,
         "Content-Type": MIME[kind],
         "Content-Disposition": f'attachment; filename="{parts.exporting.file_name(kind)}"',
         "Cache-Control": "no-store",
@@ -49,17 +67,3 @@ def _kind(name: str) -> ExportFormat:
         case "json":
             return "json"
     raise Refusal(400, "bad_format", "`format` is md or json.")
-
-
-async def _caller(parts: Parts, request: web.Request) -> Known:
-    known = await parts.visitors.caller(request)
-    if known is None:
-        headers = {"WWW-Authenticate": "Bearer"}
-        raise Refusal(401, "unauthorized", "A visitor's token is needed.", headers=headers)
-    return known
-
-
-def _check_rate(parts: Parts, request: web.Request, known: Known) -> None:
-    wait = parts.session_windows.take(str(known.row.session_id), parts.limits_for(request).messages)
-    if wait:
-        raise RateLimited(retry_after_seconds=wait, what="exports")

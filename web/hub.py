@@ -21,7 +21,7 @@ from shared.core.exchange import (
     Stored,
     ToolRunning,
 )
-from shared.ports import DUE_ELSEWHERE, MOVED
+from shared.ports import DUE_ELSEWHERE, EVERYBODY, MOVED
 from shared.tasks import Tasks
 from web import wire
 from web.draft import Draft, Pieces
@@ -40,11 +40,16 @@ POLLS_WHILE_HEARING = 5
 """With Redis at hand Postgres is looked at only every so many polls."""
 PAGE = 500
 OUTGOING = 1_000
+WANTED = {"t": "wanted"}
+"""Asks other processes for the text so far of an answer; never a frame of a screen."""
+LEFT = {"t": "left"}
+"""Somebody signed out of a place."""
 HELD_BACK = 1_000
 """Events a screen may be sent before its welcome is ready."""
 
 
 class Announcements(Protocol):
+    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
     async def announce_all(self, session_id: int, messages: Sequence[Mapping[str, Any]]) -> None: ...
     def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]: ...
     async def follow(self, session_ids: Sequence[int]) -> None: ...
@@ -71,10 +76,22 @@ Measure = Callable[[int], Awaitable[ContextMeasured | None]]
 class Seat:
     """One screen in a room: first held back until its welcome is out, then strictly in order."""
 
-    __slots__ = ("_held", "address_id", "last", "outbox", "public")
+    __slots__ = ("_held", "address_id", "admitted_by", "last", "name", "outbox", "public")
 
-    def __init__(self, outbox: Outbox, *, public: bool, address_id: int = 0) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        *,
+        public: bool,
+        address_id: int = 0,
+        name: str = "",
+        admitted_by: bytes | int | None = None,
+    ) -> None:
         self.outbox = outbox
+        self.admitted_by = admitted_by
+        """The hash of a visitor's token, or the id of a program's key."""
+        self.name = name
+        """What a screen is called whose frames come in by another way than they go out."""
         self.public = public
         self.address_id = address_id
         self.last: int | None = None
@@ -128,11 +145,15 @@ class Room:
         return not self.seats and self.draft is None
 
     def show(self, frame: Mapping[str, Any]) -> None:
+        if not self.seats:
+            return
         kind = frame["t"]
-        text = wire.encode(frame)
+        text = wire.encode({name: value for name, value in frame.items() if name not in ("to", "place")})
         machinery = kind in ("ctx", "compaction.progress")
+        to, place = frame.get("to"), frame.get("place")
         for seat in tuple(self.seats):
-            seat.passing(text, machinery=machinery, droppable=kind == "delta")
+            if to in (None, seat.name) and place in (None, seat.address_id):
+                seat.passing(text, machinery=machinery, droppable=kind == "delta")
 
     def deliver(self, event_seq: int, kind: str, payload: Mapping[str, Any]) -> None:
         self.delivered = event_seq
@@ -167,6 +188,9 @@ class Hub:
     @property
     def screens(self) -> int:
         return sum(len(room.seats) for room in self._rooms.values())
+
+    def seats(self) -> list[Seat]:
+        return [seat for room in self._rooms.values() for seat in room.seats]
 
     # Coming and going.
 
@@ -252,6 +276,25 @@ class Hub:
         if room := self._rooms.get(session_id):
             room.show(frame)
 
+    def tell(self, session_id: int, frame: Mapping[str, Any], *, to: str) -> None:
+        """A frame for one screen by its name, in whichever process it is."""
+        room = self._rooms.get(session_id)
+        addressed = {**frame, "to": to}
+        if room is not None and any(seat.name == to for seat in room.seats):
+            room.show(addressed)
+        else:
+            self._tell_others(session_id, addressed)
+
+    def read(self, session_id: int, address_id: int, event_seq: int) -> None:
+        """The screens of one place agree on what was seen there."""
+        frame = {**wire.read(event_seq), "place": address_id}
+        self.show(session_id, frame)
+        self._tell_others(session_id, frame)
+
+    def ask_for(self, session_id: int, turn: int) -> None:
+        """Whoever has the whole text so far shows it to all screens."""
+        self._tell_others(session_id, {**WANTED, "turn": turn})
+
     def reach(self, session_id: int, head: int) -> None:
         """Somebody saw that the events go up to this number."""
         room = self._rooms.get(session_id)
@@ -260,6 +303,16 @@ class Hub:
         if room.delivered is None or head > room.delivered:
             room.pending.setdefault(head, None)
             self._advance(room)
+
+    def moved(self) -> None:
+        """Some place leads elsewhere now: its screens, here and in other processes, are sent there."""
+        self._tell_others(EVERYBODY, MOVED)
+        self._tasks.start(self._look_who_moved())
+
+    def left(self, session_id: int, address_id: int) -> None:
+        """Somebody signed out: other screens of the place come back by what they have a right to."""
+        self._tell_others(EVERYBODY, {**LEFT, "session": session_id, "place": address_id})
+        self._send_on(session_id, address_id, "signed out")
 
     def _delta(self, session_id: int, delta: Delta) -> None:
         room = self._room(session_id)
@@ -385,11 +438,17 @@ class Hub:
             self.on_due()
         elif kind == MOVED["t"]:
             self._tasks.start(self._look_who_moved())
+        elif kind == LEFT["t"]:
+            self._send_on(message["session"], message["place"], "signed out")
         elif isinstance(event_seq, int):
             self.reach(session_id, event_seq)
+        elif kind == WANTED["t"]:
+            self._answer_wanted(session_id, message)
         elif isinstance(kind, str) and (room := self._rooms.get(session_id)) and room.seats:
             frame = {name: value for name, value in message.items() if name != "origin"}
             if kind == "delta" and not self._far_delta(room, frame):
+                return
+            if kind == "stream" and not self._far_text(room, frame):
                 return
             if kind == "run" and frame.get("state") in ("done", "aborted", "failed", "queued"):
                 room.draft = None
@@ -397,6 +456,23 @@ class Hub:
                 room.later.append(frame)
             else:
                 room.show(frame)
+
+    def _answer_wanted(self, session_id: int, message: Mapping[str, Any]) -> None:
+        room = self._rooms.get(session_id)
+        draft = room.draft if room is not None else None
+        if room is None or draft is None or draft.turn != message.get("turn") or not draft.whole:
+            return
+        # What was collected goes first, so that what follows begins where this text ends.
+        self._flush_others(room)
+        self._tell_others(session_id, wire.stream(turn=draft.turn, attempt=draft.attempt, text=draft.text))
+
+    def _far_text(self, room: Room, frame: Mapping[str, Any]) -> bool:
+        try:
+            turn, attempt, text = int(frame["turn"]), int(frame["attempt"]), str(frame["text"])
+        except (KeyError, TypeError, ValueError):
+            return False
+        room.draft = Draft.of(turn=turn, attempt=attempt, text=text)
+        return True
 
     def _far_delta(self, room: Room, frame: Mapping[str, Any]) -> bool:
         try:
@@ -447,15 +523,15 @@ class Hub:
             return
         for session_id, address_id in here:
             if leads.get(address_id, session_id) != session_id:
-                self._send_on(session_id, address_id)
+                self._send_on(session_id, address_id, "moved")
 
-    def _send_on(self, session_id: int, address_id: int) -> None:
+    def _send_on(self, session_id: int, address_id: int, reason: str) -> None:
         """Its screens come back at once, and are welcomed where the place leads to now."""
         room = self._rooms.get(session_id)
         for seat in tuple(room.seats) if room is not None else ():
             if seat.address_id == address_id:
-                seat.outbox.put(wire.encode(wire.bye(wire.CLOSE_RESTART, "moved", retry_ms=0)))
-                seat.outbox.close(wire.CLOSE_RESTART, "moved")
+                seat.outbox.put(wire.encode(wire.bye(wire.CLOSE_RESTART, reason, retry_ms=0)))
+                seat.outbox.close(wire.CLOSE_RESTART, reason)
 
     async def _follow(self) -> None:
         async with self._following:

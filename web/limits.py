@@ -21,9 +21,36 @@ class Limits:
     sockets_per_address: int = 50
     strikes: int = 60
     """Frames refused on one socket before it is closed."""
+    uploads: int = 20
+    """In a minute and one conversation; twice as many from one address."""
+    uploads_at_once: int = 3
+    upload_bytes_per_day: int = 100 * 2**20
+    """Kept of one conversation."""
+    upload_bytes_per_hour: int = 200 * 2**20
+    """From one address."""
+    files_shown: int = 240
+    """In a minute and one conversation."""
+    newcomers: int = 40
+    """Visitors never seen before, in a minute and from one address: each is a row that stays for a while."""
+    recoveries: int = 5
+    """Wrong codes from one address before each further one has to wait, longer every time."""
+    reads: int = 240
+    """Pages of messages, events and summaries in a minute and one conversation; as many from one address."""
 
 
-LOCAL = Limits(frames=6_000, messages=60_000, sockets_per_session=50, sockets_per_address=10_000, strikes=600)
+LOCAL = Limits(
+    frames=6_000,
+    messages=60_000,
+    sockets_per_session=50,
+    sockets_per_address=10_000,
+    strikes=600,
+    uploads=6_000,
+    upload_bytes_per_day=2 * 2**30,
+    upload_bytes_per_hour=2 * 2**30,
+    files_shown=60_000,
+    newcomers=60_000,
+    reads=60_000,
+)
 
 
 class Window:
@@ -79,11 +106,76 @@ class Windows:
         self._windows = {key: window for key, window in self._windows.items() if not window.empty}
 
 
+class Amounts:
+    """How much came per key in the last `seconds`; keys that have been quiet are forgotten."""
+
+    def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._amounts: dict[str, list[tuple[float, int]]] = {}
+
+    def wait(self, key: str, most: int) -> float:
+        """0 while less than `most` came, else the seconds until the oldest of it is forgotten."""
+        known = self._recent(key)
+        if sum(amount for _, amount in known) < most:
+            return 0.0
+        return max(0.1, known[0][0] + self._seconds - self._clock())
+
+    def add(self, key: str, amount: int) -> None:
+        if len(self._amounts) >= _KEYS_BEFORE_TIDYING:
+            self._amounts = {one: known for one in self._amounts if (known := self._recent(one))}
+        if amount:
+            self._amounts[key] = [*self._recent(key), (self._clock(), amount)]
+
+    def _recent(self, key: str) -> list[tuple[float, int]]:
+        since = self._clock() - self._seconds
+        return [one for one in self._amounts.get(key, ()) if one[0] > since]
+
+
+class Tries:
+    """After `most` failures each further try waits twice as long as the one before, up to an hour."""
+
+    def __init__(
+        self, *, first: float = 60.0, longest: float = 3_600.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._first = first
+        self._longest = longest
+        self._clock = clock
+        self._failed: dict[str, tuple[int, float]] = {}
+
+    def take(self, key: str, most: int) -> float:
+        """0 when it may be tried (counted as failed until `passed`), else the seconds until it may."""
+        now = self._clock()
+        count, last = self._failed.get(key, (0, now))
+        pause = self._pause(count, most)
+        if pause and now < last + pause:
+            return max(0.1, last + pause - now)
+        if now > last + 2 * max(self._first, pause):
+            count = 0
+        if len(self._failed) >= _KEYS_BEFORE_TIDYING:
+            longest = now - 2 * self._longest
+            self._failed = {one: known for one, known in self._failed.items() if known[1] > longest}
+        self._failed[key] = count + 1, now
+        return 0.0
+
+    def passed(self, key: str) -> None:
+        """The last try was right: it was no failure."""
+        count, last = self._failed.get(key, (0, 0.0))
+        if count:
+            self._failed[key] = count - 1, last
+
+    def _pause(self, count: int, most: int) -> float:
+        return 0.0 if count < most else min(self._longest, self._first * 2.0 ** min(count - most, 20))
+
+
 class Places:
     """Counts what is open per key."""
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
+
+    def open(self, key: str) -> int:
+        return self._open.get(key, 0)
 
     def take(self, key: str, most: int) -> bool:
         taken = self._open.get(key, 0)

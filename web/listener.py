@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import structlog
 from aiohttp import web
+
+from web.limits import Places
+from web.origins import network_key
 
 log = structlog.get_logger(__name__)
 
@@ -33,22 +37,46 @@ HEADER_SECONDS = 15.0
 """From the first byte of a request until its headers are whole; also from connecting to the first request."""
 KEEPALIVE_SECONDS = 75.0
 MAX_CONNECTIONS = 4_096
+MAX_OF_ONE_ADDRESS = 256
+"""Of the connections above; this machine and trusted proxies speak for many and are not counted."""
 MAX_HEADER_BYTES = 8 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """How many connections each address has open."""
+
+    is_counted: Callable[[str], bool]
+    places: Places = field(default_factory=Places)
 
 
 class Connection(web.RequestHandler):
     """One client connection with a time limit on getting a request said."""
 
-    __slots__ = ("_busy", "_deadline")
+    __slots__ = ("_busy", "_deadline", "_door", "_peer", "on_lost")
 
-    def __init__(self, manager: web.Server, **kwargs: Any) -> None:
+    def __init__(self, manager: web.Server, *, door: Door, **kwargs: Any) -> None:
         super().__init__(manager, **kwargs)
+        self._door = door
+        self._peer: str | None = None
+        """Whose place is taken; None without one."""
         self._busy = 0
         self._deadline: asyncio.TimerHandle | None = None
+        self.on_lost: Callable[[], None] | None = None
+        """Called when the other side is gone while an answer is still being written."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        peer = transport.get_extra_info("peername")
+        peer = str(peer[0]) if isinstance(peer, tuple) and peer else ""
         super().connection_made(transport)
-        self._expect()
+        if not self._door.is_counted(peer):
+            self._expect()
+        elif self._door.places.take(key := network_key(peer), MAX_OF_ONE_ADDRESS):
+            self._peer = key
+            self._expect()
+        else:
+            self.force_close()
+            cast("asyncio.Transport", transport).abort()
 
     def data_received(self, data: bytes) -> None:
         if not self._busy and self._deadline is None:
@@ -57,6 +85,11 @@ class Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._heard()
+        if self._peer is not None:
+            self._door.places.leave(self._peer)
+            self._peer = None
+        if self.on_lost is not None:
+            self.on_lost()
         super().connection_lost(exc)
 
     def handle_error(
@@ -111,8 +144,10 @@ class _Refused(asyncio.Protocol):
 class Listener:
     """One listening address for an application whose runner is set up."""
 
-    def __init__(self, runner: web.AppRunner) -> None:
+    def __init__(self, runner: web.AppRunner, *, is_counted: Callable[[str], bool] | None = None) -> None:
+        """`is_counted`: whether an address may have so many connections only, by default nobody's."""
         self._runner = runner
+        self._door = Door(is_counted=is_counted or (lambda address: False))
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -133,7 +168,9 @@ class Listener:
             return _Refused()
         return Connection(
             server,
+            door=self._door,
             loop=asyncio.get_running_loop(),
+            auto_decompress=False,  # packed bodies are refused; until then they must not grow
             access_log=None,
             keepalive_timeout=KEEPALIVE_SECONDS,
             max_line_size=MAX_HEADER_BYTES,

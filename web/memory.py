@@ -9,8 +9,9 @@ from aiohttp import web
 from shared.core.memory import as_new, note_from, search_stems
 from shared.core.notes import KeptNote, NoteResult, NoteSource
 from shared.core.screen import iso
+from web.api_keys import KEY, record
 from web.parts import PARTS
-from web.rest import caller, check_rate, json_reply
+from web.replying import caller, check_rate, json_reply
 from web.security import Refusal, read_json
 from web.visitors import Known
 
@@ -61,15 +62,17 @@ async def restore_note(request: web.Request) -> web.StreamResponse:
 
 
 async def _person(request: web.Request) -> Known:
-    """On public pages nobody is told of a memory, as with commands that are not offered."""
+    """On public pages nobody is told of a memory, as with commands that are not offered; a scope tells."""
     known = await caller(request)
-    if known.audience == "public":
+    if known.audience == "public" and KEY not in request:
         raise Refusal(404, "not_found", "Not found.")
     check_rate(request, request.app[PARTS], known)
     return known
 
 
 async def _by_person(request: web.Request, known: Known) -> NoteSource:
+    about = f"session:{known.row.session_public_id}"
+    await record(request, "memory.write", about=about, note=request.match_info["id"])
     whose = await request.app[PARTS].notes.whose(known.row.session_id)
     return NoteSource(session_id=whose.session_id, party_id=whose.party_id, scope=whose.scope, by_person=True)
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from shared.core.web_address import is_house_name
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]*)(?::[0-9]*)?")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -65,6 +69,26 @@ class Proxies:
             address = _plain_address(hops.pop())
         return address
 
+    def client_key(self, request: web.Request) -> str:
+        """Whom a limit holds for: of IPv6 the network, for whoever has one has all its addresses."""
+        return network_key(self.client_address(request))
+
+    def is_ours(self, request: web.Request) -> bool:
+        """Whether we are meant: a name that somebody else let lead here would make their pages ours.
+
+        An address in figures is nobody's name, and a trusted proxy has decided by itself.
+        """
+        name = _host_name(request.host)
+        if self._public is not None and name == self._public.host:
+            return True
+        if is_house_name(name) or _is_figures(name):
+            return True
+        return self._is_trusted(request.remote or "")
+
+    def is_direct_and_unknown(self, address: str) -> bool:
+        """Neither this machine nor a proxy that speaks for many."""
+        return not (_is_loopback(address) or self._is_trusted(address))
+
     def is_local(self, request: web.Request) -> bool:
         """Came straight from this machine; a proxy on it would have said so."""
         passed_on = any(
@@ -101,6 +125,17 @@ class Proxies:
         return any(found in network for network in self._trusted)
 
 
+def network_key(address: str) -> str:
+    """An IPv4 address as it is, of an IPv6 address the /64 that one customer gets."""
+    try:
+        found = ipaddress.ip_address(_plain_address(address))
+    except ValueError:
+        return address
+    if found.version == 4:
+        return str(found)
+    return str(ipaddress.ip_network((found, 64), strict=False))
+
+
 def public_url_origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
@@ -113,6 +148,20 @@ def _plain_address(text: str) -> str:
     elif text.count(":") == 1:
         text = text.partition(":")[0]
     return text.removeprefix("::ffff:")[:64]
+
+
+def _host_name(host: str) -> str:
+    """Of a Host header, without its port; a name that cannot be read is nobody's."""
+    found = _HOST.fullmatch(host.lower())
+    return found[1].strip("[]").rstrip(".") if found else "unreadable.invalid"
+
+
+def _is_figures(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_loopback(address: str) -> bool:

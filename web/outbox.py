@@ -71,6 +71,13 @@ class Outbox:
             self._closing = (code, reason)
             self._go()
 
+    def cut(self) -> None:
+        """The other side is gone: nothing that waits can be sent."""
+        self._closing = self._closing or (wire.CLOSE_GONE, "gone")
+        self._frames.clear()
+        self._bytes = 0
+        self._is_over()
+
     async def closed(self) -> None:
         """Returns when the socket was closed or cut off."""
         if not self.is_closed:
@@ -80,6 +87,11 @@ class Outbox:
     @property
     def closing(self) -> bool:
         return self._closing is not None
+
+    @property
+    def crowded(self) -> bool:
+        """Whoever goes on putting should let some of it get away first."""
+        return len(self._frames) >= MAX_FRAMES // 4
 
     def _is_over(self) -> None:
         self.is_closed = True

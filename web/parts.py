@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiohttp import web
 
 from shared.adapters.postgres.events import PostgresEvents
+from shared.adapters.postgres.feedback import PostgresFeedback
+from shared.adapters.postgres.identities import PostgresIdentities
 from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.people import PostgresPeople
 from shared.adapters.postgres.readiness import PostgresReadiness
+from shared.adapters.postgres.tickets import PostgresTickets
+from shared.core.command_arguments import Argument, arguments_schema
 from shared.core.commands import Audience
 from shared.core.exchange import Accepted, ContextMeasured, Inbound
 from shared.services.answering import Answers
+from shared.services.crash import CrashPoint
 from shared.services.exporting import Exporting
 from shared.settings import Settings
 from shared.tasks import Tasks
+from web.admissions import Admissions
 from web.hub import Hub
-from web.limits import Limits, Places, Windows
+from web.limits import Limits, Places, Tries, Windows
 from web.origins import Proxies
 from web.pages import Files
 from web.replies import Replies
-from web.visitors import Visitors
+from web.visitors import Site, Visitors
+
+if TYPE_CHECKING:
+    from web.uploads import Uploads
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Progress = Callable[[str, int | None], Awaitable[None]]
@@ -81,11 +90,18 @@ class CommandShown:
     """Allowed where an operator's visitors talk."""
     translated: Mapping[str, str] = field(default_factory=dict)
     """Descriptions by language, two letters."""
+    arguments: tuple[Argument, ...] = ()
 
-    def entry(self, language: str = "") -> dict[str, Any]:
+    def entry(self, language: str = "", *, typed: bool = False) -> dict[str, Any]:
+        """`typed` for programs, which give arguments by name."""
         description = self.translated.get(language[:2].lower(), self.description)
-        entry = {"name": self.name, "description": description}
-        return {**entry, "args": self.args} if self.args else entry
+        entry: dict[str, Any] = {"name": self.name, "description": description}
+        if self.args:
+            entry["args"] = self.args
+        if typed:
+            entry["arguments"] = arguments_schema(self.arguments)
+            entry["required"] = [one.name for one in self.arguments if one.required]
+        return entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +129,13 @@ class Parts:
     notes: PostgresNotes
     schema: PostgresReadiness
     visitors: Visitors
+    identities: PostgresIdentities
     proxies: Proxies
     files: Files
     hub: Hub
     replies: Replies
     people: PostgresPeople
+    uploads: Uploads
     tasks: Tasks
     limits: Limits
     local_limits: Limits
@@ -125,10 +143,28 @@ class Parts:
     address_windows: Windows
     session_places: Places
     address_places: Places
+    tickets: PostgresTickets
+    feedback: PostgresFeedback
+    frame_windows: Windows
+    stream_windows: Windows
+    recovery_tries: Tries
+    admissions: Admissions
+    crash_point: CrashPoint
     readiness: Readiness = field(default_factory=Readiness)
 
-    def commands_for(self, audience: str) -> list[CommandShown]:
-        return [one for one in self.command_table if one.public or audience != "public"]
+    def commands_for(self, audience: str, *, site: Site | None = None) -> list[CommandShown]:
+        """What this audience may ask for here; nobody is offered a human who is not there."""
+        human = self.settings.hands_over and (site is None or site.config.handover)
+        return [
+            one
+            for one in self.command_table
+            if (one.public or audience != "public") and (human or one.name != "human")
+        ]
+
+    def wait_of_newcomer(self, request: web.Request) -> float:
+        """0 when one more may begin who was never here, else the seconds until then."""
+        most = self.limits_for(request).newcomers
+        return self.address_windows.take(f"new {self.proxies.client_key(request)}", most)
 
     def limits_for(self, request: web.Request) -> Limits:
         """A person's own machine is not limited: its only client is that person, or their own tools."""

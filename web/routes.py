@@ -30,13 +30,13 @@ async def widget(request: web.Request) -> web.StreamResponse:
 
 
 async def static(request: web.Request) -> web.StreamResponse:
-    return _static(request, cache=ASK_AGAIN)
+    return _static(request, cache=ASK_AGAIN, packed=False)
 
 
 async def static_for_ever(request: web.Request) -> web.StreamResponse:
     """A page that was opened before an update asks by the old name: it gets the new file, not for ever."""
     newest = request.match_info["digest"] == request.app[PARTS].files.digest
-    return _static(request, cache=FOR_EVER if newest else ASK_AGAIN)
+    return _static(request, cache=FOR_EVER if newest else ASK_AGAIN, packed=True)
 
 
 async def root(request: web.Request) -> web.StreamResponse:
@@ -67,8 +67,8 @@ async def readyz(request: web.Request) -> web.StreamResponse:
     )
 
 
-def _static(request: web.Request, *, cache: str) -> web.StreamResponse:
-    file = request.app[PARTS].files.get(request.match_info["path"])
+def _static(request: web.Request, *, cache: str, packed: bool) -> web.StreamResponse:
+    file = request.app[PARTS].files.get(request.match_info["path"], packed=packed)
     return serve(request, _known(file), cache=cache, foreign=True)
 
 

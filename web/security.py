@@ -17,11 +17,15 @@ from shared.core.errors import (
     EvertalkError,
     MessageTooLong,
     ModelError,
+    OnHold,
+    SessionMoved,
     StaleView,
     StorageUnavailable,
     UnknownSession,
 )
 from web import wire
+from web.accepting import CidUsed
+from web.identity import BadIdentity, StillAnswering
 from web.listener import HEADERS, Connection
 from web.origins import parse_origin
 from web.parts import PARTS
@@ -32,16 +36,25 @@ log = structlog.get_logger(__name__)
 BODY_SECONDS = 10.0
 MAX_BODY_BYTES = 256 * 1024
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_PROBES = frozenset({"/healthz", "/readyz"})
+"""Asked by whoever watches over us, under any name."""
+HELLO_PATH = "/api/v1/stream"
+"""Where a page says hello that has no token yet; it is let in by its origin, never by a cookie of ours."""
 STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
     (MessageTooLong, 413),
     (UnknownSession, 404),
     (UnknownToken, 401),
+    (BadIdentity, 401),
     (UnknownSite, 403),
+    (StillAnswering, 409),
+    (CidUsed, 409),
     (wire.RateLimited, 429),
     (BadInput, 400),
     (CapReached, 429),
     (ContextBudgetExceeded, 422),
     (StaleView, 409),
+    (OnHold, 409),
+    (SessionMoved, 409),
     (StorageUnavailable, 503),
     (ModelError, 503),
 )
@@ -69,6 +82,10 @@ class Refusal(Exception):
         self.details = details
 
 
+HTTPS_FOR_A_YEAR = "max-age=31536000"
+"""For this host alone: what else lives under its domain is not ours to decide about."""
+
+
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Outermost: nothing passes it as an exception, so nothing of us shows through an error."""
@@ -86,14 +103,15 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     if not response.prepared:
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
+        if request.app[PARTS].proxies.scheme(request) == "https":
+            response.headers.setdefault("Strict-Transport-Security", HTTPS_FOR_A_YEAR)
         response.headers["X-Request-Id"] = request[REQUEST_ID]
     return response
 
 
 async def _readable(request: web.Request, response: web.StreamResponse) -> Mapping[str, str]:
     """A page that may use us may read why it was refused, too; without this its script hears nothing."""
-    bearer = request.headers.get("Authorization", "").lower().startswith("bearer ")
-    if not bearer or "Access-Control-Allow-Origin" in response.headers:
+    if not _by_token(request) or "Access-Control-Allow-Origin" in response.headers:
         return {}
     try:
         return await cross_origin_headers(request)
@@ -103,6 +121,8 @@ async def _readable(request: web.Request, response: web.StreamResponse) -> Mappi
 
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
+        _refuse_foreign_names(request)
+        _refuse_packed_bodies(request)
         await _refuse_foreign_writes(request)
         return await handler(request)
     except Refusal as refusal:
@@ -128,12 +148,22 @@ def _known_error(request: web.Request, error: EvertalkError) -> web.Response:
     status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
     seconds = getattr(error, "retry_after_seconds", 5 if status == 503 else None)
     headers = {} if seconds is None else {"Retry-After": str(max(1, round(seconds)))}
-    details: dict[str, Any] = {"advice": error.advice}
-    if seconds is not None:
-        details["retry_after"] = round(float(seconds), 1)
     if status >= 500:
         log.warning("request_refused", path=request.path, code=error.code, reason=str(error))
-    return error_response(request, status, error.code, wire.sentence(error), details, headers=headers)
+    return error_response(
+        request, status, error.code, wire.sentence(error), _details(error, seconds), headers=headers
+    )
+
+
+def _details(error: EvertalkError, seconds: float | None) -> dict[str, Any]:
+    return {"advice": error.advice} | ({} if seconds is None else {"retry_after": round(float(seconds), 1)})
+
+
+def error_body(request: web.Request, error: EvertalkError) -> dict[str, Any]:
+    """The same shape where the status has gone out already."""
+    details = _details(error, getattr(error, "retry_after_seconds", None))
+    shown = {"code": error.code, "message": wire.sentence(error), "request_id": request[REQUEST_ID]}
+    return {**shown, "details": details}
 
 
 def _http_error(request: web.Request, error: web.HTTPException) -> web.Response:
@@ -159,6 +189,19 @@ def error_response(
     return web.json_response(body, status=status, headers={**(headers or {}), "Cache-Control": "no-store"})
 
 
+def _refuse_foreign_names(request: web.Request) -> None:
+    """A page under a name that was made to lead to this machine would be of our own origin."""
+    if request.path not in _PROBES and not request.app[PARTS].proxies.is_ours(request):
+        message = "Nobody is served under this name. Its operator can set EVERTALK_PUBLIC_URL."
+        raise Refusal(421, "unknown_host", message)
+
+
+def _refuse_packed_bodies(request: web.Request) -> None:
+    """A small body could become a very large one."""
+    if request.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+        raise Refusal(415, "bad_encoding", "The body must come as it is, not packed.")
+
+
 async def _refuse_foreign_writes(request: web.Request) -> None:
     """A page of somebody else must not act with our cookies; a bearer token is no cookie."""
     if request.method in _SAFE:
@@ -174,10 +217,20 @@ async def _refuse_foreign_writes(request: web.Request) -> None:
         own = parse_origin(origin)
         if own is not None and parts.proxies.is_same_origin(request, own):
             return
-    bearer = request.headers.get("Authorization", "").lower().startswith("bearer ")
-    if bearer and (origin is None or await parts.visitors.admits(request)):
+    if _by_token(request) and (origin is None or await parts.visitors.admits(request)):
         return
     raise Refusal(403, "foreign_origin", "This page may not do that here.")
+
+
+def _by_token(request: web.Request) -> bool:
+    bearer = request.headers.get("Authorization", "").lower().startswith("bearer ")
+    return bearer or (request.path == HELLO_PATH and "Origin" in request.headers)
+
+
+async def json_answer(request: web.Request, body: Mapping[str, Any]) -> web.Response:
+    """For pages that may use us, and never kept by anybody on the way."""
+    headers = {"Cache-Control": "no-store", **await cross_origin_headers(request)}
+    return web.json_response(text=wire.encode(body), headers=headers)
 
 
 async def read_json(request: web.Request) -> dict[str, Any]:
@@ -189,9 +242,9 @@ async def read_json(request: web.Request) -> dict[str, Any]:
     return wire.read_object(body)
 
 
-async def cross_origin_headers(request: web.Request) -> dict[str, str]:
+async def cross_origin_headers(request: web.Request, *, site: str | None = None) -> dict[str, str]:
     """For the widget on an allowed page: bearer tokens only, never cookies."""
-    if "Origin" not in request.headers or not await request.app[PARTS].visitors.admits(request):
+    if "Origin" not in request.headers or not await request.app[PARTS].visitors.admits(request, site=site):
         return {"Vary": "Origin"}
     return {
         "Access-Control-Allow-Origin": request.headers["Origin"],
@@ -205,7 +258,7 @@ async def preflight(request: web.Request) -> web.StreamResponse:
     if "Access-Control-Allow-Origin" in headers:
         headers |= {
             "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
-            "Access-Control-Allow-Headers": "Authorization, Content-Type",
+            "Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key",
             "Access-Control-Max-Age": "600",
         }
     return web.Response(status=204, headers=headers)

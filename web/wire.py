@@ -19,6 +19,7 @@ MAX_CHARS = 8_000
 
 CLOSE_TOO_BIG = 1009
 CLOSE_BINARY = 1003
+CLOSE_GONE = 1006
 CLOSE_RESTART = 1012
 CLOSE_SLOW = 1013
 CLOSE_BAD_HELLO = 4400
@@ -27,12 +28,16 @@ CLOSE_SITE = 4403
 CLOSE_NO_HELLO = 4408
 CLOSE_RATE = 4429
 
+MOST_FILES = 5
+"""Of one message."""
+_FILE = re.compile(r"[0-9a-f]{32}")
 _CID = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _MID = re.compile(r"[a-z][0-9]{1,18}")
+_TURN = re.compile(r"t[0-9]{1,18}")
 _SITE = re.compile(r"[a-z0-9][a-z0-9_\-]{0,63}")
 _COMMAND = re.compile(r"[a-z][a-z0-9_\-]{0,31}")
 _TOKEN = re.compile(r"[A-Za-z0-9_\-]{16,128}")
-_WORDS = re.compile(r"[A-Za-z0-9_+\-/]{0,64}")
+WORDS = re.compile(r"[A-Za-z0-9_+\-/]{0,64}")
 _MAX_INTEGER = 2**53
 
 _RUN_STATES = {
@@ -78,12 +83,15 @@ class Hello:
     tz: str = ""
     session: str = ""
     """The one that `last_seq` counts in, where the screen knows it."""
+    identity: str | None = None
+    """What the site says, signed, of who this is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Msg:
     cid: str
     text: str
+    attachments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +114,31 @@ class PinAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    cid: str
+    mid: str
+    value: int
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resync:
+    mid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identify:
+    """Somebody signed in on the page, or out of it."""
+
+    identity: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
     n: int
 
@@ -117,12 +150,14 @@ class Unknown:
     t: str
 
 
-ClientFrame = Hello | Msg | CommandAsked | Stop | PinAsked | Ping | Unknown
+ClientFrame = (
+    Hello | Msg | CommandAsked | Stop | PinAsked | Judgement | Read | Resync | Identify | Ping | Unknown
+)
 
 
-def read_frame(data: str) -> ClientFrame:
+def read_frame(data: str | Mapping[str, Any]) -> ClientFrame:
     """Raises BadFrame, with the cid of the action where one could be read."""
-    frame = read_object(data)
+    frame = read_object(data) if isinstance(data, str) else data
     kind = frame.get("t")
     if not isinstance(kind, str):
         raise BadFrame("a frame needs a text `t`", cid=_cid_of(frame))
@@ -131,13 +166,21 @@ def read_frame(data: str) -> ClientFrame:
             return _hello(frame)
         case "msg":
             cid = _pattern(frame, "cid", _CID)
-            return Msg(cid=cid, text=_clean_text(frame, cid))
+            return Msg(cid=cid, text=_clean_text(frame, cid), attachments=files(frame, cid))
         case "command":
             return _command(frame)
         case "stop":
             return Stop(mid=_pattern(frame, "mid", _MID) if frame.get("mid") else None)
         case "pin":
             return _pin(frame)
+        case "feedback":
+            return _judgement(frame)
+        case "read":
+            return Read(seq=_integer(frame, "seq"))
+        case "resync":
+            return Resync(mid=_pattern(frame, "mid", _TURN))
+        case "identify":
+            return Identify(identity=_identity(frame))
         case "ping":
             return Ping(n=_integer(frame, "n"))
         case _:
@@ -166,22 +209,6 @@ def clean(text: str) -> str:
     return text
 
 
-def arguments_text(arguments: Mapping[str, Any]) -> str:
-    """Arguments by name as the words a person would type; raises BadFrame."""
-    words: list[str] = []
-    for name, value in arguments.items():
-        match value:
-            case None | False:
-                continue
-            case True:
-                words.append(f"--{name}")
-            case str() | int() | float():
-                words.append(str(value))
-            case _:
-                raise BadFrame(f"`{name}` is neither text, number nor truth")
-    return " ".join(words)
-
-
 def is_site(name: str) -> bool:
     return _SITE.fullmatch(name) is not None
 
@@ -206,7 +233,16 @@ def _hello(frame: Mapping[str, Any]) -> Hello:
         locale=_hint(frame, "locale"),
         tz=_hint(frame, "tz"),
         session=_hint(frame, "session"),
+        identity=_identity(frame),
     )
+
+
+def _identity(frame: Mapping[str, Any]) -> str | None:
+    """How long it may be is its reader's to say, with words of its own."""
+    identity = frame.get("identity")
+    if identity is not None and not isinstance(identity, str):
+        raise BadFrame("`identity` is not text", cid=_cid_of(frame))
+    return identity or None
 
 
 def _command(frame: Mapping[str, Any]) -> CommandAsked:
@@ -228,11 +264,30 @@ def _pin(frame: Mapping[str, Any]) -> PinAsked:
     return PinAsked(cid=_pattern(frame, "cid", _CID), mid=_pattern(frame, "mid", _MID), pinned=pinned)
 
 
+def _judgement(frame: Mapping[str, Any]) -> Judgement:
+    cid, value, text = _pattern(frame, "cid", _CID), frame.get("value"), frame.get("text", "")
+    if isinstance(value, bool) or value not in (1, 0, -1):
+        raise BadFrame("`value` is 1, 0 or -1", cid=cid)
+    if not isinstance(text, str):
+        raise BadFrame("`text` is not text", cid=cid)
+    return Judgement(cid=cid, mid=_pattern(frame, "mid", _MID), value=value, text=text)
+
+
 def _clean_text(frame: Mapping[str, Any], cid: str, *, field: str = "text") -> str:
     text = frame.get(field)
     if not isinstance(text, str):
         raise BadFrame(f"`{field}` is not text", cid=cid)
     return text
+
+
+def files(frame: Mapping[str, Any], cid: str | None = None) -> tuple[str, ...]:
+    """Ids of uploads, each once."""
+    ids = frame.get("attachments") or []
+    if not isinstance(ids, list) or len(ids) > MOST_FILES:
+        raise BadFrame(f"`attachments` is a list of at most {MOST_FILES} ids", cid=cid)
+    if not all(isinstance(one, str) and _FILE.fullmatch(one) for one in ids):
+        raise BadFrame("`attachments` holds something that is no id", cid=cid)
+    return tuple(dict.fromkeys(ids))
 
 
 def _pattern(frame: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
@@ -252,7 +307,7 @@ def _integer(frame: Mapping[str, Any], name: str) -> int:
 def _hint(frame: Mapping[str, Any], name: str) -> str:
     """Locale and time zone are wishes: what cannot be read is as if it were not said."""
     value = frame.get(name, "")
-    return value if isinstance(value, str) and _WORDS.fullmatch(value) else ""
+    return value if isinstance(value, str) and WORDS.fullmatch(value) else ""
 
 
 def _cid_of(frame: Mapping[str, Any]) -> str | None:
@@ -292,6 +347,11 @@ def ack(cid: str, accepted: Accepted) -> Frame:
     return {**frame, "dup": True} if accepted.repeated else frame
 
 
+def judged(cid: str, mid: str, *, repeated: bool) -> Frame:
+    frame: Frame = {"t": "ack", "cid": cid, "mid": mid}
+    return {**frame, "dup": True} if repeated else frame
+
+
 def error(failure: EvertalkError, *, cid: str | None = None, public: bool = False) -> Frame:
     """Only what a person may see: the kind of error and advice, never the reason."""
     advice = advice_for_public(failure.code, failure.advice) if public else failure.advice
@@ -304,6 +364,8 @@ def error(failure: EvertalkError, *, cid: str | None = None, public: bool = Fals
     }
     if cid:
         frame["cid"] = cid
+    if mid := getattr(failure, "mid", None):
+        frame["mid"] = mid
     seconds = getattr(failure, "retry_after_seconds", None)
     if isinstance(seconds, int | float):
         frame["retry_after"] = round(float(seconds), 1)
@@ -317,6 +379,15 @@ def sentence(failure: EvertalkError) -> str:
 
 def delta(*, turn: int, attempt: int, offset: int, text: str) -> Frame:
     return {"t": "delta", "mid": f"t{turn}", "turn": turn, "attempt": attempt, "off": offset, "text": text}
+
+
+def stream(*, turn: int, attempt: int, text: str) -> Frame:
+    """The whole text so far, for a screen that missed a piece."""
+    return {"t": "stream", "mid": f"t{turn}", "turn": turn, "attempt": attempt, "text": text}
+
+
+def read(event_seq: int) -> Frame:
+    return {"t": "read", "seq": event_seq}
 
 
 def run(turn: int, state: str, *, tool: str | None = None, subject: str = "") -> Frame:
@@ -376,6 +447,10 @@ def welcome(
     state: Mapping[str, Any],
     audience: str,
     model: Mapping[str, Any],
+    site: Mapping[str, Any],
+    identified: str = "",
+    read: int = 0,
+    files: Mapping[str, Any] | None = None,
 ) -> Frame:
     frame: Frame = {
         "t": "welcome",
@@ -387,11 +462,15 @@ def welcome(
         "events": list(events),
         "commands": list(commands),
         "pinned": list(pinned),
-        "limits": {"max_chars": MAX_CHARS},
+        "limits": {"max_chars": MAX_CHARS} | ({"files": dict(files)} if files else {}),
         "ctx": ctx,
         "state": dict(state),
         "audience": audience,
         "heartbeat_ms": HEARTBEAT_SECONDS * 1000,
         "model": dict(model),
+        "read": read,
+        "site": dict(site),
     }
+    if identified:
+        frame["identified"] = identified
     return {**frame, "token": token} if token else frame

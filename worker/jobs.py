@@ -14,6 +14,8 @@ from shared.adapters.arq_queue import QUEUE, RUN_JOB, read_job, redis_settings, 
 from shared.adapters.postgres.partitions import ensure_month_partitions
 from shared.app import App, server_urls
 from shared.core.errors import Fenced, StorageUnavailable
+from shared.ports import DESK
+from shared.services.conversation import LEASE_SECONDS
 
 log = structlog.get_logger(__name__)
 
@@ -22,7 +24,8 @@ JOB_SECONDS = 600
 JOBS_AT_ONCE = 8
 POLL_SECONDS = 0.1
 SWEEP_SECONDS = 1.0
-RING_AGAIN_SECONDS = 5.0
+RING_AGAIN_SECONDS = 2.0
+"""A bell that Redis forgot is rung again, and a job that nobody hears of is done here."""
 HOUSEKEEPING_SECONDS = 300.0
 TIDY_HOUR = 3
 """Of the deployment's local day: from then on each person's notes are tidied once."""
@@ -39,6 +42,7 @@ async def run_job(ctx: dict[str, Any], job_id: int, *_: Any, **__: Any) -> None:
     app: App = ctx["app"]
     try:
         await app.maintenance.run(job_id)
+        await app.announcer.announce(DESK, {"t": "changed", "topics": ["jobs"]})
     except StorageUnavailable as error:
         log.warning("job_waits_for_storage", job_id=job_id, reason=str(error))
 
@@ -71,32 +75,41 @@ async def run_arq(app: App) -> None:
 
 
 async def sweep(app: App) -> None:
-    """Each second: see to due and orphaned jobs; now and then to what nobody asked for."""
+    """Each second: see to due and orphaned jobs. Nothing else is done here, however long that would take."""
     calls = Calls(app)
-    housekeeping = owed = indexed = 0.0
     try:
         while True:
-            now = time.monotonic()
             try:
-                await calls.ring_for(await app.upkeep.due_jobs(), now)
-                if now - indexed > INDEX_SECONDS:
-                    indexed = now
-                    await app.indexing.sweep()
-                if now - owed > OWED_SECONDS:
-                    owed = now
-                    await app.flushes.ask_for_owed()
-                if now - housekeeping > HOUSEKEEPING_SECONDS:
-                    housekeeping = now
-                    await app.upkeep.sweep_reservations()
-                    await app.tidying.ask(timezone=app.settings.timezone, hour=TIDY_HOUR)
-                    await ensure_month_partitions(server_urls(app.settings)[0])
+                await app.maintenance.let_go()
+                await calls.ring_for(await app.upkeep.due_jobs(), time.monotonic())
             except StorageUnavailable as error:
                 log.warning("sweep_waits_for_storage", reason=str(error))
-            except OSError as error:
-                log.warning("housekeeping_waits_for_storage", reason=str(error))
             await asyncio.sleep(SWEEP_SECONDS)
     finally:
         await calls.close()
+
+
+async def keep_house(app: App) -> None:
+    """Now and then: see to what nobody asked for."""
+    housekeeping = owed = indexed = 0.0
+    while True:
+        now = time.monotonic()
+        try:
+            if now - indexed > INDEX_SECONDS:
+                indexed = now
+                await app.indexing.sweep()
+            if now - owed > OWED_SECONDS:
+                owed = now
+                await app.flushes.ask_for_owed()
+            if now - housekeeping > HOUSEKEEPING_SECONDS:
+                housekeeping = now
+                await app.upkeep.sweep_reservations()
+                await app.upkeep.settle_pages()
+                await app.tidying.ask(timezone=app.settings.timezone, hour=TIDY_HOUR)
+                await ensure_month_partitions(server_urls(app.settings)[0])
+        except (StorageUnavailable, OSError) as error:
+            log.warning("housekeeping_waits_for_storage", reason=str(error))
+        await asyncio.sleep(SWEEP_SECONDS)
 
 
 async def read_knowledge(app: App) -> None:
@@ -107,24 +120,30 @@ async def read_knowledge(app: App) -> None:
 
 
 class Calls:
-    """Rings for jobs, at most every five seconds for the same one; what nobody hears is done here."""
+    """Rings for jobs, at most every two seconds for the same one; what nobody hears is done here.
+
+    What was rung for before the start, somebody heard who may have died with it: his mark stays
+    in Redis for ten minutes. Workers that live for seconds only would never come to a second look.
+    """
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._rung: dict[tuple[int, int], float] = {}
         self._unheard: set[tuple[int, int]] = set()
+        self._first_look = True
         self._running: dict[asyncio.Task[None], tuple[int, int]] = {}
 
     async def ring_for(self, jobs: Sequence[tuple[int, int]], now: float) -> None:
         self._rung = {job: at for job, at in self._rung.items() if now - at < RING_AGAIN_SECONDS}
         self._unheard &= set(jobs)
+        first, self._first_look = self._first_look, False
         for job in jobs:
             if job in self._rung:
                 continue
             self._rung[job] = now
             if await self._app.doorbell.ring(*job):
                 self._unheard.discard(job)
-            elif job in self._unheard:
+            elif first or job in self._unheard:
                 self._do_here(job)
             else:
                 self._unheard.add(job)
@@ -152,24 +171,39 @@ class Calls:
 
 async def forget(app: App) -> None:
     """Each few seconds: finish erasures that nobody goes on with; each hour: let go of what is too old."""
-    retained = 0.0
+    retained, number = 0.0, 0
     while True:
         try:
             await app.forgetting.finish()
+            number = await _log_apart(app, number)
             if not retained or time.monotonic() - retained > RETENTION_SECONDS:
                 retained = time.monotonic()
                 await app.retaining.sweep()
         except StorageUnavailable as error:
             log.warning("forgetting_waits_for_storage", reason=str(error))
+        except OSError as error:
+            log.warning("erasures_are_not_logged_apart", reason=str(error))
         await asyncio.sleep(FORGET_SECONDS)
+
+
+async def _log_apart(app: App, number: int) -> int:
+    """Beside the backups, so that a restored one is cleared again; where to go on."""
+    fresh, last = await app.erasure_log.since(number)
+    if fresh:
+        await asyncio.to_thread(app.erasure_file.add, fresh)
+    return last
 
 
 async def beat(app: App) -> None:
     """Each second; raises Fenced when this process was declared dead, so that it begins anew."""
+    last = time.monotonic()
     while True:
         try:
             if not await app.workers.beat(app.worker_id):
                 raise Fenced(f"worker {app.worker_id}")
+            late, last = time.monotonic() - last, time.monotonic()
+            if late > LEASE_SECONDS:
+                log.warning("beats_missed", seconds=round(late, 1))
         except StorageUnavailable as error:
             log.warning("beat_missed", reason=str(error))
         await asyncio.sleep(1.0)

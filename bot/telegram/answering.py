@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -73,6 +74,7 @@ class Answering:
             accounts=lambda: [str(bot_id) for bot_id in held()],
         )
         self._loops = Tasks()
+        self._serves = asyncio.Event()
 
     def start(self) -> None:
         self._answers.start()
@@ -83,6 +85,11 @@ class Answering:
         self._answers.answer(place.session_id, partial(self._chat, place))
 
     def look_now(self) -> None:
+        self._answers.look_now()
+
+    def bot_serves(self) -> None:
+        """A bot is held now that was not before: what its last holder left is looked for at once."""
+        self._serves.set()
         self._answers.look_now()
 
     async def close(self) -> None:
@@ -99,7 +106,10 @@ class Answering:
     async def _bring_the_rest(self) -> None:
         """Answers that are not wholly in their chats; Telegram may be slow here, and hold up nothing else."""
         while True:
-            await asyncio.sleep(ROUND_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ROUND_SECONDS):
+                    await self._serves.wait()
+            self._serves.clear()
             held = list(self._held())
             if self._answers.is_closing or not held:
                 continue

@@ -29,6 +29,8 @@ Change = Literal["blocked", "unblocked", "added", "removed", "promoted", "demote
 class BotIdentity:
     bot_id: int
     username: str
+    hears_all: bool = False
+    """Privacy mode is off: it reads everything in its groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

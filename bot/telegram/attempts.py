@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from bot.telegram.outcomes import NotSent, Sent, Unknown
 from shared.adapters.postgres.deliveries import PostgresDeliveries
+from shared.core.errors import StorageUnavailable
 from shared.services.crash import CrashPoint
 
 PartKey = tuple[int, int, int]
@@ -28,7 +29,14 @@ class Attempts:
         return Attempt(self, key)
 
     async def begins(self, key: PartKey) -> None:
-        if not await self.store.begin(*key):
+        try:
+            begun = await self.store.begin(*key)
+        except StorageUnavailable:
+            # Its row may say that a request is on its way: `catch_up` puts that right, none went out.
+            self._ended[key] = NotSent(reason="storage did not answer before it was sent")
+            raise
+        self._ended.pop(key, None)
+        if not begun:
             raise TakenByOther
         self.crash_point("telegram_before_send")
 

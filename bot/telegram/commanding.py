@@ -138,7 +138,7 @@ class Commanding:
             (f"/{command.name} {command.args}".rstrip(), described(command, texts.language))
             for command in self._table()
         ]
-        hint = "" if spoken.where.private else texts.group_hint(hears_all=self._desk.hears_all)
+        hint = "" if spoken.where.private else texts.group_hint(hears_all=self._desk.identity.hears_all)
         await self._voice.say(spot(place), texts.help(commands=rows, groups=hint))
 
     async def _pin(self, place: PlaceRow, spoken: Spoken) -> None:

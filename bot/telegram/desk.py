@@ -12,6 +12,7 @@ from bot.telegram.texts import Texts, texts_for
 from shared.adapters.postgres.attachments import PostgresAttachments
 from shared.adapters.postgres.deliveries import PostgresDeliveries
 from shared.adapters.postgres.edits import PostgresEdits
+from shared.adapters.postgres.handover import PostgresHandovers
 from shared.adapters.postgres.leases import PostgresLeases
 from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.telegram_access import PostgresTelegramAccess
@@ -34,6 +35,7 @@ class Stores:
     attachments: PostgresAttachments
     pins: PostgresPins
     edits: PostgresEdits
+    handovers: PostgresHandovers
 
     @classmethod
     def of(cls, app: App) -> Stores:
@@ -47,6 +49,7 @@ class Stores:
             attachments=PostgresAttachments(pool),
             pins=PostgresPins(pool),
             edits=PostgresEdits(pool),
+            handovers=PostgresHandovers(pool),
         )
 
 
@@ -59,8 +62,8 @@ class Desk:
     api: BotApi
     sender: Sender
     stores: Stores
-    hears_all: bool = False
-    """Privacy mode is off: it reads everything in its groups."""
+    humans: bool = True
+    """Operators may take its conversations."""
 
     @property
     def bot_id(self) -> int:

@@ -1,4 +1,4 @@
-"""What kind of file it may be, by what Telegram says of it and by its first bytes."""
+"""What kind of file it may be, by what Telegram says of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Literal
 
 from bot.telegram.arrivals import Media
 
-JPEG = "image/jpeg"
 Refusal = Literal["cannot_hear", "cannot_watch", "cannot_see_sticker", "file_unknown_kind"]
 
 _REFUSED: dict[str, Refusal] = {
@@ -30,12 +29,6 @@ _TEXT_ENDINGS = frozenset({
     "hs", "ml", "vue", "svelte", "tex", "bib", "diff", "patch", "gradle", "make", "mk", "cmake",
     "dockerfile", "proto", "graphql", "srt", "vtt", "po",
 })  # fmt: skip
-_MAGIC = (
-    (b"\xff\xd8\xff", JPEG),
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +54,3 @@ def way_of(media: Media) -> Way:
     if mime.startswith("text/") or mime in _TEXT_MIMES or ending in _TEXT_ENDINGS:
         return Way(kind="text")
     return Way(kind="look")
-
-
-def picture_mime(content: bytes) -> str | None:
-    """What it really is; None for what no model takes."""
-    for magic, mime in _MAGIC:
-        if content.startswith(magic):
-            return mime
-    return "image/webp" if content[:4] == b"RIFF" and content[8:12] == b"WEBP" else None

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import structlog
 
 from bot.telegram.api import CallRefused, FileTooLarge, TelegramUnavailable, TokenRefused
 from bot.telegram.arrivals import Media
-from bot.telegram.file_kinds import JPEG, Way, picture_mime, way_of
-from bot.telegram.text_files import NotText, read_text
-from shared.adapters.opened import OPEN_SECONDS, opened_elsewhere
+from bot.telegram.file_kinds import Way, way_of
+from shared.adapters.file_reading import read_pdf, read_picture, read_words
+from shared.adapters.opened import OPEN_SECONDS
 from shared.adapters.opening import LONGEST_SIDE
+from shared.core.files import (
+    JPEG,
+    MOST_BYTES,
+    MOST_TEXT_CHARS,
+    Document,
+    NotRead,
+    Picture,
+    is_pdf,
+    picture_mime,
+)
 
 log = structlog.get_logger(__name__)
 
-MOST_BYTES = 20 * 1024 * 1024
-"""Telegram's own limit for bots; asked before the download, watched during it."""
-MOST_TEXT_CHARS = 200_000
 DOWNLOAD_SECONDS = 60.0
 TRIES = 3
 
@@ -33,23 +40,6 @@ Reason = Literal[
     "cannot_watch",
     "cannot_see_sticker",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    bytes: bytes
-    mime: str
-    width: int
-    height: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """`truncated`: there was more text than we keep."""
-
-    name: str
-    text: str
-    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,46 +127,25 @@ class FileReader:
     async def _opened(self, content: bytes, media: Media, way: Way, name: str) -> FileResult:
         if not content:
             return CannotRead(reason="file_empty", name=name)
-        mime = picture_mime(content)
-        if mime is not None and way.kind in ("picture", "look"):
-            return await self._picture(content, mime, media, name)
-        if content.startswith(b"%PDF-"):
-            return await self._pdf(content, name)
-        if way.kind == "picture":
-            return CannotRead(reason="file_unreadable", name=name)
-        return self._text(content, name, surely=way.kind == "text")
+        found = await self._read(content, media, way, name)
+        if not isinstance(found, NotRead):
+            return found
+        surely = way.kind == "text" and found.reason == "file_unknown_kind"
+        return CannotRead(reason="file_unreadable" if surely else found.reason, name=name)
 
-    async def _picture(self, content: bytes, mime: str, media: Media, name: str) -> FileResult:
+    async def _read(self, content: bytes, media: Media, way: Way, name: str) -> Picture | Document | NotRead:
+        mime, seconds = picture_mime(content), self._open_seconds
+        if mime is not None and way.kind in ("picture", "look"):
+            return self._as_it_is(content, mime, media) or await read_picture(content, seconds=seconds)
+        if is_pdf(content):
+            return await read_pdf(content, name, seconds=seconds, most_chars=self._most_chars)
+        if way.kind == "picture":
+            return NotRead(reason="file_unreadable")
+        return read_words(content, name, most_chars=self._most_chars)
+
+    def _as_it_is(self, content: bytes, mime: str, media: Media) -> Picture | None:
         """Telegram's own photos are mostly small enough already; what is not is opened elsewhere."""
         fits = 0 < max(media.width, media.height) <= LONGEST_SIDE
-        if media.kind == "photo" and mime == JPEG and fits:
-            return Picture(bytes=content, mime=mime, width=media.width, height=media.height)
-        head, body = await opened_elsewhere("picture", content, seconds=self._open_seconds)
-        if head is None or not body:
-            return CannotRead(reason="file_unreadable", name=name)
-        return Picture(
-            bytes=body, mime=str(head["mime"]), width=int(head["width"]), height=int(head["height"])
-        )
-
-    async def _pdf(self, content: bytes, name: str) -> FileResult:
-        head, body = await opened_elsewhere("pdf", content, seconds=self._open_seconds)
-        if head is None:
-            return CannotRead(reason="file_unreadable", name=name)
-        text = body.decode("utf-8", "replace").strip()
-        if not text:
-            return CannotRead(reason="file_empty", name=name)
-        return self._cut(Document(name=name, text=text, truncated=bool(head.get("truncated"))))
-
-    def _text(self, content: bytes, name: str, *, surely: bool) -> FileResult:
-        try:
-            text = read_text(content)
-        except NotText:
-            return CannotRead(reason="file_unreadable" if surely else "file_unknown_kind", name=name)
-        if not text.strip():
-            return CannotRead(reason="file_empty", name=name)
-        return self._cut(Document(name=name, text=text))
-
-    def _cut(self, document: Document) -> Document:
-        if len(document.text) <= self._most_chars:
-            return document
-        return replace(document, text=document.text[: self._most_chars], truncated=True)
+        if media.kind != "photo" or mime != JPEG or not fits:
+            return None
+        return Picture(bytes=content, mime=mime, width=media.width, height=media.height)

@@ -31,6 +31,7 @@ from bot.telegram.typing import Starts
 from shared.adapters.postgres.deliveries import EndedTurn, PartRow
 from shared.adapters.postgres.telegram_places import PlaceRow
 from shared.core.errors import StorageUnavailable
+from shared.core.handover import ANSWERED_TOGETHER
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
@@ -111,7 +112,10 @@ class Finals:
     ) -> bool:
         """True when nothing of it is left to do. `maybe_shown`: a lost bubble with this text may be there."""
         self.leave(ended.session_id, ended.turn)
-        brought = await self._deliver(place, ended, patience, tries, maybe_shown)
+        about = {"session": ended.session_id, "turn": ended.turn}
+        with self._post.tracer.span("delivery", about) as span:
+            brought = await self._deliver(place, ended, patience, tries, maybe_shown)
+            span.note(brought=brought)
         if brought:
             self._was_brought(ended)
         return brought
@@ -178,6 +182,9 @@ class Finals:
         sender = self._post.senders.get(place.bot_id)
         if sender is None or sender.held_for(place.chat_id) > patience:
             raise _Later
+        if ended.error_code == ANSWERED_TOGETHER:
+            await self._take_back(place, ended, sender)
+            return
         if await self._is_told_already(place, ended):
             return
         job = _Job(
@@ -185,7 +192,7 @@ class Finals:
             ended=ended,
             sender=sender,
             letter=letter_of(self._post, place, ended),
-            keyboard=self._post.keyboard(place, ended.turn, ended.state),
+            keyboard=None if ended.operator else self._post.keyboard(place, ended.turn, ended.state),
             reply_to=await self._post.question_of(place, ended.turn),
             patience=patience,
             tries=tries,
@@ -349,6 +356,14 @@ class Finals:
         if isinstance(outcome, NotSent | Unknown):
             raise _Later
         await self._store.drop_surplus(*job.key, count=count)
+
+    async def _take_back(self, place: PlaceRow, ended: EndedTurn, sender: Sender) -> None:
+        """What an attempt has shown before a human answered this turn with a later one is no answer."""
+        known = [row.remote_id for row in ended.parts if row.state == "sent" and row.remote_id is not None]
+        if known and isinstance(await sender.delete(place.chat_id, known), NotSent | Unknown):
+            raise _Later
+        await self._store.drop_surplus(ended.session_id, ended.turn, count=1)
+        await self._store.delivered(ended.session_id, ended.turn, 0, remote_id=None)
 
     async def _clear_previous(self, job: _Job) -> None:
         """Buttons are under the newest answer only."""

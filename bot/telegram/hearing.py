@@ -26,16 +26,17 @@ from bot.telegram.arrivals import (
 from bot.telegram.buttons import under_edit
 from bot.telegram.commanding import Commanding
 from bot.telegram.desk import Desk, texts_of
-from bot.telegram.files import CannotRead, Document, FileReader, Picture
+from bot.telegram.files import CannotRead, FileReader
 from bot.telegram.lanes import Gathered
 from bot.telegram.pressing import Pressing
-from bot.telegram.quoting import defused, name_of
 from bot.telegram.sender import Where as Spot
 from bot.telegram.texts import Texts, texts_for
 from bot.telegram.voice import Voice, spot
 from shared.adapters.postgres.telegram_places import PlaceRow
 from shared.core.errors import BadInput, EvertalkError, SessionMoved
 from shared.core.exchange import Accepted, Inbound, InboxReceipt
+from shared.core.file_words import file_words
+from shared.core.files import MOST_FILE_CHARS, Document, Picture
 from shared.core.messages import Block, Image, Text
 from shared.ports import TokenCounter
 
@@ -45,8 +46,6 @@ ONCE = frozenset({"undo", "new", "separator", "compact", "unlink"})
 """Commands whose second time would do more than the first: after a crash rather not at all than twice."""
 MOST_FILES = 10
 """Of one message; an album has at most ten."""
-MOST_FILE_CHARS = 40_000
-"""Of the text of all files of one message; the rest is left out, and said so."""
 EDIT_MINUTES = 15
 """So long after it was written, a changed message may be answered again."""
 GOOD = frozenset("👍❤🔥👏🎉🤩💯🙏🥰😍😁👌🏆⚡🤗🫡😎")
@@ -213,7 +212,7 @@ class Hearing:
                 case Document(name=name, text=text, truncated=truncated):
                     if truncated or len(text) > room:
                         await self._voice.say(spot(place), texts.file_shortened(name=name))
-                    blocks.append(Text(text=_document(name, text[:room])))
+                    blocks.append(Text(text=file_words(name, text[:room])))
                     room = max(0, room - len(text))
                 case CannotRead(reason=reason, name=name):
                     await self._voice.say(spot(place), _cannot(texts, reason, name, media.kind))
@@ -310,7 +309,7 @@ class Hearing:
                 return texts.owner_now
             case "access_group_welcome":
                 return texts.hello_group(
-                    username=self._desk.identity.username, hears_all=self._desk.hears_all
+                    username=self._desk.identity.username, hears_all=self._desk.identity.hears_all
                 )
             case _:
                 return texts.refused
@@ -348,11 +347,6 @@ def _of_those_who_asked(gathered: Gathered) -> Gathered:
 
 def _spot(where: Where) -> Spot:
     return Spot(chat_id=where.chat_id, thread_id=where.thread_id)
-
-
-def _document(name: str, text: str) -> str:
-    """A file's text, marked as such; what is in it is material, not instruction."""
-    return f"[File {name_of(name)}]\n{defused(text, foreign=True)}\n[End of file]"
 
 
 def _cannot(texts: Texts, reason: str, name: str, kind: str) -> str:

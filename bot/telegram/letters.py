@@ -15,6 +15,7 @@ from bot.telegram.markup import (
     split,
 )
 from bot.telegram.post import Post
+from bot.telegram.texts.shown import literal
 from shared.adapters.postgres.deliveries import EndedTurn
 from shared.adapters.postgres.telegram_places import PlaceRow
 
@@ -38,7 +39,7 @@ class Letter:
 def letter_of(post: Post, place: PlaceRow, ended: EndedTurn) -> Letter:
     parts = split(_rendered(post, place, ended), limit=LIVE_UNITS) or (Part(text=NOTHING),)
     if len(parts) > MOST_PARTS:
-        return Letter(parts=parts[:1], document=ended.text)
+        return Letter(parts=parts[:1], document=_words(ended))
     return Letter(parts=parts, blocks=_blocks(post, place, ended))
 
 
@@ -46,7 +47,7 @@ def _rendered(post: Post, place: PlaceRow, ended: EndedTurn) -> Rendered:
     if is_notice(ended):
         return Rendered(text=post.texts.notice(place, ended.error_code, ended.text))
     if ended.state != "stopped":
-        return render(ended.text)
+        return render(_words(ended))
     if not ended.text.strip():
         return Rendered(text=post.texts.stopped(place))
     return render(ended.text).followed_by(post.texts.stopped(place))
@@ -57,7 +58,12 @@ def _blocks(post: Post, place: PlaceRow, ended: EndedTurn) -> tuple[RichBlock, .
     begun = any(row.state not in _OPEN or (row.part > 0 and row.state == "queued") for row in ended.parts)
     if begun or ended.state != "answered" or not post.uses(place, "rich"):
         return None
-    return rich_blocks(ended.text)
+    return rich_blocks(_words(ended))
+
+
+def _words(ended: EndedTurn) -> str:
+    """A human's words begin with who writes: in a chat everything comes from the bot."""
+    return f"👤 **{literal(ended.operator, most=60)}**\n\n{ended.text}" if ended.operator else ended.text
 
 
 def is_notice(ended: EndedTurn) -> bool:

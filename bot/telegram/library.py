@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-import gc
+import asyncio
 import importlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, Optional, Union
 
 from pydantic import BaseModel
+
+from shared.loading import nothing_searched
+
+
+class Library:
+    """aiogram in this process, loaded in a thread beside all that needs nothing of it.
+
+    Who polls, holds a bot or answers a turn does not wait for it; who reads an update or sends does.
+    """
+
+    def __init__(self, load: Callable[[], None] | None = None) -> None:
+        self._load = load or load_aiogram
+        self._is_there = asyncio.Event()
+
+    async def fetch(self, *, after: Awaitable[None]) -> None:
+        """Two that load at once are both late: what the model needs comes first."""
+        await after
+        await asyncio.to_thread(self._load)
+        self._is_there.set()
+
+    async def ready(self) -> None:
+        await self._is_there.wait()
 
 
 def load_aiogram() -> None:
@@ -20,13 +42,12 @@ def load_aiogram() -> None:
     models ask for themselves (`defer_build`). What they cannot do alone is to find the names that their
     fields speak of: pydantic asks `model_rebuild` for it, and there the names are added.
     """
-    if "aiogram" not in sys.modules:
-        with _building_nothing("aiogram."):
-            importlib.import_module("aiogram")
-        _teach_names()
-    _build_what_every_turn_needs()
-    gc.collect()
-    gc.freeze()  # what was loaded stays: no later search for garbage has to walk through it
+    with nothing_searched():
+        if "aiogram" not in sys.modules:
+            with _building_nothing("aiogram."):
+                importlib.import_module("aiogram")
+            _teach_names()
+        _build_what_every_turn_needs()
 
 
 def answers_of_telegram() -> tuple[type[BaseModel], ...]:

@@ -105,6 +105,7 @@ class LiveAnswer:
             case RunStarted():
                 await self._started(event)
             case Delta() if event.turn == self._turn:
+                self._start_typing()
                 self._draft.hear(event, self._post.clock.now())
                 await self._show()
             case ToolRunning() if event.turn == self._turn:
@@ -230,6 +231,7 @@ class LiveAnswer:
             return
         part, seen = opening
         reply_to = await self._post.question_of(self._place, self._turn) if number == 0 else None
+        self._post.crash_point("telegram_before_bubble")
         outcome = await sender.send_text(
             self._where, part, reply_to=reply_to, silent=number > 0,
             keyboard=self._post.keyboard(self._place, self._turn, "running"),
@@ -291,7 +293,7 @@ class LiveAnswer:
     async def _edit(self, draft: Draft, edit: Edit) -> None:
         sender = self._sender
         if sender is None:
-            draft.end()
+            draft.slowed(None, self._post.clock.now())
             return
         keyboard = self._post.keyboard(self._place, self._turn, "running") if edit.is_last else None
         outcome = await sender.edit_text(

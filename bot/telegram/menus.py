@@ -28,8 +28,8 @@ class Menu:
     """Names without the slash, and descriptions."""
 
 
-def menus(audience: Audience) -> tuple[Menu, ...]:
-    table = commands_for(channel="telegram", audience=audience)
+def menus(audience: Audience, *, humans: bool = True) -> tuple[Menu, ...]:
+    table = commands_for(channel="telegram", audience=audience, humans=humans)
     in_groups = tuple(command for command in table if command.name not in _OF_NO_USE_IN_GROUPS)
     shown: dict[Scope, tuple[Command, ...]] = {
         "all_private_chats": table,

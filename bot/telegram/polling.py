@@ -61,7 +61,11 @@ async def identify(api: BotApi, *, backoff: Backoff | None = None) -> BotIdentit
     while True:
         try:
             me = await api.call("getMe")
-            return BotIdentity(bot_id=int(me["id"]), username=str(me.get("username", "")))
+            return BotIdentity(
+                bot_id=int(me["id"]),
+                username=str(me.get("username", "")),
+                hears_all=bool(me.get("can_read_all_group_messages")),
+            )
         except CallRefused as refused:
             await asyncio.sleep(max(refused.retry_after_seconds, backoff.next()))
         except (TelegramUnavailable, LookupError, TypeError, ValueError, AttributeError) as error:
@@ -79,12 +83,14 @@ class Poller:
         inbox: Inbox,
         problems: Problems,
         on_stored: Callable[[], None],
+        on_asked: Callable[[], None] = lambda: None,
         times: PollTimes | None = None,
     ) -> None:
         self._api = api
         self._inbox = inbox
         self._problems = problems
         self._on_stored = on_stored
+        self._on_asked = on_asked
         self._times = times or PollTimes()
         self._backoff = Backoff(first=self._times.first_wait, most=self._times.most_wait)
         self._problem: str | None = None
@@ -129,6 +135,7 @@ class Poller:
             "timeout": self._times.poll,
             "allowed_updates": list(ALLOWED_UPDATES),
         }
+        self._on_asked()
         found = await self._api.call("getUpdates", params, seconds=self._times.poll + self._times.answer)
         if not isinstance(found, list):
             raise TelegramUnavailable("getUpdates: not a list")

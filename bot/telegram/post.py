@@ -12,6 +12,7 @@ from bot.telegram.sender import Sender
 from shared.adapters.postgres.deliveries import PostgresDeliveries
 from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
 from shared.services.crash import CrashPoint, no_crash
+from shared.tracing import NO_TRACES, Tracer
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
@@ -54,6 +55,7 @@ class Post:
     clock: Clock = field(default_factory=Clock)
     latches: dict[int, Latch] = field(default_factory=dict)
     crash_point: CrashPoint = no_crash
+    tracer: Tracer = NO_TRACES
 
     def latch(self, bot_id: int) -> Latch:
         return self.latches.setdefault(bot_id, Latch())

@@ -9,15 +9,13 @@ from itertools import groupby
 from bot.telegram.arrivals import Media, Quoted, Spoken
 from bot.telegram.markup import MESSAGE_UNITS, units
 from shared.core import fencing
+from shared.core.file_words import defused
 
 QUOTE_CHARS = 2_000
 OWN_ANSWER_CHARS = 400
 """What the bot itself said stands in the conversation anyway; so much of it shows which answer is meant."""
 SOMEBODY = "somebody"
 
-_OUR_FRAMES = r"in reply to\b|quoting\b|forwarded from\b|file\s+\S|end of file\s*\]"
-_OWN_LINE = re.compile(rf"^(\s*)\[(?={_OUR_FRAMES})", re.IGNORECASE | re.MULTILINE)
-_RECORD = re.compile(r"\[(?=#\d)")
 _SPEAKER = re.compile(r"^(?=[^\s:>][^:\n]{0,63}: )", re.MULTILINE)
 
 
@@ -40,12 +38,6 @@ def joined(texts: Sequence[str]) -> str:
         whole += text if not whole or _cut_inside(before, text) else f"\n{text}"
         before = text
     return whole
-
-
-def defused(text: str, *, foreign: bool) -> str:
-    """Without what looks like a mark of ours. A person's own words are touched as little as can be."""
-    text = _RECORD.sub("(", _OWN_LINE.sub(r"\1(", text))
-    return fencing.defused(text, foreign=foreign)
 
 
 def name_of(name: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
@@ -13,6 +15,7 @@ from bot.telegram.desk import Desk
 from bot.telegram.hearing import Hearing
 from bot.telegram.hold import Hold
 from bot.telegram.lane_driver import Lanes
+from bot.telegram.library import Library
 from bot.telegram.menus import menus
 from bot.telegram.polling import Poller
 from bot.telegram.reader import Reader
@@ -42,6 +45,8 @@ class Runner:
         hold: Hold,
         worker_id: int,
         webhook: WebhookMode | None,
+        library: Library,
+        on_serving: Callable[[], None] = lambda: None,
         crash_point: CrashPoint = no_crash,
     ) -> None:
         self._desk = desk
@@ -49,7 +54,12 @@ class Runner:
         self._hold = hold
         self._worker_id = worker_id
         self._webhook = webhook
+        self._library = library
+        self._on_serving = on_serving
         self._crash_point = crash_point
+        self._has_menus = False
+        self._takes_in = asyncio.Event()
+        """Telegram has been asked for what people write, or told where to post it."""
         self._epoch: int | None = None
         self._taken = False
         """What the holder before left was looked after: only then is anything sent."""
@@ -66,7 +76,6 @@ class Runner:
 
     def start(self) -> None:
         self._tasks.forever(self._keep_lease)
-        self._tasks.start(self._set_menus())
 
     def something_came(self) -> None:
         """An update was stored, and Telegram does not know it yet."""
@@ -111,14 +120,19 @@ class Runner:
             self._epoch = epoch
         if not self._taken:
             left = await self._desk.stores.deliveries.left_by_the_dead([self._desk.bot_id])
+            left += await self._desk.stores.handovers.left_by_the_dead([self._desk.bot_id])
             if left:
                 log.warning("deliveries_uncertain", bot=self._desk.bot_id, count=left)
             self._taken = True
             log.info("bot_serves", bot=self._desk.bot_id, username=self._desk.identity.username)
+            self._on_serving()
         if self._reading is None or self._reading.done():
-            self._reading = self._tasks.start(self._reader.run())
+            self._reading = self._tasks.start(self._read())
         if self._intake is None or self._intake.done():
             self._intake = self._tasks.start(self._take_in())
+        if not self._has_menus:
+            self._has_menus = True
+            self._tasks.start(self._set_menus())
 
     async def _let_go(self) -> None:
         """Another process has what came in, and may group it otherwise: nothing of ours is handed on."""
@@ -135,6 +149,10 @@ class Runner:
         if running:
             await asyncio.wait(running, timeout=CLOSE_SECONDS)
 
+    async def _read(self) -> None:
+        await self._library.ready()
+        await self._reader.run()
+
     async def _take_in(self) -> None:
         """Poll, or tell Telegram where to post; until cancelled or refused for good."""
         try:
@@ -146,6 +164,7 @@ class Runner:
                     inbox=self._desk.stores.inbox,
                     problems=self._desk.stores.places,
                     on_stored=self.something_came,
+                    on_asked=self._takes_in.set,
                 )
                 await poller.run()
         except TokenRefused as refused:
@@ -158,6 +177,7 @@ class Runner:
             if await register(self._desk.api, webhook):
                 log.info("webhook_set", bot=self._desk.bot_id)
             await self._tell("")
+            self._takes_in.set()
             await asyncio.Event().wait()
         except CallRefused as refused:
             await self._tell(f"Telegram refuses the webhook: {refused.description}")
@@ -171,9 +191,14 @@ class Runner:
     # -- what people see in their apps --------------------------------------------------------------------
 
     async def _set_menus(self) -> None:
-        """Commands and the words about the bot, for each scope and language; it works without them, too."""
+        """Commands and the words about the bot, for each scope and language; it works without them, too.
+
+        They are from before, in most cases: nobody who waits for an answer waits for ten calls of this kind.
+        """
+        await self._library.ready()
+        await self._takes_in.wait()
         try:
-            for menu in menus(self._desk.audience):
+            for menu in menus(self._desk.audience, humans=self._desk.humans):
                 await self._desk.api.call(
                     "setMyCommands",
                     {
@@ -194,5 +219,15 @@ class Runner:
             log.warning("menus_not_set", bot=self._desk.bot_id, reason=str(error))
 
 
-def utc_now() -> datetime:
-    return datetime.now(UTC)
+def steady_clock() -> Callable[[], datetime]:
+    """The time of day as it was at the start, and what has passed since: nobody who sets the clock moves it.
+
+    What waits in a lane for the rest of a paste would otherwise wait for as long as the clock was set back.
+    """
+    began, since = datetime.now(UTC), _seconds()
+    return lambda: began + timedelta(seconds=_seconds() - since)
+
+
+def _seconds() -> float:
+    """Those of a machine asleep count where the system counts them."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

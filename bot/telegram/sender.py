@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -74,27 +74,29 @@ class Attempt(Protocol):
 
 
 class Sender:
-    """`patience` is how long a call may wait for its turn, through a 429 as well."""
+    """`patience` is how long a call may wait for its turn, through a 429 as well.
+
+    The first call opens the bot: until then nothing of aiogram is touched.
+    """
 
     def __init__(
         self,
-        bot: Bot,
+        bot_id: int,
+        opening: Callable[[], Bot],
         *,
         clock: Clock | None = None,
         limits: Limits | None = None,
         timeout: float = REQUEST_SECONDS,
         backoff: float = BACKOFF_SECONDS,
     ) -> None:
-        self._bot = bot
+        self.bot_id = bot_id
+        self._opening = opening
+        self._opened: Bot | None = None
+        self._answers: tuple[type, ...] = ()
         self._clock = clock or Clock()
         self._gate = Turnstile(self._clock, limits or Limits())
         self._timeout = timeout
         self._backoff = backoff
-        self._answers = answers_of_telegram()
-
-    @property
-    def bot_id(self) -> int:
-        return self._bot.id
 
     def held_for(self, chat_id: int) -> float:
         """Seconds for which Telegram wants nothing for this chat; 0 when it may be written to."""
@@ -103,7 +105,13 @@ class Sender:
     async def close(self) -> None:
         """Whoever still waits is told that nothing was sent."""
         self._gate.close()
-        await self._bot.session.close()
+        if self._opened is not None:
+            await self._opened.session.close()
+
+    def _bot(self) -> Bot:
+        if self._opened is None:
+            self._opened, self._answers = self._opening(), answers_of_telegram()
+        return self._opened
 
     # -- messages -------------------------------------------------------------------------------------
 
@@ -357,7 +365,7 @@ class Sender:
         seconds = self._timeout if wish.timeout is None else min(wish.timeout, self._timeout)
         limits: Any = ClientTimeout(total=seconds, sock_connect=min(CONNECT_SECONDS, seconds))
         try:
-            value = await self._bot(method, request_timeout=limits)
+            value = await self._bot()(method, request_timeout=limits)
         except (AiogramError, OSError, ValueError) as error:
             outcome = outcome_of(error)
             if not isinstance(outcome, Done):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import structlog
 from aiohttp import web
 
 from bot.telegram.access import AccessRules, Doorkeeper
 from bot.telegram.admins import Admins
+from bot.telegram.alerts import TelegramAlerts
 from bot.telegram.answering import Answering
-from bot.telegram.api import BotApi, CallRefused, TelegramUnavailable, TokenRefused
+from bot.telegram.api import BotApi, TokenRefused
 from bot.telegram.buttons import is_on, under_answer
 from bot.telegram.commanding import Commanding
 from bot.telegram.delivery import Delivery
@@ -22,12 +24,14 @@ from bot.telegram.hearing import Hearing
 from bot.telegram.hold import Hold
 from bot.telegram.lane_driver import Lanes
 from bot.telegram.lanes import Patience
+from bot.telegram.last_words import LastWords
+from bot.telegram.library import Library
 from bot.telegram.notices import Notices
 from bot.telegram.polling import identify
 from bot.telegram.post import Post
 from bot.telegram.pressing import Pressing
 from bot.telegram.remembered import Remembered
-from bot.telegram.runner import Runner, utc_now
+from bot.telegram.runner import Runner, steady_clock
 from bot.telegram.sender import Sender, open_bot
 from bot.telegram.voice import Voice
 from bot.telegram.webhook import PATH, WebhookMode, make_webhook_handler
@@ -38,17 +42,24 @@ from shared.app import App
 from shared.bots import BotConfig
 from shared.core.errors import StorageUnavailable
 from shared.ports import DUE_ELSEWHERE
+from shared.services.alerting import SEND_SECONDS, Bringing
 from shared.settings import Settings
 from shared.tasks import Tasks
 
 log = structlog.get_logger(__name__)
 
+LAST_WORDS_SECONDS = 0.7
+"""Before the answer that follows such a word, which has to wait a little longer."""
+
 
 class TelegramService:
     """One per process. `start`, then `close`; a bot that Telegram refuses does not hinder the others."""
 
-    def __init__(self, app: App, bots: Sequence[BotConfig], *, settings: Settings) -> None:
+    def __init__(
+        self, app: App, bots: Sequence[BotConfig], *, settings: Settings, library: Library | None = None
+    ) -> None:
         self._app = app
+        self._library = library or Library()
         self._bots = bots
         self._settings = settings
         self._stores = Stores.of(app)
@@ -60,11 +71,26 @@ class TelegramService:
         self._tasks = Tasks()
         notices = Notices(self._desks.get, self._voices.get)
         self._delivery = Delivery(self._post(), tasks=self._tasks)
+        self._last_words = LastWords(
+            self._stores.handovers,
+            self._stores.places,
+            senders=self._senders,
+            desk_of=self._desks.get,
+            crash_point=app.crash_point,
+        )
+        self._alerts = TelegramAlerts(
+            Bringing(app.alerts, worker_id=app.worker_id, crash_point=app.crash_point),
+            bot_id=bots[0].bot_id if bots else None,
+            chats=settings.alert_telegram_chats,
+            senders=self._senders,
+            held=self._held,
+            dashboard_url=f"{settings.base_url}/dashboard",
+        )
         self._answering = Answering(
             app.conversation,
             self._delivery,
             self._stores.places,
-            held=lambda: [bot_id for bot_id, runner in self._runners.items() if runner.holds],
+            held=self._held,
             afterwards=notices.after_answer,
         )
 
@@ -73,8 +99,13 @@ class TelegramService:
         return any(bot.mode == "webhook" for bot in self._bots)
 
     def start(self) -> None:
+        self._tasks.start(self._library.fetch(after=self._app.models.loaded()))
         self._answering.start()
         self._tasks.forever(self._listen)
+        self._tasks.forever(self._bring_last_words)
+        self._tasks.forever(self._app.alerting.watch)
+        if self._settings.alert_telegram_chats:
+            self._tasks.forever(self._bring_alerts)
         for config in self._bots:
             self._tasks.start(self._open(config))
 
@@ -83,8 +114,8 @@ class TelegramService:
         await asyncio.gather(*(runner.close() for runner in self._runners.values()))
         await self._answering.close()
         await self._tasks.drain(2.0)
-        for sender in self._senders.values():
-            await sender.close()
+        for desk in self._desks.values():
+            await desk.sender.close()
         for api in self._apis:
             await api.close()
 
@@ -110,6 +141,27 @@ class TelegramService:
             if message.get("t") == DUE_ELSEWHERE["t"]:
                 self._answering.look_now()
 
+    def _held(self) -> list[int]:
+        return [bot_id for bot_id, runner in self._runners.items() if runner.holds]
+
+    async def _bring_last_words(self) -> None:
+        """After hand-overs: that the assistant answers again."""
+        while True:
+            await asyncio.sleep(LAST_WORDS_SECONDS)
+            if held := self._held():
+                try:
+                    await self._last_words.bring(held)
+                except StorageUnavailable as error:
+                    log.warning("last_words_not_read", reason=str(error))
+
+    async def _bring_alerts(self) -> None:
+        while True:
+            try:
+                await self._alerts.bring()
+            except StorageUnavailable as error:
+                log.warning("alerts_wait_for_storage", reason=str(error))
+            await asyncio.sleep(SEND_SECONDS)
+
     async def _open(self, config: BotConfig) -> None:
         """Tries for ever while Telegram or Postgres are away."""
         api = BotApi(config.token.get_secret_value(), **self._api_url)
@@ -131,19 +183,26 @@ class TelegramService:
             config=config,
             identity=identity,
             api=api,
-            sender=Sender(open_bot(config.token.get_secret_value(), api_url=self._settings.telegram_api_url)),
+            sender=Sender(
+                identity.bot_id,
+                partial(open_bot, config.token.get_secret_value(), api_url=self._settings.telegram_api_url),
+            ),
             stores=self._stores,
-            hears_all=await _hears_all(api),
+            humans=self._settings.hands_over,
         )
-        self._open_desk(desk)
+        voice = self._open_desk(desk)
         log.info("bot_ready", bot=desk.bot_id, username=identity.username, mode=config.mode)
+        await self._library.ready()
+        self._senders[desk.bot_id], self._voices[desk.bot_id] = desk.sender, voice
+        self._answering.bot_serves()
 
-    def _open_desk(self, desk: Desk) -> None:
-        app, bot_id = self._app, desk.bot_id
-        self._desks[bot_id], self._senders[bot_id] = desk, desk.sender
-        voice = self._voices[bot_id] = Voice(desk.sender, self._stores.places)
+    def _open_desk(self, desk: Desk) -> Voice:
+        """Its turns are answered from now on; nothing of them is sent before there is a sender."""
+        app, bot_id, now = self._app, desk.bot_id, steady_clock()
+        self._desks[bot_id] = desk
+        voice = Voice(desk.sender, self._stores.places)
         rules = AccessRules(mode=desk.config.access, listed=desk.config.allowed)
-        door = Doorkeeper(self._stores.access, bot_id=bot_id, rules=rules, now=utc_now)
+        door = Doorkeeper(self._stores.access, bot_id=bot_id, rules=rules, now=now)
         admins = Admins(desk.api)
         wishes = Wishes(app.conversation, self._stores.edits, self._answering.answer)
         remembered = Remembered(desk, voice=voice, notes=app.notes, announcer=app.announcer)
@@ -159,18 +218,19 @@ class TelegramService:
         hearing = Hearing(
             desk, door=door, voice=voice, files=FileReader(desk.api), commanding=commanding,
             pressing=pressing, conversation=app.conversation, answer=self._answering.answer,
-            counter=app.counter, now=utc_now, start=self._tasks.start,
+            counter=app.counter, now=now, start=self._tasks.start,
         )  # fmt: skip
         hold = Hold()
         lanes = Lanes(
-            hearing.gathered, now=utc_now, on_failed=hearing.failed, patience=Patience(),
+            hearing.gathered, now=now, on_failed=hearing.failed, patience=Patience(),
             is_command=commanding.knows, sure=hold.sure,
         )  # fmt: skip
         runner = self._runners[bot_id] = Runner(
             desk, hearing, lanes, hold=hold, worker_id=app.worker_id, webhook=self._webhook_of(desk.config),
-            crash_point=app.crash_point,
+            library=self._library, on_serving=self._answering.bot_serves, crash_point=app.crash_point,
         )  # fmt: skip
         runner.start()
+        return voice
 
     def _post(self) -> Post:
         return Post(
@@ -182,6 +242,7 @@ class TelegramService:
             question=self._stores.places.question,
             wants=self._wants,
             crash_point=self._app.crash_point,
+            tracer=self._app.tracer,
         )
 
     def _wants(self, place: PlaceRow, form: Form) -> bool:
@@ -228,11 +289,3 @@ class TelegramService:
             await self._stores.places.tell_problem(config.bot_id, advice)
         except StorageUnavailable as error:
             log.warning("problem_not_told", bot=config.bot_id, reason=str(error))
-
-
-async def _hears_all(api: BotApi) -> bool:
-    try:
-        me = await api.call("getMe")
-    except (CallRefused, TelegramUnavailable, TokenRefused):
-        return False
-    return bool(isinstance(me, dict) and me.get("can_read_all_group_messages"))

@@ -9,6 +9,8 @@ from typing import Any
 import structlog
 from arq.connections import ArqRedis, RedisSettings, create_pool
 
+from shared.tasks import heeding_cancellation
+
 log = structlog.get_logger(__name__)
 
 RUN_JOB = "run_job"
@@ -38,19 +40,23 @@ class ArqDoorbell:
     def __init__(self, redis_url: str) -> None:
         self._settings = redis_settings(redis_url)
         self._pool: ArqRedis | None = None
+        self.silent = 0
+        """Rings that Redis did not take since the start."""
 
     async def ring(self, job_id: int, attempt: int) -> bool:
         """False when Redis is away, or when this very attempt is waiting there already."""
         try:
-            async with asyncio.timeout(_RING_SECONDS):
-                if self._pool is None:
-                    self._pool = await create_pool(
-                        self._settings, job_serializer=write_job, job_deserializer=read_job,
-                        default_queue_name=QUEUE,
-                    )  # fmt: skip
-                rung = await self._pool.enqueue_job(RUN_JOB, job_id, _job_id=f"{job_id}:{attempt}")
-                return rung is not None
+            with heeding_cancellation():
+                async with asyncio.timeout(_RING_SECONDS):
+                    if self._pool is None:
+                        self._pool = await create_pool(
+                            self._settings, job_serializer=write_job, job_deserializer=read_job,
+                            default_queue_name=QUEUE,
+                        )  # fmt: skip
+                    rung = await self._pool.enqueue_job(RUN_JOB, job_id, _job_id=f"{job_id}:{attempt}")
+                    return rung is not None
         except Exception as error:  # noqa: BLE001  a doorbell that does not ring is no reason to fail a turn
+            self.silent += 1
             log.warning("doorbell_silent", job_id=job_id, reason=f"{type(error).__name__}: {error}")
             await self._forget()
             return False

@@ -36,6 +36,7 @@ def picture(content: bytes) -> tuple[dict[str, Any], bytes]:
         clear = upright.has_transparency_data
         whole = upright.convert("RGBA" if clear else "RGB")
     whole.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+    whole.info = {}  # comments, places and profiles would be written again
     out = io.BytesIO()
     if clear:
         whole.save(out, "PNG", optimize=True)

@@ -17,6 +17,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from shared.ports import EVERYBODY
+from shared.tasks import heeding_cancellation
 
 log = structlog.get_logger(__name__)
 
@@ -57,6 +58,8 @@ class RedisAnnouncer:
         self._writing = asyncio.Lock()
         self._not_before = 0.0
         self._unheard: dict[int, float] = {}
+        self.lost = 0
+        """Announcements that Redis did not take since the start."""
 
     @property
     def connected(self) -> bool:
@@ -70,6 +73,7 @@ class RedisAnnouncer:
         """In one publish, heard in this order; passing ones are left out where nobody follows."""
         now = time.monotonic()
         if now < self._not_before:
+            self.lost += 1
             return
         if self._unheard.get(session_id, 0.0) > now:
             messages = [message for message in messages if not _is_passing(message)]
@@ -78,11 +82,13 @@ class RedisAnnouncer:
 
     async def _publish(self, session_id: int, text: str, now: float) -> None:
         try:
-            async with asyncio.timeout(PUBLISH_SECONDS):
-                heard = await self._publisher.publish(f"{CHANNEL}{session_id}", text)
+            with heeding_cancellation():
+                async with asyncio.timeout(PUBLISH_SECONDS):
+                    heard = await self._publisher.publish(f"{CHANNEL}{session_id}", text)
         except _AWAY as error:
             # Not every announcement may wait a second while Redis is away.
             self._not_before = time.monotonic() + 1.0
+            self.lost += 1
             log.warning("announcement_lost", reason=f"{type(error).__name__}: {error}")
             return
         self._note_audience(session_id, int(heard), now)
@@ -93,9 +99,10 @@ class RedisAnnouncer:
         if pubsub is None:
             return
         try:
-            async with asyncio.timeout(FOLLOW_SECONDS):
-                await self._subscribe_to_wanted(pubsub)
-                await self._until_confirmed()
+            with heeding_cancellation():
+                async with asyncio.timeout(FOLLOW_SECONDS):
+                    await self._subscribe_to_wanted(pubsub)
+                    await self._until_confirmed()
         except _AWAY as error:
             log.warning("follow_unconfirmed", reason=f"{type(error).__name__}: {error}")
 

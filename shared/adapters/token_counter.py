@@ -86,14 +86,17 @@ def load_vocabulary(path: Path, *, sha256: str) -> tiktoken.Encoding:
     if hashlib.sha256(packed).hexdigest() != sha256:
         raise VocabularyUnusable(f"{path.name} is not the file that was bundled (checksum differs)")
     try:
-        return _encoding(json.loads(lzma.decompress(packed)))
+        return _unpacked(packed)
     except (ImportError, ValueError, KeyError, lzma.LZMAError) as error:
         raise VocabularyUnusable(f"{path.name} cannot be used: {error}") from error
 
 
-def _encoding(raw: dict[str, object]) -> tiktoken.Encoding:
+@lru_cache(maxsize=1)
+def _unpacked(packed: bytes) -> tiktoken.Encoding:
+    """Once for a process, however many count in it: an encoding takes half a second and 35 MB."""
     import tiktoken
 
+    raw: dict[str, object] = json.loads(lzma.decompress(packed))
     ranks: dict[bytes, int] = {}
     for line in str(raw["bpe_ranks"]).splitlines():
         _, first, *tokens = line.split(" ")

@@ -139,7 +139,7 @@ class FetchUrl:
     async def _once(self, address: WebAddress) -> Fetched | WebAddress:
         pinned = await self._pinned(address)
         connector = aiohttp.TCPConnector(
-            resolver=_Pinned(address.host, pinned), use_dns_cache=False, limit=1, force_close=True
+            resolver=Pinned(address.host, pinned), use_dns_cache=False, limit=1, force_close=True
         )
         async with (
             aiohttp.ClientSession(
@@ -176,7 +176,7 @@ class FetchUrl:
         return found[:MOST_ADDRESSES]
 
 
-class _Pinned(AbstractResolver):
+class Pinned(AbstractResolver):
     """Knows one name only, and what it was resolved to."""
 
     def __init__(self, host: str, addresses: Sequence[Address]) -> None:

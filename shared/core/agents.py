@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shared.core.messages import BEGINNERS
 from shared.core.prompts import MODES, SystemLayers, base_rules, default_manners, default_persona
 from shared.core.turns import Claim
 from shared.core.upkeep import SessionState
@@ -31,6 +32,8 @@ class Circumstances:
     private: bool = False
     """Whether what the folder knows of its one person may be shown."""
     turn: int = 0
+    by_itself: bool = False
+    """No person began the turn."""
     workspace: Workspace = EMPTY
 
 
@@ -44,6 +47,8 @@ def circumstances_of(
     group = whose.party_kind == "group"
     stranger = whose.anonymous and not (trusts_visitors and whose.channel == "web")
     public = whose.agent_config.get("audience") == "public"
+    turn = whose.turn if isinstance(whose, Claim) else max(1, whose.answered_turn)
+    begun_by = {entry.author for entry in whose.view.entries if entry.turn == turn} & BEGINNERS
     return Circumstances(
         goal=whose.goal,
         mode=whose.mode,
@@ -51,7 +56,8 @@ def circumstances_of(
         timezone=whose.timezone or "",
         group=group,
         private=not (group or stranger or public),
-        turn=whose.turn if isinstance(whose, Claim) else max(1, whose.answered_turn),
+        turn=turn,
+        by_itself=begun_by == {"program"},
         workspace=workspace,
     )
 
@@ -63,7 +69,7 @@ def layers_for(config: Mapping[str, Any], at: Circumstances) -> SystemLayers:
     return SystemLayers(
         base=base_rules(),
         agent=_agent(config, workspace),
-        workspace=instructions(workspace, first_turn=at.turn == 1),
+        workspace=instructions(workspace, first_turn=at.turn == 1, by_itself=at.by_itself and at.private),
         mode=modes_of(config).get(at.mode, ""),
         goal=one_line(at.goal)[:GOAL_CHARS],
         memory=memories(workspace) if at.private else "",
@@ -90,6 +96,15 @@ def models_of(config: Mapping[str, Any]) -> tuple[str, ...]:
 def with_chosen_model(config: Mapping[str, Any], chosen: str) -> Mapping[str, Any]:
     """The config as it holds in a session whose person chose a model that the operator still offers."""
     return {**config, "model": chosen} if chosen and chosen in models_of(config) else config
+
+
+def without_tool(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The config as it holds where one tool would do nothing."""
+    section = config.get("tools")
+    tools = section if isinstance(section, Mapping) else {}
+    denied = tools.get("deny") or ()
+    denied = (denied,) if isinstance(denied, str) else denied
+    return {**config, "tools": {**tools, "deny": [*denied, name] if isinstance(denied, Sequence) else [name]}}
 
 
 def one_line(text: str) -> str:

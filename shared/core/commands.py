@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from shared.core.errors import BadInput
+from shared.core.command_arguments import Argument, BadArguments, arguments_schema, typed_words
 
 Channel = Literal["web", "telegram", "rest"]
 Audience = Literal["personal", "public"]
@@ -14,21 +15,17 @@ Who = Literal["person", "operator"]
 Members = Literal["everyone", "admins"]
 """Who of a group's members may; alone with the assistant everybody may."""
 
+__all__ = [
+    "COMMANDS", "FOCUS_CHARS", "Argument", "Audience", "BadArguments", "Channel", "Command", "CommandCall",
+    "CompactArguments", "Members", "Who", "check_arguments", "command_named", "commands_for",
+    "compact_arguments", "help_text", "may_in_group", "parse_command",
+]  # fmt: skip
+
 FOCUS_CHARS = 300
 _EVERYWHERE: frozenset[Channel] = frozenset({"web", "telegram", "rest"})
-_TELEGRAM: frozenset[Channel] = frozenset({"telegram"})
 _PERSONAL: frozenset[Audience] = frozenset({"personal"})
 _ALL_AUDIENCES: frozenset[Audience] = frozenset({"personal", "public"})
 _CALL = re.compile(r"/([a-z][a-z0-9_]{0,31})(?:@\w{1,64})?(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
-
-
-class BadArguments(BadInput):
-    """The words behind a command cannot be used."""
-
-    code = "bad_arguments"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason, advice=reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +34,27 @@ class Command:
     description: str
     args: str = ""
     """As help shows them; empty means that it takes none."""
+    named: tuple[Argument, ...] = ()
+    """The same by name and type, for programs; see `arguments`."""
     channels: frozenset[Channel] = _EVERYWHERE
     audiences: frozenset[Audience] = _PERSONAL
     who: Who = "person"
     groups: Members = "everyone"
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """A command that takes words has an argument for them, even if nobody gave it a better name."""
+        if self.named or not self.args:
+            return self.named
+        return (Argument(name="text", description=self.args),)
+
+    def schema(self) -> dict[str, Any]:
+        """Of the arguments, as the properties of a JSON object."""
+        return arguments_schema(self.arguments)
+
+    def words(self, given: Mapping[str, Any]) -> str:
+        """Arguments by name as a person would type them; raises BadArguments."""
+        return typed_words(self.name, self.arguments, given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +75,18 @@ COMMANDS: tuple[Command, ...] = (
     Command(name="new", description="Begin afresh; what was said is kept", audiences=_ALL_AUDIENCES),
     Command(name="separator", description="Leave everything above out of the assistant's view"),
     Command(name="stop", description="Stop the answer that is being written", audiences=_ALL_AUDIENCES),
-    Command(name="retry", description="Answer your last message again", channels=_TELEGRAM),
+    Command(name="retry", description="Answer your last message again"),
     Command(
-        name="compact", description="Summarise older messages now", args="[focus] [--force]", groups="admins"
+        name="compact",
+        description="Summarise older messages now",
+        args="[focus] [--force]",
+        named=(
+            Argument(name="force", kind="flag", description="also when there is little to gain"),
+            Argument(
+                name="focus", description="what the summary should keep most of", most_chars=FOCUS_CHARS
+            ),
+        ),
+        groups="admins",
     ),
     Command(name="undo", description="Take back the last summary", groups="admins"),
     Command(name="status", description="Show how the conversation is doing"),
@@ -74,45 +97,101 @@ COMMANDS: tuple[Command, ...] = (
         name="pin",
         description="Keep a message word for word; send it as a reply, or alone for the newest answer",
         args="[message]",
+        named=(
+            Argument(name="message", description="a message's id, such as m12; without it the newest answer"),
+        ),
         groups="admins",
     ),
     Command(
         name="unpin",
         description="Let go of a pinned message; send it as a reply, or with its number",
         args="[number]",
+        named=(Argument(name="message", description="a message's id, such as m12, or its number in /pins"),),
         groups="admins",
     ),
     Command(name="pins", description="Show what is pinned"),
-    Command(name="memory", description="Show what I remember about you, or find it by words", args="[words]"),
-    Command(name="remember", description="Keep a sentence for good", args="<text>"),
+    Command(
+        name="feedback",
+        description="Say what you think of the last answer",
+        args="<text>",
+        named=(Argument(name="text", description="what you think", required=True),),
+        audiences=_ALL_AUDIENCES,
+    ),
+    Command(
+        name="memory",
+        description="Show what I remember about you, or find it by words",
+        args="[words]",
+        named=(Argument(name="words", description="what to look for"),),
+    ),
+    Command(
+        name="remember",
+        description="Keep a sentence for good",
+        args="<text>",
+        named=(Argument(name="text", description="the sentence", required=True),),
+    ),
     Command(
         name="forget",
         description="Erase what you name, or everything; it shows first what that would be",
         args="<what> | everything",
+        named=(
+            Argument(name="what", description="words, a number of the list, or `everything`", required=True),
+        ),
         audiences=_ALL_AUDIENCES,
         groups="admins",
     ),
-    Command(name="reminders", description="Show or cancel your reminders", args="[cancel number]"),
+    Command(
+        name="reminders",
+        description="Show or cancel your reminders",
+        args="[cancel number]",
+        named=(
+            Argument(name="cancel", kind="number", description="its number in the list", typed="cancel {}"),
+        ),
+    ),
     Command(
         name="link",
         description="Go on with this conversation on another channel: get a code here, type it there",
         args="[code]",
+        named=(Argument(name="code", description="what the other channel has shown", most_chars=40),),
     ),
-    Command(name="unlink", description="Part two channels that were joined by /link", args="[number]"),
+    Command(
+        name="unlink",
+        description="Part two channels that were joined by /link",
+        args="[number]",
+        named=(Argument(name="number", kind="number", description="its number in the list"),),
+    ),
+    Command(
+        name="human",
+        description="Ask for a human of the team; `cancel` takes it back",
+        args="[reason]",
+        audiences=_ALL_AUDIENCES,
+        groups="admins",
+    ),
     Command(
         name="goal",
         description="Say what this conversation is for; `-` takes it back",
         args="[text]",
+        named=(Argument(name="text", description="what it is for; `-` takes it back"),),
         groups="admins",
     ),
     Command(
-        name="mode", description="Choose how I answer: brief, thorough …", args="[name]", groups="admins"
+        name="mode",
+        description="Choose how I answer: brief, thorough …",
+        args="[name]",
+        named=(Argument(name="name", description="of a mode; `-` takes it back", most_chars=80),),
+        groups="admins",
     ),
-    Command(name="model", description="Choose which model answers", args="[name]", groups="admins"),
+    Command(
+        name="model",
+        description="Choose which model answers",
+        args="[name]",
+        named=(Argument(name="name", description="of a model; `-` takes it back", most_chars=80),),
+        groups="admins",
+    ),
     Command(
         name="export",
         description="Get the whole conversation as a file",
         args="[json]",
+        named=(Argument(name="format", description="without it Markdown", one_of=("json",)),),
         audiences=_ALL_AUDIENCES,
     ),
     Command(name="settings", description="Choose how I behave in this chat", groups="admins"),
@@ -120,14 +199,22 @@ COMMANDS: tuple[Command, ...] = (
 _BY_NAME = {command.name: command for command in COMMANDS}
 
 
-def commands_for(*, channel: Channel, audience: Audience, operator: bool = False) -> tuple[Command, ...]:
+def commands_for(
+    *, channel: Channel, audience: Audience, operator: bool = False, humans: bool = True
+) -> tuple[Command, ...]:
+    """Without `humans` nobody is offered one: no operator takes conversations here."""
     return tuple(
         command
         for command in COMMANDS
         if channel in command.channels
         and audience in command.audiences
         and (operator or command.who == "person")
+        and (humans or command.name != "human")
     )
+
+
+def command_named(name: str) -> Command | None:
+    return _BY_NAME.get(name)
 
 
 def may_in_group(name: str, *, admin: bool) -> bool:

@@ -24,6 +24,7 @@ from shared.core.policy import ContextPolicy
 from shared.core.prompts import (
     SystemLayers,
     notes_block,
+    operator_words,
     pins_block,
     summary_block,
     system_text,
@@ -83,7 +84,7 @@ def build_context(
     """
     core = core_block(notes, count)
     system_parts = _system_parts(system, core)
-    background = _background(view)
+    background = background_of(view)
     volatile = volatile_block(
         runtime_facts=defused(runtime_facts), recall=defused(recall, keep_fences=recall.startswith(FENCE))
     )
@@ -113,6 +114,8 @@ def build_context(
 
 def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy) -> Entry:
     """The entry as it is sent: pruned, without finished thinking, our own marks defused in foreign text."""
+    if entry.author == "operator":
+        return _operators(entry)
     first = entry.blocks[0] if len(entry.blocks) == 1 else None
     if isinstance(first, Text) and (entry.author == "assistant" or _is_harmless(first.text, entry.author)):
         return entry  # nearly every one: nothing to prune, nothing thought, no mark
@@ -122,6 +125,11 @@ def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy) -> E
     if entry.author != "assistant":
         blocks = tuple(_defused_block(block, entry.author) for block in blocks)
     return entry if blocks == entry.blocks else replace(entry, blocks=blocks)
+
+
+def _operators(entry: Entry) -> Entry:
+    """A human's words stand on the side of the one who hears the model, and say whose they are."""
+    return replace(entry, blocks=(Text(text=operator_words(defused(plain_words(entry.blocks)))),))
 
 
 def fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int:
@@ -177,7 +185,7 @@ def _system_parts(layers: SystemLayers, core: str) -> tuple[SystemPart, ...]:
     return (rules, SystemPart(text=notes_block(defused(core)), cache=True)) if core else (rules,)
 
 
-def _background(view: View) -> tuple[str, ...]:
+def background_of(view: View) -> tuple[str, ...]:
     """What stands in for hidden turns: the summary, then pins word for word."""
     head = view.head
     summary = ""

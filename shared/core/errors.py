@@ -5,7 +5,7 @@ EvertalkError                     has a code and advice; the advice is the only 
 │   ├── EmptyMessage
 │   ├── MessageTooLong
 │   ├── UnreadableMessage         binary, NUL bytes, broken JSON
-│   ├── BadArguments              a command was given words that it cannot use (core/commands.py)
+│   ├── BadArguments              a command was given words that it cannot use (core/command_arguments.py)
 │   └── UnknownSession
 ├── SessionMoved                  its person goes on in another session; look again where that is
 ├── Fenced                        another process owns this turn now; our write changed nothing
@@ -15,6 +15,7 @@ EvertalkError                     has a code and advice; the advice is the only 
 ├── ContradictoryPolicy           settings that cannot hold together, with their numbers (core/policy.py)
 ├── BadContextConfig              an agent's row about its context cannot be used (core/overrides.py)
 ├── BadAgentConfig                an agent's row as a whole cannot be used (shared/agents.py)
+├── OnHold                        what is kept of this person must not go just now
 ├── StorageUnavailable            Postgres is away or full; nothing was acknowledged
 └── ModelError                    the provider's side
     ├── ModelUnavailable          try again later: 5xx, overload, cut stream, silence
@@ -73,6 +74,13 @@ class UnreadableMessage(BadInput):
     """The message holds bytes that are not text."""
 
     code = "unreadable_message"
+
+
+class OnHold(EvertalkError):
+    """What is kept of this person must not go just now."""
+
+    code = "on_hold"
+    advice = "What is kept of this person is on hold, so nothing was deleted. An admin can lift the hold."
 
 
 class UnknownSession(BadInput):

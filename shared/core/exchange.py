@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from shared.core.files import Attached
 from shared.core.messages import Block, Text
 
 
@@ -32,6 +33,8 @@ class Inbound:
     """The client's own id, echoed so that an optimistic bubble finds its message."""
     more: tuple[Block, ...] = ()
     """Pictures and the text of documents, behind the words."""
+    attached: tuple[Attached, ...] = ()
+    """The files that `more` was made of, for screens."""
     receipt: InboxReceipt | None = None
 
     @property

@@ -15,6 +15,9 @@ LABEL_CHARS = 64
 FENCE = f"<{FENCE_TAG} kind="
 
 _HIDDEN = r"[\s\u00ad\u200b-\u200f\u2060\ufeff]*"
+_GAP = f"{_HIDDEN[:-1]}+"
+_BRACKETS = "[［【〔⟦"
+_BRACKET = rf"[{re.escape(_BRACKETS)}]"
 _OPENING = r"(?:<|[＜﹤]|&lt;)"
 _OTHERS_TAGS = (
     "system", "system[-_]reminder", "system_prompt", "human", "assistant", "function_calls?",
@@ -23,6 +26,8 @@ _OTHERS_TAGS = (
 )  # fmt: skip
 _SMUGGLED = re.compile(r"(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0001-\U000e007f]+")
 """Letters that nobody sees and a model reads; behind a black flag they are the flag of a region."""
+_UNSEEN = re.compile(r"[\U000e0001-\U000e007f]")
+"""Asked first: looking behind every letter of every text takes longer than all the rest."""
 
 
 def _opened(names: tuple[str, ...]) -> re.Pattern[str]:
@@ -37,11 +42,14 @@ _INST = re.compile(r"\[(?=/?INST\])")
 _SPEAKERS = r"(?:system|evertalk)"
 _FOREIGN_SPEAKERS = r"(?:system|evertalk|assistant|tool(?! result cleared\]))"
 _PROGRAM = (
-    r"(?:message|note|notice|instruction)s?\s+(?:of|from|by|for)"
-    r"\s+the\s+(?:program|system|developer|operator)\b"
+    rf"(?:message|note|notice|instruction)s?{_GAP}(?:of|from|by|for)"
+    rf"{_GAP}the{_GAP}(?:program|system|developer|operator)\b"
 )
-_NOTE = re.compile(rf"\[(?=\s*(?:{_SPEAKERS}(?:\s+\w|\s*:)|{_PROGRAM}))", re.IGNORECASE)
-_FOREIGN_NOTE = re.compile(rf"\[(?=\s*(?:{_FOREIGN_SPEAKERS}(?:\s+\w|\s*[:\]])|{_PROGRAM}))", re.IGNORECASE)
+_NOTE = re.compile(rf"{_BRACKET}(?={_HIDDEN}(?:{_SPEAKERS}(?:\s+\w|\s*:)|{_PROGRAM}))", re.IGNORECASE)
+_FOREIGN_NOTE = re.compile(
+    rf"{_BRACKET}(?={_HIDDEN}(?:{_FOREIGN_SPEAKERS}(?:\s+\w|\s*[:\]])|{_PROGRAM}))",
+    re.IGNORECASE,
+)
 _ROLE = re.compile(
     r"^([ \t>#*_•-]*(?:Human|Assistant|System|HUMAN|ASSISTANT|SYSTEM)[*_]*[ \t]*)[:：](?=[*_]*(?:\s|$))",
     re.MULTILINE,
@@ -59,12 +67,12 @@ def defused(text: str, *, foreign: bool = True, keep_fences: bool = False) -> st
     A person's own words (`foreign=False`) are touched as little as can be. `keep_fences`: the text has
     passages that went through `fenced` already. Doing it again changes nothing.
     """
-    if not text.isascii():
+    if not text.isascii() and _UNSEEN.search(text):
         text = _SMUGGLED.sub("", text)
     if "<" in text or "&lt;" in text or "＜" in text or "﹤" in text:
         text = (_MARK_BUT_FENCE if keep_fences else _MARK).sub("‹", text)
         text = _CONTROL.sub("‹", text)
-    if "[" in text:
+    if "[" in text or (not text.isascii() and any(sign in text for sign in _BRACKETS)):
         text = (_FOREIGN_NOTE if foreign else _NOTE).sub("(", _INST.sub("(", text))
     for role in _ROLES:
         if role in text:

@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any, get_args
 
 from shared.core.errors import BadInput
+from shared.core.identifiers import identifiers_of
 from shared.core.notes import Authority, Durability, KeptNote, NewNote
 from shared.core.secrets_filter import REDACTED, redact
 from shared.core.session import Note
@@ -102,6 +103,8 @@ _WORDS_BESIDE_A_SECRET = 4
 ALIKE_AT = 0.85
 _SAID_AT = 0.6
 """The share of a note's telling words that the person must have used for it to be theirs."""
+_BORROWED_AT = 0.5
+"""The share of what the person did not say that others must have written for a note to be theirs."""
 _STEM = 5
 _GIST_BITS, _TELLING_BIT = 16, 1 << 16
 
@@ -160,14 +163,34 @@ _TELLING = frozenset(
 """Words that turn a sentence into another one however many others are shared."""
 
 
-def authority_of(text: str, said: Iterable[str], *, tools_used: bool) -> Authority:
-    """Who vouches for a note: the person when the words are theirs, else a tool if one was read before it."""
+def authority_of(
+    text: str,
+    said: Iterable[str],
+    *,
+    tools_used: bool,
+    before: Iterable[str] = (),
+    foreign: Iterable[str] = (),
+) -> Authority:
+    """Who vouches for a note: the person when the words are theirs, else a tool if they may be from one.
+
+    `said` is what the person said where the note was taken from, `before` what else of theirs can still be
+    read, `foreign` what others have written. Names, numbers and addresses that only others have written make
+    it theirs; so does half of the words, when the note as a whole is not the person's.
+    """
     wanted = _stems(text) - _OF_THE_GENRE
-    theirs = {stem for words in said for stem in _stems(words)}
+    theirs = wanted & _stems_of_all(said)
+    unsaid = wanted - theirs - _stems_of_all(before)
+    borrowed = unsaid & _stems_of_all(foreign) if unsaid else set()
     numbers = {stem for stem in wanted if any(char.isdigit() for char in stem)}
-    if wanted and numbers <= theirs and len(wanted & theirs) >= _SAID_AT * len(wanted):
-        return "person"
-    return "tool" if tools_used else "assistant"
+    telling = {stem for name in identifiers_of(text, redacted=True) for stem in _stems(name)}
+    if wanted and numbers <= theirs and len(theirs) >= _SAID_AT * len(wanted):
+        return "tool" if borrowed & telling else "person"
+    from_others = bool(borrowed & telling) or len(borrowed) >= max(1, _BORROWED_AT * len(unsaid))
+    return "tool" if tools_used or from_others else "assistant"
+
+
+def _stems_of_all(texts: Iterable[str]) -> set[str]:
+    return {stem for text in texts for stem in _stems(text)}
 
 
 def search_stems(query: str, *, most: int = 12) -> list[str]:
@@ -184,7 +207,7 @@ def _singular(stem: str) -> str:
 def _stems(text: str) -> set[str]:
     """Beginnings of words of three letters and more; where a script has no blanks, pairs of signs."""
     stems: set[str] = set()
-    for word in normalised(text).split():
+    for word in set(normalised(text).split()):
         if any(ord(char) >= _NO_BLANKS for char in word):
             stems |= {word[at : at + 2] for at in range(max(1, len(word) - 1))}
         elif any(char.isdigit() for char in word):

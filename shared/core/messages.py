@@ -8,13 +8,15 @@ from typing import Any, Literal
 
 Role = Literal["user", "assistant"]
 Author = Literal["person", "assistant", "tool", "operator", "program"]
-BEGINNERS: frozenset[Author] = frozenset({"person", "program"})
-"""Whose message begins a turn: a person's, or ours when a reminder is due."""
+BEGINNERS: frozenset[Author] = frozenset({"person", "program", "operator"})
+"""Whose message may begin a turn: a person's, ours when a reminder is due, or an operator's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
     text: str
+    attachment_id: int | None = None
+    """The stored file that it was read from; screens show the file in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,13 @@ def text_of(blocks: Iterable[Block]) -> str:
     return "\n\n".join(block.text for block in blocks if isinstance(block, Text) and block.text)
 
 
+def said_of(blocks: Iterable[Block]) -> str:
+    """The words of a message without those of its files, which screens show as files."""
+    return text_of(
+        block for block in blocks if not (isinstance(block, Text) and block.attachment_id is not None)
+    )
+
+
 def tool_uses(blocks: Iterable[Block]) -> tuple[ToolUse, ...]:
     return tuple(block for block in blocks if isinstance(block, ToolUse))
 
@@ -90,8 +99,10 @@ def tool_results(blocks: Iterable[Block]) -> tuple[ToolResult, ...]:
 
 def block_to_json(block: Block) -> dict[str, Any]:
     match block:
-        case Text(text=text):
+        case Text(text=text, attachment_id=None):
             return {"type": "text", "text": text}
+        case Text(text=text, attachment_id=attachment_id):
+            return {"type": "text", "text": text, "attachment_id": attachment_id}
         case Image(attachment_id=attachment_id, mime=mime, description=description):
             return {"type": "image", "attachment_id": attachment_id, "mime": mime, "description": description}
         case ToolUse(id=id_, name=name, input=input_):
@@ -108,7 +119,7 @@ def block_from_json(raw: Mapping[str, Any]) -> Block:
     """Inverse of `block_to_json`; raises ValueError for a kind that this version does not know."""
     match raw["type"]:
         case "text":
-            return Text(text=raw["text"])
+            return Text(text=raw["text"], attachment_id=raw.get("attachment_id"))
         case "image":
             return Image(
                 attachment_id=raw["attachment_id"], mime=raw["mime"], description=raw.get("description", "")
@@ -133,5 +144,8 @@ def blocks_to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
 
 def blocks_from_json(raw: Iterable[Mapping[str, Any]]) -> tuple[Block, ...]:
     return tuple(
-        [Text(text=item["text"]) if item["type"] == "text" else block_from_json(item) for item in raw]
+        [
+            Text(text=item["text"]) if item["type"] == "text" and len(item) == 2 else block_from_json(item)
+            for item in raw
+        ]
     )

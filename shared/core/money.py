@@ -36,9 +36,7 @@ def cost_micro(usage: Usage, prices: Prices | None) -> int | None:
         + usage.cache_write_tokens * of_write
         + usage.cache_hour_tokens * of_hour
     )
-    if (factor := _factor(prompt, prices)) != 1:
-        return math.ceil(Fraction(shares, share) * factor)
-    return -(-shares // share)
+    return _rounded_up(shares, share, _factor(prompt, prices))
 
 
 def worst_case_micro(context_tokens: int, max_output: int, prices: Prices, *, hour: bool = False) -> int:
@@ -46,16 +44,16 @@ def worst_case_micro(context_tokens: int, max_output: int, prices: Prices, *, ho
 
     Near the size from which on prompts are dearer, the estimate is not trusted to be below it.
     """
-    dearest = max(_exact(prices.input), _exact(prices.cache_write), _exact(prices.cache_read))
-    if hour:
-        dearest = max(dearest, HOUR_WRITE_FACTOR * _exact(prices.input))
+    of_input, of_output, of_read, of_write, share = _in_whole_shares(prices)
+    dearest = max(of_input, of_write, of_read, HOUR_WRITE_FACTOR * of_input if hour else 0)
     factor = _factor(context_tokens + context_tokens // _MARGIN, prices)
-    return math.ceil((context_tokens * dearest + max_output * _exact(prices.output)) * factor)
+    return _rounded_up(context_tokens * dearest + max_output * of_output, share, factor)
 
 
 def micro_per_input_token(prices: Prices) -> float:
     """The most that a token of an ordinary prompt costs."""
-    return float(max(_exact(prices.input), _exact(prices.cache_write), _exact(prices.cache_read)))
+    of_input, _, of_read, of_write, share = _in_whole_shares(prices)
+    return max(of_input, of_write, of_read) / share
 
 
 def price_on(day: date, prices: Sequence[Prices]) -> Prices | None:
@@ -72,9 +70,15 @@ def are_old(prices: Prices, today: date) -> bool:
     return (today.year - int(known[1])) * 12 + today.month - int(known[2]) > OLD_AFTER_MONTHS
 
 
-def _factor(prompt: int, prices: Prices) -> Fraction:
+def _factor(prompt: int, prices: Prices) -> Fraction | None:
+    """What a long prompt costs more; None for an ordinary one."""
     is_long = prices.above is not None and prompt > prices.above
-    return _exact(prices.above_factor) if is_long else Fraction(1)
+    return _exact(prices.above_factor) if is_long else None
+
+
+def _rounded_up(shares: int, share: int, factor: Fraction | None) -> int:
+    """In whole numbers, as long as no factor is in the way: every call of a turn is reckoned here."""
+    return -(-shares // share) if factor is None else math.ceil(Fraction(shares, share) * factor)
 
 
 @lru_cache(maxsize=256)

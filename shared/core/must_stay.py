@@ -60,7 +60,7 @@ def prohibitions(lines: Iterable[SourceLine]) -> list[tuple[int, str]]:
 def unanswered(lines: tuple[SourceLine, ...]) -> list[NewItem]:
     """The last question if nothing came after it, and what else was asked in turns that nobody answered."""
     newest = len(lines)
-    while newest and lines[newest - 1].author != "assistant":
+    while newest and lines[newest - 1].author not in ("assistant", "operator"):
         newest -= 1
     open_lines = [line for line in lines[newest:] if line.author == "person"]
     asked = [line for line in open_lines if _question(line) is not None][-1:]

@@ -48,8 +48,12 @@ class NoteSource:
     """Unique per tool call: what ran before a crash is recognised."""
     epoch: int = 0
     """Of the turn's claim; 0 outside of turns."""
+    shown: tuple[str, ...] = ()
+    """What tools have shown in a ghost turn, of which no steps are kept."""
     by_person: bool = False
     """The person asks for it in so many words: what they once had forgotten may come back."""
+    by_operator: bool = False
+    """An operator corrects it and vouches for it; what the person had forgotten stays forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

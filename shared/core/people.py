@@ -19,9 +19,11 @@ GUESSES_OF_ALL = 200
 """In the whole deployment, within the same time."""
 GUESS_MINUTES = 10
 
-LinkRefusal = Literal["no_code", "own_code", "too_many_codes", "busy", "group", "not_here", "moved"]
+LinkRefusal = Literal[
+    "no_code", "own_code", "too_many_codes", "busy", "with_human", "group", "not_here", "moved"
+]
 """`no_code` is all that whoever guesses ever hears: unknown, used, lapsed, or too many tries."""
-UnlinkRefusal = Literal["not_linked", "which", "busy", "moved"]
+UnlinkRefusal = Literal["not_linked", "which", "busy", "with_human", "moved"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

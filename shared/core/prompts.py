@@ -190,6 +190,14 @@ def reminder_entry(text: str, *, asked: str, due: str) -> str:
     )
 
 
+def operator_words(text: str) -> str:
+    """What an operator wrote to the person while they had the conversation, as the model reads it."""
+    return (
+        "[Message of the operator: a human of the team wrote this to the person, who has read it. "
+        f"These are not your words.]\n{text}\n[End of the operator's words.]"
+    )
+
+
 def reminded_of(entry: str) -> str | None:
     """What `reminder_entry` was made of; None for any other text."""
     found = _REMINDER.fullmatch(entry.strip())

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from shared.core.searching import words_of
 from shared.core.secrets_filter import redact
@@ -32,26 +32,30 @@ nothing is worth recalling."""
 OF_RAREST = 0.7
 LEAST_SHARE = 0.1
 """Of the best score: what is worse is left out."""
+CHARS_PER_TOKEN_MOST = 8
+"""Longer words than these say nothing that is worth recalling."""
 NOTE_MARK = "[note] "
 OF_FILES = "Files; when an answer rests on one of them, name the file and the heading"
 """Stands above passages of an agent's own files, where a day stands above what was said."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A passage that may be worth recalling: a candidate, or the neighbour of one."""
+class Found(NamedTuple):
+    """A passage that may be worth recalling: a candidate, or the neighbour of one.
+
+    A question has hundreds of them, of which few are shown: a tuple is made in a tenth of a dataclass's time.
+    """
 
     lane: Lane
     owner: int
     """The session it was said in; of a note its own id, of knowledge the agent."""
     number: int
     """Its place among the passages of its owner."""
+    at: datetime
     text: str
     terms: int
     """How many words it has, small ones left out."""
     hits: tuple[int, ...]
-    """How often each word of the question occurs in it."""
-    at: datetime
+    """How often each word of the question occurs in it; empty when none does."""
     seq: int = 0
     part: int = 0
     turn: int = 0
@@ -83,10 +87,13 @@ class Frequencies:
         """What few passages can hold is little: there, most of one rare word is enough."""
         return min(LEAST_WEIGHT, OF_RAREST * math.log(1 + (max(1, self.passages) - 0.5) / 1.5))
 
-    def rarity(self, word: int) -> float:
-        """The word's weight; one that occurs nowhere is the rarest."""
-        number = self.with_word[word]
-        return math.log(1 + (max(self.passages, number) - number + 0.5) / (number + 0.5))
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Of each word: the rarer, the heavier; one that occurs nowhere is the rarest."""
+        return tuple(
+            math.log(1 + (max(self.passages, number) - number + 0.5) / (number + 0.5))
+            for number in self.with_word
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +104,7 @@ class Search:
     frequencies: Mapping[Lane, Frequencies] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
+class Ranked(NamedTuple):
     passage: Found
     score: float
 
@@ -120,135 +126,139 @@ NOTHING_RECALLED = Recalled()
 
 def ranked(search: Search, question: str) -> tuple[Ranked, ...]:
     """The passages from the best to the last that is worth anything; newer ones first where all is equal."""
-    own = {
-        _key(passage): _bm25(passage, search.frequencies[passage.lane])
-        for passage in search.found
-        if passage.lane in search.frequencies
-    }
-    if not own or not _worth_it(search, own):
+    found = [passage for passage in search.found if passage.lane in search.frequencies]
+    own = _own_scores(found, search.frequencies)
+    lanes = {lane: [at for at, passage in enumerate(found) if passage.lane == lane] for lane in _LANES}
+    if not _worth_it(search.frequencies, lanes, own):
         return ()
-    scores = _said(search, own, question)
-    scores.update(_others(search, own))
-    best = max(scores.values(), default=0.0)
-    kept = [
-        Ranked(passage=passage, score=scores[_key(passage)])
-        for passage in search.found
-        if scores.get(_key(passage), 0.0) > max(0.0, LEAST_SHARE * best)
-    ]
-    return tuple(sorted(kept, key=_order))
+    scores = _said(found, lanes, own, question)
+    for lane in ("note", "knowledge"):
+        best_of = max((own[at] for at in lanes[lane]), default=0.0)
+        scores.update({at: own[at] / best_of for at in lanes[lane] if best_of})
+    least = LEAST_SHARE * max(scores.values(), default=0.0)
+    kept = [Ranked(found[at], score) for at, score in scores.items() if score > least]
+    kept.sort(key=_place)
+    kept.sort(key=_worth, reverse=True)
+    return tuple(kept)
 
 
-def _order(item: Ranked) -> tuple[float, float, str, int, int]:
-    passage = item.passage
-    return (-round(item.score, 9), -passage.at.timestamp(), passage.path, passage.owner, passage.number)
+_LANES: tuple[Lane, ...] = ("said", "note", "knowledge")
+_Scores = dict[int, float]
+"""By a passage's place among those that were found."""
 
 
-_Key = tuple[str, int, str, int]
+def _place(item: Ranked) -> tuple[str, int, int]:
+    return (item.passage.path, item.passage.owner, item.passage.number)
 
 
-def _key(passage: Found) -> _Key:
-    return (passage.lane, passage.owner, passage.path, passage.number)
+def _worth(item: Ranked) -> tuple[float, datetime]:
+    return (round(item.score, 9), item.passage.at)
 
 
-def _bm25(passage: Found, of: Frequencies) -> float:
-    if not any(passage.hits):
-        return 0.0
-    long = K1 * (1 - B + B * passage.terms / of.mean_terms)
-    return sum(
-        of.rarity(word) * often * (K1 + 1) / (often + long)
-        for word, often in enumerate(passage.hits)
-        if often
-    )
+def _own_scores(found: Sequence[Found], frequencies: Mapping[Lane, Frequencies]) -> list[float]:
+    """BM25 of each passage by itself."""
+    weights = {lane: of.weights for lane, of in frequencies.items()}
+    lengths = {lane: K1 * B / of.mean_terms for lane, of in frequencies.items()}
+    own: list[float] = []
+    for passage in found:
+        score = 0.0
+        if passage.hits:
+            long = K1 * (1 - B) + lengths[passage.lane] * passage.terms
+            for weight, often in zip(weights[passage.lane], passage.hits, strict=True):
+                if often:
+                    score += weight * often * (K1 + 1) / (often + long)
+        own.append(score)
+    return own
 
 
-def _worth_it(search: Search, own: Mapping[_Key, float]) -> bool:
+def _worth_it(
+    frequencies: Mapping[Lane, Frequencies], lanes: Mapping[Lane, Sequence[int]], own: Sequence[float]
+) -> bool:
     """Whether any passage carries enough of what was asked."""
-    for lane, of in search.frequencies.items():
-        whole = sum(of.rarity(word) for word in range(len(of.with_word)))
-        best = max((score for key, score in own.items() if key[0] == lane), default=0.0)
+    for lane, of in frequencies.items():
+        whole = sum(of.weights)
+        best = max((own[at] for at in lanes[lane]), default=0.0)
         if whole and best >= max(of.least_weight, LEAST_STRENGTH * whole):
             return True
     return False
 
 
-def _said(search: Search, own: Mapping[_Key, float], question: str) -> dict[_Key, float]:
+def _said(
+    found: Sequence[Found], lanes: Mapping[Lane, Sequence[int]], own: Sequence[float], question: str
+) -> _Scores:
     """Between 0 and about 2: words, neighbours, notes that point there, the speaker, the sitting."""
-    said = [passage for passage in search.found if passage.lane == "said" and _key(passage) in own]
-    smooth = _smoothed(said, own)
-    said = [passage for passage in said if smooth[_key(passage)] > 0]
-    scores = _scaled({_key(passage): smooth[_key(passage)] for passage in said})
-    hits = _note_hits(search, own)
+    scores = _scaled(_smoothed(found, lanes["said"], own))
+    hits = _note_hits(found, lanes["note"], own)
     if hits:
-        for passage in said:
-            scores[_key(passage)] += NOTE_HIT * hits.get((passage.owner, passage.turn), 0.0)
-    asked = _speaker_asked_about(said, question)
+        for at in scores:
+            scores[at] += NOTE_HIT * hits.get((found[at].owner, found[at].turn), 0.0)
+    asked = _speaker_asked_about({found[at].speaker for at in scores}, question)
     best = max(scores.values(), default=0.0)
     if asked:
-        for passage in said:
-            scores[_key(passage)] += SPEAKER_PRIOR * best * (passage.speaker == asked)
-    return _with_sittings(said, _scaled(scores))
+        for at in scores:
+            scores[at] += SPEAKER_PRIOR * best * (found[at].speaker == asked)
+    return _with_sittings(found, _scaled(scores))
 
 
-def _smoothed(said: Sequence[Found], own: Mapping[_Key, float]) -> dict[_Key, float]:
-    places = {(passage.owner, passage.number): passage for passage in said}
-    smooth: dict[_Key, float] = {}
-    for passage in said:
-        score = own[_key(passage)]
-        for distance in range(1, NEIGHBOURS + 1):
-            for number in (passage.number - distance, passage.number + distance):
-                beside = places.get((passage.owner, number))
-                if beside is not None and beside.sitting == passage.sitting:
-                    score += NEIGHBOUR / distance * own[_key(beside)]
-        smooth[_key(passage)] = score
-    return smooth
+def _smoothed(found: Sequence[Found], said: Sequence[int], own: Sequence[float]) -> _Scores:
+    """Each with what those beside it give; without those that have nothing and get nothing."""
+    places: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    for at in said:
+        places[found[at].owner][found[at].number] = at
+    smooth = dict.fromkeys(said, 0.0)
+    for at in said:
+        score, passage = own[at], found[at]
+        if not score:
+            continue
+        smooth[at] += score
+        mine = places[passage.owner]
+        for apart, share in _BESIDE:
+            beside = mine.get(passage.number + apart)
+            if beside is not None and found[beside].sitting == passage.sitting:
+                smooth[beside] += share * score
+    return {at: score for at, score in smooth.items() if score > 0}
 
 
-def _with_sittings(said: Sequence[Found], scores: Mapping[_Key, float]) -> dict[_Key, float]:
-    sittings: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
-    for passage in said:
-        sittings[passage.owner, passage.sitting].append(scores[_key(passage)])
-    means = {
-        sitting: sum(sorted(values, reverse=True)[:SITTING_BEST]) / min(len(values), SITTING_BEST)
-        for sitting, values in sittings.items()
-    }
-    return {
-        _key(passage): scores[_key(passage)] + SITTING_PRIOR * means[passage.owner, passage.sitting]
-        for passage in said
-    }
+_BESIDE = tuple((apart, NEIGHBOUR / abs(apart)) for apart in range(-NEIGHBOURS, NEIGHBOURS + 1) if apart)
 
 
-def _note_hits(search: Search, own: Mapping[_Key, float]) -> dict[tuple[int, int], float]:
+def _with_sittings(found: Sequence[Found], scores: _Scores) -> _Scores:
+    sittings: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for at in scores:
+        sittings[found[at].owner, found[at].sitting].append(at)
+    raised: _Scores = {}
+    for members in sittings.values():
+        best = sorted((scores[at] for at in members), reverse=True)[:SITTING_BEST]
+        more = SITTING_PRIOR * sum(best) / len(best)
+        raised.update({at: scores[at] + more for at in members})
+    return raised
+
+
+def _note_hits(
+    found: Sequence[Found], notes: Sequence[int], own: Sequence[float]
+) -> dict[tuple[int, int], float]:
     """By session and turn: how well a note fits that was made there."""
-    notes = [passage for passage in search.found if passage.lane == "note" and _key(passage) in own]
-    best = max((own[_key(note)] for note in notes), default=0.0)
+    best = max((own[at] for at in notes), default=0.0)
     hits: dict[tuple[int, int], float] = {}
-    for note in notes:
+    for at in notes:
+        note = found[at]
         if best and note.session and note.through_turn - note.turn < NOTE_TURNS:
             for turn in range(note.turn, note.through_turn + 1):
                 place = (note.session, turn)
-                hits[place] = max(hits.get(place, 0.0), own[_key(note)] / best)
+                hits[place] = max(hits.get(place, 0.0), own[at] / best)
     return hits
 
 
-def _speaker_asked_about(said: Sequence[Found], question: str) -> str:
+def _speaker_asked_about(names: Iterable[str], question: str) -> str:
     """The one speaker whose name is in the question; '' when it names none, or several."""
     words = set(words_of(question))
-    names = {passage.speaker for passage in said if passage.speaker}
-    named = {name for name in names if words & set(words_of(name))}
+    named = {name for name in names if name and words & set(words_of(name))}
     return named.pop() if len(named) == 1 else ""
 
 
-def _others(search: Search, own: Mapping[_Key, float]) -> dict[_Key, float]:
-    """Notes and knowledge, each measured by its own best."""
-    scores: dict[_Key, float] = {}
-    for lane in ("note", "knowledge"):
-        scores.update(_scaled({key: score for key, score in own.items() if key[0] == lane}))
-    return scores
-
-
-def _scaled(scores: Mapping[_Key, float]) -> dict[_Key, float]:
+def _scaled(scores: _Scores) -> _Scores:
     best = max(scores.values(), default=0.0)
-    return {key: score / best if best else 0.0 for key, score in scores.items()}
+    return {at: score / best if best else 0.0 for at, score in scores.items()}
 
 
 def packed(items: Iterable[Ranked], *, limit_tokens: int, count: Count, session_id: int) -> tuple[Found, ...]:
@@ -257,6 +267,8 @@ def packed(items: Iterable[Ranked], *, limit_tokens: int, count: Count, session_
     days: set[str] = set()
     left = limit_tokens
     for item in items:
+        if len(item.passage.text) > left * CHARS_PER_TOKEN_MOST:
+            continue  # as most of them, once the best are taken: counting costs more than all else
         line, day = shown(item.passage, session_id=session_id), day_of(item.passage)
         cost = count(line) + 1 + (0 if day in days else count(day) + 2)
         if cost <= left:

@@ -19,8 +19,8 @@ RECALL = ToolSpec(
         "Look up what was really said earlier in this conversation, in notes and in the files you know when "
         "the summary and the passages that you see do not say enough. Give a few telling words, names or "
         "numbers; ask again with other words for each further step of a question. `after` and `before` are "
-        "days such as 2026-01-31; `seq_range` is a range of message numbers, as in [#12]. A long text is "
-        "named by an id such as art_0123456789ab, which open_artifact reads. "
+        "days such as 2026-01-31; `seq_range` is a range of message numbers, as in [#12]. `artifact` reads a "
+        "long text instead, of which the conversation shows its beginning, its end and its id. "
         f"At most {RECALLS_PER_TURN} times per message of the person."
     ),
     input_schema={
@@ -36,6 +36,13 @@ RECALL = ToolSpec(
                 "maxItems": 2,
                 "description": "The first and the last message to look at.",
             },
+            "artifact": {
+                "type": "string",
+                "description": "An id such as art_0123456789ab: a portion of that text, from `offset` on or "
+                "where the words of `query` stand next.",
+                "maxLength": 40,
+            },
+            "offset": {"type": "integer", "minimum": 0, "description": "In characters of the artifact."},
         },
         "additionalProperties": False,
     },

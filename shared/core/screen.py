@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.core.messages import Block, text_of
+from shared.core.messages import Block, said_of
 
 _ROLES = {
     "person": "person", "assistant": "assistant", "operator": "operator", "tool": "tool", "program": "notice",
@@ -20,7 +20,7 @@ def message_payload(
     return {
         "mid": f"m{seq}",
         "role": _ROLES[author],
-        "text": text_of(blocks),
+        "text": said_of(blocks),
         "at": iso(at),
         "turn": turn,
         **extra,

@@ -31,6 +31,8 @@ class Entry:
     tokens: int
     """Estimated once, at insert, by the process that stored it."""
     at: datetime
+    replaces: int | None = None
+    """The message that it stands for: edited, or asked or answered again."""
     pinned: bool = False
     pruned: PruneForm | None = None
     """The sticky decision how this entry's tool results are shown."""

@@ -84,10 +84,10 @@ def named_message(entry: Entry) -> str:
 
 
 def answered(turn: Sequence[Entry]) -> bool:
-    """Whether the turn's last word is the assistant's, and not a call that waits for its result."""
+    """Whether the turn's last word is the assistant's or an operator's, and no call that waits."""
     last = turn[-1]
     calls = any(isinstance(block, ToolUse) for block in last.blocks)
-    return last.role == "assistant" and not calls
+    return last.author == "operator" or (last.role == "assistant" and not calls)
 
 
 def resolved(turn: Sequence[Entry]) -> bool:

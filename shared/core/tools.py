@@ -12,14 +12,14 @@ from shared.core.memory_tools import FLUSH_TOOLS
 from shared.core.model import ToolSpec
 from shared.core.tokens import Count, estimate_tools
 
-BRIEF_TOOLS = FLUSH_TOOLS | {"calculate", "current_time", "remind_me"}
+BRIEF_TOOLS = FLUSH_TOOLS | {"calculate", "current_time", "remind_me", "ask_human"}
 """Their results are never so long that they would be set aside."""
 PROVIDER_TOOLS_AT_MOST = 16
 WINDOW_SHARE = 0.2
 """Of a model's window, for descriptions of tools: in a small one the conversation comes first."""
 _RANK = (
     "save_memory", "open_artifact", "recall", "search_memory", "current_time", "fetch_url", "calculate",
-    "forget_memory", "update_memory", "remind_me", "delegate",
+    "forget_memory", "update_memory", "ask_human", "remind_me", "delegate",
 )  # fmt: skip
 """What a small window is offered first; tools of others come behind these."""
 

@@ -71,6 +71,8 @@ class Claim:
     """Whether anything can be found that is not live: hidden messages, what the agent's files say."""
     erased_turn: int = 0
     """Up to here everything was forgotten."""
+    after_death: bool = False
+    """The attempt before this one ended without a word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,8 @@ class ContextAudit:
     renderer_version: int = 1
     recipe: Mapping[str, Any] = field(default_factory=dict)
     """What else it takes to make the same request again, see `services/replaying.py`."""
+    model_ms: int | None = None
+    """How long all of the turn's calls of its model took; None where nobody measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,9 @@ LEAST_OTHER_PORT = 1_024
 _UNWRITTEN = re.compile(r"[\x00-\x20\x7f\\]")
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?", re.IGNORECASE)
 _NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)", re.IGNORECASE)
-_LOCAL_NAMES = (".localhost", ".local", ".internal", ".home.arpa", ".onion")
+_HOUSE_NAMES = (
+    ".localhost", ".local", ".lan", ".home", ".home.arpa", ".internal", ".intranet", ".localdomain",
+)  # fmt: skip
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _NAT64_LOCAL = ipaddress.ip_network("64:ff9b:1::/48")
@@ -120,9 +122,15 @@ def _host(parts: SplitResult) -> str:
     if _NUMBER.fullmatch(host.rpartition(".")[2]):
         # 0x7f.1, 2130706433 and 0177.0.0.1 are addresses to some programs, and names to nobody.
         raise BadWebAddress("The host looks like a number, but is no plain address.")
-    if "." not in host or host.endswith(_LOCAL_NAMES):
+    if is_house_name(host) or host.endswith(".onion"):
         raise BadWebAddress("That host is not on the public web.")
     return host
+
+
+def is_house_name(host: str) -> bool:
+    """Of a machine or a network at home: nobody can buy a name without a dot, or below one of these."""
+    name = host.rstrip(".").lower()
+    return "." not in name or name.endswith(_HOUSE_NAMES)
 
 
 def _port(parts: SplitResult, scheme: str) -> int:

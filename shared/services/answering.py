@@ -65,6 +65,8 @@ class Answering:
 
     def start(self) -> None:
         self._loops.forever(self._beat)
+        # Whoever died may have left turns that are free already: the first look does not wait for its round.
+        self.look_now()
         self._loops.forever(self._pick_up_orphans)
 
     def answer(self, session_id: int, open_screen: OpenScreen) -> None:

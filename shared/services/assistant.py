@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Protocol
 
+from shared.core.again import former_answer, without_former
 from shared.core.budget import gauge, pressure
 from shared.core.chatter import plan_hiding
 from shared.core.context import fading
@@ -43,9 +44,10 @@ from shared.services.endings import (
 from shared.services.pictures import Pictures, Unseen, Whose, unseen_of
 from shared.services.prompting import Prepared, Prompting, audit_of, prompt_parts
 from shared.services.recalling import Recalling
-from shared.services.spending import TurnSpendStore
+from shared.services.spending import Bill, TurnSpendStore
 from shared.services.tool_rounds import RoundStore, ToolRounds
 from shared.services.tools import Toolbox
+from shared.tracing import NO_TRACES, Tracer
 
 TOOL_ROUNDS = 8
 TURNS_AFTER_ERASURE = 3
@@ -78,6 +80,7 @@ class Room:
 class ContextStore(RoundStore, Protocol):
     async def load(self, session_id: int, *, base_turn: int, through_turn: int) -> tuple[Entry, ...]: ...
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None: ...
+    async def record_lost(self, claim: Claim, *, model: str, input_tokens: int) -> int: ...
     async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None: ...
 
 
@@ -106,7 +109,9 @@ class Assistant:
         clock: Clock,
         crash_point: CrashPoint,
         recalling: Recalling,
+        tracer: Tracer = NO_TRACES,
     ) -> None:
+        self._tracer = tracer
         self._recalling = recalling
         self._calling = Calling(
             model=model,
@@ -143,19 +148,36 @@ class Assistant:
             micro_output=worst_case_micro(0, longest, card.prices),
         )
 
-    async def answer(self, claim: Claim, *, emit: Emit, stop: asyncio.Future[None]) -> Answered:
-        """Raises ModelError, ContextBudgetExceeded, Fenced, StorageUnavailable."""
+    async def book_lost(self, claim: Claim) -> None:
+        """For a turn that ends without a call: those of attempts that died are paid for all the same."""
+        if claim.attempt > 1:
+            card = await self._model.card(self._prompting.model_of(claim.agent_config))
+            await self._store.record_lost(claim, model=card.name, input_tokens=claim.context_tokens)
+
+    async def answer(
+        self, claim: Claim, *, emit: Emit, stop: asyncio.Future[None], bill: Bill | None = None
+    ) -> Answered:
+        """Raises ModelError, ContextBudgetExceeded, Fenced, StorageUnavailable; `bill` tells what it cost."""
+        about = {"session": claim.session_id, "turn": claim.turn, "attempt": claim.attempt}
+        with self._tracer.span("turn", {**about, "channel": claim.channel}):
+            return await self._answer(claim, emit, stop, bill or Bill())
+
+    async def _answer(self, claim: Claim, emit: Emit, stop: asyncio.Future[None], bill: Bill) -> Answered:
         card = await self._model.card(self._prompting.model_of(claim.agent_config))
+        view, former = await self._live_view(claim, claim.view)
         state = Attempt(
             claim=claim,
-            view=await self._live_view(claim, claim.view),
+            view=view,
+            former=former,
             emit=emit,
             stop=stop,
+            spent=bill.unpaid,
+            spent_before=bill.stored,
             toolbox=self._toolbox.of(claim.agent_config),
             ratio=ratio_for(card.name, claim),
             anchor=claim.context_tokens if claim.measured_by in ("", card.name) else None,
             cache_life=cache_life(claim.turn_times),
-            circumstances=self._prompting.circumstances_of(claim),
+            circumstances=self._prompting.circumstances_of(replace(claim, view=view)),
         )
         state.anchor = state.anchor or None
         state.texts = [text for text in map(text_of, _said_now(state.view)) if text]
@@ -167,6 +189,9 @@ class Assistant:
         await self._tool_rounds.finish_lost(state)
         try:
             self._prune(state, card)
+            if claim.attempt > 1:
+                tokens = self._calling.prepare(state, card).estimate
+                await self._store.record_lost(claim, model=card.name, input_tokens=tokens)
             await self._organize(state, card)
             prepared, reply = await self._rounds(state, card)
         except Stopped as stopped:
@@ -187,19 +212,21 @@ class Assistant:
         unseen = unseen_of(state.view.entries, whose=self._whose(claim), turn=claim.turn)
         return replace(answered, unseen=unseen)
 
-    async def _live_view(self, claim: Claim, view: View) -> View:
-        """The view with everything up to the turn that is being answered."""
-        entries = await self._store.load(claim.session_id, base_turn=view.base_turn, through_turn=claim.turn)
+    async def _live_view(self, claim: Claim, view: View) -> tuple[View, str | None]:
+        """The view with everything up to the turn that is being answered, and the answer it is to replace."""
+        stored = await self._store.load(claim.session_id, base_turn=view.base_turn, through_turn=claim.turn)
+        entries = without_former(stored, open_turn=claim.turn)
         # Pictures of this turn are looked at; those of earlier ones are read.
         earlier = [entry for entry in entries if entry.turn < claim.turn]
         known = await self._pictures.told(earlier, whose=self._whose(claim))
         entries = (*known, *(entry for entry in entries if entry.turn >= claim.turn))
-        return replace(
+        live = replace(
             view,
             entries=tuple(entry for entry in entries if entry.turn > view.base_turn),
             pins=tuple(entry for entry in entries if entry.turn <= view.base_turn),
             open_turn=claim.turn,
         )
+        return live, former_answer(stored, claim.turn)
 
     def _prune(self, state: Attempt, card: ModelCard) -> None:
         """Decisions about the prefix are taken once, at the start of the turn, never between tool calls."""
@@ -250,7 +277,7 @@ class Assistant:
         moved = await self._states.state(session_id)
         if moved.view.view_epoch == state.view.view_epoch:
             return
-        view = await self._live_view(state.claim, moved.view)
+        view, _ = await self._live_view(state.claim, moved.view)
         state.view = replace(view, entries=with_decisions(view.entries, state.prunes))
         state.organised = True
         state.anchor = moved.view.context_tokens
@@ -299,7 +326,7 @@ class Assistant:
         if state.context_limit == 0:
             return None
         prepared = await self._next_request(state)
-        return self._measured(prepared, state.view.context_tokens or prepared.estimate, estimated=True)
+        return measured(prepared, state.view.context_tokens or prepared.estimate, estimated=True)
 
     async def room(self, state: SessionState) -> Room:
         prepared = await self._next_request(state)
@@ -349,6 +376,7 @@ class Assistant:
         turn_tokens = tokens + sum(entry.tokens for entry in mine) - fades
         parts = prompt_parts(prepared)
         screen = {} if not state.texts else {"text": "\n\n".join([*state.texts, text_of(blocks)])}
+        screen |= state.in_place_of
         job = self._due_job(state, prepared, whole)
         known = reply.usage.known
         outcome = Outcome(
@@ -363,6 +391,7 @@ class Assistant:
                 state.view,
                 hashes=tuple(parts),
                 reported=reply.usage.context_tokens - reply.usage.output_tokens if known else None,
+                model_ms=round(state.model_seconds * 1000),
                 context_tokens=whole,
                 summary_triggered=summarised(state, job),
                 prune_triggered=bool(state.prunes),
@@ -378,7 +407,7 @@ class Assistant:
             release_hold=pressure(prepared.budget, whole) == "overflow",
             job=job,
         )
-        return Answered(outcome=outcome, measured=self._measured(prepared, whole, estimated=not known))
+        return Answered(outcome=outcome, measured=measured(prepared, whole, estimated=not known))
 
     def _due_job(
         self, state: Attempt, prepared: Prepared, used: int, *, open_turn: int | None = None
@@ -402,6 +431,8 @@ class Assistant:
         blocks = (Text(text=stopped.text or words),) if words else None
         if words and state.texts:
             screen["text"] = words
+        if words:
+            screen |= state.in_place_of
         tokens = estimate_blocks(blocks, self._prompting.counter.count) if blocks else 0
         outcome = Outcome(
             state="stopped",
@@ -419,16 +450,23 @@ class Assistant:
         )
         return Answered(outcome=outcome, measured=None)
 
-    def _measured(self, prepared: Prepared, used: int, *, estimated: bool) -> ContextMeasured:
-        shown = gauge(prepared.budget, used)
-        return ContextMeasured(
-            used=shown.used,
-            limit=shown.limit,
-            percent=shown.percent,
-            status=shown.status,
-            parts={name: round(prepared.ratio * tokens) for name, tokens in prepared.built.parts.items()},
-            estimated=estimated,
-        )
+
+def measured(prepared: Prepared, used: int, *, estimated: bool) -> ContextMeasured:
+    """`used` is the one number of the gauge; its parts are those of this request, and add up to it."""
+    shown = gauge(prepared.budget, used)
+    parts: dict[str, int] = {
+        name: round(prepared.ratio * tokens) for name, tokens in prepared.built.parts.items()
+    }
+    # The answer itself, and what only the provider's count knows of, belong to the conversation.
+    parts["history"] = max(0, parts["history"] + shown.used - sum(parts.values()))
+    return ContextMeasured(
+        used=shown.used,
+        limit=shown.limit,
+        percent=shown.percent,
+        status=shown.status,
+        parts=parts,
+        estimated=estimated,
+    )
 
 
 def ratio_for(model: str, claim: Claim) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, timedelta
@@ -62,6 +63,8 @@ class Attempt:
     """Learned for this session and model; 1.0 before anything was learned."""
     anchor: int | None
     """What the provider counted last, or None when that was another model's count."""
+    former: str | None = None
+    """The answer that this one will take the place of, where a question is asked again."""
     anchored: bool = False
     """Whether the anchor is a call of this very turn."""
     pending: int = 0
@@ -87,6 +90,8 @@ class Attempt:
     draft: str = ""
     """The words of the running call."""
     calls: int = 0
+    model_seconds: float = 0.0
+    """How long the model was waited for in this attempt."""
     pictures: Mapping[int, Picture] = field(default_factory=dict)
     shown_attempt: int = -1
     """The attempt that screens draw at the moment."""
@@ -104,6 +109,17 @@ class Attempt:
     prepared: Prepared | None = None
     """The newest request, whatever became of it."""
 
+    def take_spent(self) -> tuple[Spending, ...]:
+        """For the ledger, which has them once, whatever cuts this attempt off."""
+        taken = tuple(self.spent)
+        self.spent.clear()
+        return taken
+
+    @property
+    def in_place_of(self) -> dict[str, str]:
+        """What its event says of the answer before it."""
+        return {"replaces": self.former} if self.former else {}
+
     @property
     def attempt(self) -> int:
         """Grows with every fresh beginning, so that a screen knows to replace its draft."""
@@ -112,6 +128,7 @@ class Attempt:
 
 class CallStore(Protocol):
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None: ...
+    async def record_lost(self, claim: Claim, *, model: str, input_tokens: int) -> int: ...
     async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None: ...
 
 
@@ -247,8 +264,7 @@ class Calling:
             )
             if not isinstance(error, PromptTooLong) and state.spent:
                 settled = micro_of([*state.spent_before, *state.spent])
-                await self._store.record_waste(state.claim, tuple(state.spent), settled_micro=settled)
-                state.spent.clear()
+                await self._store.record_waste(state.claim, state.take_spent(), settled_micro=settled)
             raise
 
     async def _set_aside(self, state: Attempt, prepared: Prepared) -> None:
@@ -273,6 +289,7 @@ class Calling:
         if state.stop.done():
             raise Stopped("")
         state.draft, state.model_attempt = "", 0
+        began = time.monotonic()
         call = asyncio.ensure_future(
             self._model.reply(
                 replace(prepared.request, pictures=state.pictures) if state.pictures else prepared.request,
@@ -286,6 +303,7 @@ class Calling:
                 return call.result()
             raise Stopped(state.draft)
         finally:
+            state.model_seconds += time.monotonic() - began
             if not call.done():
                 call.cancel()
                 await asyncio.wait([call])

@@ -162,6 +162,5 @@ def cost_of(purse: Purse) -> int | None:
 async def pay_for_nothing(store: SpendingStore, case: Case) -> None:
     """What was asked led to nothing that could be committed; the calls are paid for all the same."""
     await store.record_spending(
-        case.job, purpose="compact", spent=case.purse.spent, party_id=case.state.party_id
+        case.job, purpose="compact", spent=case.purse.take(), party_id=case.state.party_id
     )
-    case.purse.spent.clear()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -15,7 +17,7 @@ from shared.core.compaction import (
     smaller_summary,
     why_not_committed,
 )
-from shared.core.errors import StaleView
+from shared.core.errors import StaleView, StorageUnavailable
 from shared.core.rest import (
     BY_SIZE,
     MANUAL,
@@ -39,7 +41,7 @@ from shared.core.upkeep import (
     SessionState,
     window_link,
 )
-from shared.ports import Announcer
+from shared.ports import DESK, Announcer
 from shared.services.cases import (
     Case,
     SpendingStore,
@@ -131,6 +133,10 @@ class Compactor:
             except StaleView:
                 log.info("compaction_planned_again", job_id=job.id, session_id=job.session_id)
                 await pay_for_nothing(self._store, case)
+            except asyncio.CancelledError:
+                with suppress(StorageUnavailable):
+                    await pay_for_nothing(self._store, case)
+                raise
         return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
 
     async def _slide(self, job: JobClaim) -> JobDone:
@@ -217,13 +223,18 @@ class Compactor:
             return replace(await self._nothing(case, why_not), failures=failures_of(job, written))
         link = link_of(case, plan, written, flushed, self._writers.count)
         prepared = case.prepared
-        stored = await self._store.record_compaction(
-            job,
-            link,
-            seen=state,
-            spent=case.purse.spent,
-            left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
-        )
+        spent = case.purse.take()
+        try:
+            stored = await self._store.record_compaction(
+                job,
+                link,
+                seen=state,
+                spent=spent,
+                left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
+            )
+        except StaleView:
+            case.purse.spent.extend(spent)
+            raise
         self._crash_point("after_compaction")
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
         await self.progress(job, 100, "done", state="done")
@@ -294,6 +305,8 @@ class Compactor:
     async def progress(self, job: JobClaim, percent: int, stage: str, *, state: str = "running") -> None:
         frame = {"t": "compaction.progress", "id": str(job.id), "percent": percent, "stage": stage}
         await self._announcer.announce(job.session_id, {**frame, "state": state})
+        told = {"t": "progress", "job": job.id, "percent": percent, "stage": stage}
+        await self._announcer.announce(DESK, told)
 
     def _told(self, job: JobClaim) -> Told:
         async def told(percent: int, stage: str) -> None:

@@ -37,12 +37,13 @@ from shared.core.exchange import (
 from shared.core.messages import Text
 from shared.core.reminders import told_words
 from shared.core.tokens import estimate_blocks
-from shared.core.turns import AnswerStored, Caps, Claim, Outcome, SpendingWarning
+from shared.core.turns import AnswerStored, Caps, Claim, Outcome, Spending, SpendingWarning
 from shared.core.upkeep import SessionState
 from shared.ports import DUE_ELSEWHERE, EVERYBODY, Announcer, Doorbell, TokenCounter
 from shared.services.assistant import Assistant, Room
 from shared.services.crash import CrashPoint
 from shared.services.endings import Answered, refusal
+from shared.services.spending import Bill
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +70,14 @@ class TurnStore(Protocol):
     async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored: ...
     async def record_delivered(self, claim: Claim) -> None: ...
     async def postpone(
-        self, claim: Claim, *, seconds: float, fault: bool, notice: Mapping[str, Any] | None
+        self,
+        claim: Claim,
+        *,
+        seconds: float,
+        fault: bool,
+        notice: Mapping[str, Any] | None,
+        spent: Sequence[Spending] = (),
+        settled_micro: int = 0,
     ) -> tuple[int, Mapping[str, Any]] | None: ...
     async def warn_of_spending(
         self, claim: Claim, *, caps: Caps, notice: Mapping[str, Any]
@@ -78,6 +86,7 @@ class TurnStore(Protocol):
     async def unanswered(
         self, channel: str, *, accounts: Sequence[str] | None = None, limit: int = 100
     ) -> list[int]: ...
+    async def let_go(self, session_id: int, *, worker_id: int) -> None: ...
     async def request_stop(self, session_id: int) -> bool: ...
     async def stops_requested(self, worker_id: int) -> list[int]: ...
 
@@ -89,6 +98,10 @@ class WorkerStore(Protocol):
 class DueReminders(Protocol):
     async def begin_due(self, channel: str, *, accounts: Sequence[str] | None = None) -> None: ...
     async def words_of(self, session_id: int, turn: int) -> str | None: ...
+
+
+class LapsedHandovers(Protocol):
+    async def end_overdue(self, channel: str, *, accounts: Sequence[str] | None = None) -> None: ...
 
 
 class Conversation:
@@ -110,11 +123,13 @@ class Conversation:
         message_chars: int = MESSAGE_CHARS,
         delivers: bool = True,
         reminders: DueReminders | None = None,
+        handovers: LapsedHandovers | None = None,
     ) -> None:
         """`delivers` is False for a channel that sends parts of its own and notes when each arrived."""
         self._message_chars = message_chars
         self._delivers = delivers
         self._reminders = reminders
+        self._handovers = handovers
         self._announcer = announcer
         self._channel = channel
         self._worker_id = worker_id
@@ -126,6 +141,9 @@ class Conversation:
         self._caps = caps
         self._crash_point = crash_point
         self._stops: dict[int, asyncio.Future[None]] = {}
+        self._claiming: set[int] = set()
+        self._unsure: set[int] = set()
+        """Sessions whose claim had no reply: the lease may be ours, and nothing of ours works under it."""
         self._last_beat = time.monotonic()
 
     async def accept(self, inbound: Inbound) -> Accepted:
@@ -161,7 +179,12 @@ class Conversation:
         return await self._turns.request_stop(session_id)
 
     async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
-        """Sessions of a channel whose turn is due and that nobody holds; due reminders begin theirs."""
+        """Sessions of a channel whose turn is due and that nobody holds; due reminders begin theirs.
+
+        What waited for an operator for too long comes back first, and its turn is due then.
+        """
+        if self._handovers is not None:
+            await self._handovers.end_overdue(channel, accounts=accounts)
         if self._reminders is not None:
             await self._reminders.begin_due(channel, accounts=accounts)
         return await self._turns.unanswered(channel, accounts=accounts)
@@ -170,10 +193,17 @@ class Conversation:
         """Once a second: say that this process lives, and hear who asks it to stop a turn."""
         if not await self._workers.beat(self._worker_id):
             raise Fenced(f"worker {self._worker_id} was declared stopped")
+        late = time.monotonic() - self._last_beat
+        if late > LEASE_SECONDS:
+            # Others may have taken over what this process was doing: whoever looks for the reason finds it.
+            log.warning("beats_missed", seconds=round(late, 1))
         self._last_beat = time.monotonic()
         if self._stops:
             for session_id in await self._turns.stops_requested(self._worker_id):
                 self._stop_here(session_id)
+        for session_id in self._unsure - self._claiming - self._stops.keys():
+            await self._turns.let_go(session_id, worker_id=self._worker_id)
+            self._unsure.discard(session_id)
 
     async def gauge(self, session_id: int) -> ContextMeasured | None:
         return await self._assistant.gauge(session_id)
@@ -189,26 +219,35 @@ class Conversation:
 
     async def _claim(self, session_id: int) -> Claim | None:
         prices = await self._assistant.prices()
-        return await self._turns.claim(
-            session_id,
-            channel=self._channel,
-            worker_id=self._worker_id,
-            caps=self._caps,
-            micro_per_input_token=prices.micro_per_input_token,
-            micro_output=prices.micro_output,
-        )
+        self._claiming.add(session_id)
+        try:
+            return await self._turns.claim(
+                session_id,
+                channel=self._channel,
+                worker_id=self._worker_id,
+                caps=self._caps,
+                micro_per_input_token=prices.micro_per_input_token,
+                micro_output=prices.micro_output,
+            )
+        except StorageUnavailable:
+            # Perhaps it was done and only the reply is lost: while this process lives, nobody else takes it.
+            self._unsure.add(session_id)
+            raise
+        finally:
+            self._claiming.discard(session_id)
 
     async def _run(self, claim: Claim, emit: Emit) -> bool:
         """One attempt at one turn; True when it ended and another one waits behind it."""
         stop = self._stops[claim.session_id] = asyncio.get_running_loop().create_future()
         if claim.stop_requested:
             stop.set_result(None)
+        bill = Bill()
         try:
             started = RunStarted(
                 turn=claim.turn, attempt=claim.attempt, epoch=claim.epoch, address_id=claim.address_id
             )
             await emit(started)
-            answered = await self._attempt(claim, emit, stop)
+            answered = await self._attempt(claim, emit, stop, bill)
             return await self._commit(claim, answered, emit)
         except Fenced:
             log.info("turn_fenced", session_id=claim.session_id, turn=claim.turn)
@@ -221,7 +260,7 @@ class Conversation:
             await self._put_back(claim, emit, seconds=1.0, fault=False, error=None)
             return False
         except asyncio.CancelledError:
-            await self._put_back(claim, emit, seconds=0.0, fault=False, error=None, once=True)
+            await self._put_back(claim, emit, seconds=0.0, fault=False, error=None, cut_off=bill)
             raise
         except ModelError as error:
             return await self._model_failed(claim, error, emit)
@@ -231,12 +270,13 @@ class Conversation:
         finally:
             self._stops.pop(claim.session_id, None)
 
-    async def _attempt(self, claim: Claim, emit: Emit, stop: asyncio.Future[None]) -> Answered:
+    async def _attempt(self, claim: Claim, emit: Emit, stop: asyncio.Future[None], bill: Bill) -> Answered:
         if claim.refused_scope is not None:
+            await self._assistant.book_lost(claim)
             return refusal(
                 CapReached(scope=claim.refused_scope.partition(":")[0], timezone=self._caps.timezone)
             )
-        return await self._assistant.answer(claim, emit=emit, stop=stop)
+        return await self._assistant.answer(claim, emit=emit, stop=stop, bill=bill)
 
     async def _commit(self, claim: Claim, answered: Answered, emit: Emit) -> bool:
         """True when another turn waits."""
@@ -346,20 +386,27 @@ class Conversation:
         seconds: float,
         fault: bool,
         error: EvertalkError | None,
-        once: bool = False,
+        cut_off: Bill | None = None,
     ) -> None:
-        """Give the turn back, however long Postgres is away: while this process lives, nobody else can."""
+        """Give the turn back, however long Postgres is away: while this process lives, nobody else can.
+
+        Where the process ends it is tried once, and what the broken-off call cost is stored with it.
+        """
         tell = error is not None and not claim.told_waiting
         notice = {"text": error.advice, "error": error.code, "waiting": True} if tell and error else None
         told = None
         while True:
             try:
-                told = await self._turns.postpone(claim, seconds=seconds, fault=fault, notice=notice)
+                told = await self._turns.postpone(
+                    claim, seconds=seconds, fault=fault, notice=notice,
+                    spent=tuple(cut_off.unpaid) if cut_off else (),
+                    settled_micro=cut_off.micro if cut_off else 0,
+                )  # fmt: skip
                 break
             except Fenced:
                 return
             except StorageUnavailable:
-                if once:
+                if cut_off is not None:
                     return
                 await asyncio.sleep(1.0)
         await self._release(claim)
@@ -424,8 +471,16 @@ def check_text(text: str, *, most: int = MESSAGE_CHARS, alone: bool = True) -> N
         raise EmptyMessage
     if len(text) > most:
         raise MessageTooLong(chars=len(text), limit=most)
-    if "\x00" in text or any("\ud800" <= char <= "\udfff" for char in text):
+    if "\x00" in text or not _is_whole(text):
         raise UnreadableMessage("control bytes or broken characters")
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _notice(*, state: Any, code: str, text: str) -> Answered:

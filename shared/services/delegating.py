@@ -31,7 +31,9 @@ log = structlog.get_logger(__name__)
 
 TASK_CHARS = 8_000
 HANDED_CHARS = 60_000
-NOT_FOR_HELPERS = frozenset({"delegate", "save_memory", "update_memory", "forget_memory", "remind_me"})
+NOT_FOR_HELPERS = frozenset(
+    {"delegate", "save_memory", "update_memory", "forget_memory", "remind_me", "ask_human"}
+)
 """It works for the assistant, not for the person: nothing of what it thinks is kept about them."""
 
 DELEGATE = ToolSpec(

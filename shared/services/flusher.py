@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from shared.core.errors import CapReached, ContextBudgetExceeded, ModelError
+from shared.core.errors import (
+    CapReached,
+    ContextBudgetExceeded,
+    Fenced,
+    ModelError,
+    StorageUnavailable,
+)
 from shared.core.fencing import defused
 from shared.core.flushing import LATE, WITH_COMPACTION, next_portion, retry_seconds, was_flushed
+from shared.core.hearsay import foreign_part
 from shared.core.memory_tools import FLUSH_TOOLS
-from shared.core.messages import Message, ToolUse, text_of, tool_uses
+from shared.core.messages import Message, ToolResult, ToolUse, text_of, tool_uses
 from shared.core.policy import ContradictoryPolicy
 from shared.core.prompts import SILENT, flush_instruction
+from shared.core.recall_query import RECALL, RECALLS_PER_TURN
+from shared.core.rest import MANUAL
 from shared.core.session import View
 from shared.core.turns import Caps
 from shared.core.upkeep import (
@@ -25,7 +36,7 @@ from shared.core.upkeep import (
     JobDone,
     SessionState,
 )
-from shared.ports import ChatModel, ModelReply, ToolContext, ToolSpec
+from shared.ports import DESK, Announcer, ChatModel, ModelReply, ToolContext, ToolSpec
 from shared.services.crash import CrashPoint
 from shared.services.pictures import Pictures, Whose
 from shared.services.prompting import Prepared, Prompting
@@ -38,8 +49,12 @@ PORTIONS_AT_MOST = 8
 FAULTS_AT_MOST = 3
 PORTION_SHARE = 0.8
 """Of the hard limit: estimates of a cut view may be off, and the ghost's own calls come behind it."""
+_RECALLED_ENOUGH = f"recall was used {RECALLS_PER_TURN} times already, which is the most."
 RESULT_TOKENS = 60
 """What surrounds a tool's result in a request, with some to spare."""
+STAGE = "saving to memory"
+OF_COMPACTION = 10
+"""Percent of a compaction that its own flush stands for; then its summary is told."""
 
 
 class FlushStore(Protocol):
@@ -73,12 +88,27 @@ class _Ghost:
     """What one ghost turn has said and done so far."""
 
     saved: int = 0
+    recalls: int = 0
+    shown: tuple[str, ...] = ()
+    """Words of others that its tools have brought in, for which no steps are kept."""
     stray: list[str]
 
     def hear(self, reply: ModelReply) -> None:
         text = text_of(reply.blocks).strip()
         if text and text.strip(".").upper() != SILENT:
             self.stray.append(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """The turns that are to be read, and which share of them a portion is."""
+
+    first: int
+    through: int
+
+    def part(self, after: int, last: int) -> tuple[float, float]:
+        whole = max(1, self.through - self.first)
+        return (after - self.first) / whole, (last - self.first) / whole
 
 
 class Flusher:
@@ -93,6 +123,7 @@ class Flusher:
         toolbox: Toolbox,
         pictures: Pictures,
         caps: Caps,
+        announcer: Announcer,
         crash_point: CrashPoint,
     ) -> None:
         self._store = store
@@ -103,6 +134,7 @@ class Flusher:
         self._toolbox = toolbox
         self._pictures = pictures
         self._caps = caps
+        self._announcer = announcer
         self._crash_point = crash_point
 
     async def early(self, job: JobClaim, state: SessionState) -> JobDone:
@@ -112,6 +144,10 @@ class Flusher:
         prepared = await self._prepared(state, state.view, ())
         threshold = str(job.payload.get("threshold", "pressure"))
         cycle = int(job.payload.get("cycle", state.view.cycle))
+        if job.trigger == MANUAL:
+            flushed = await self.read(job, state, through=state.answered_turn, threshold=MANUAL)
+            failed = flushed.outcome == "failed"
+            return _retried(job, flushed, dead=True) if failed else _done(flushed)
         tried = state.view.flush_thresholds if job.attempt == 1 else frozenset[str]()
         if cycle != state.view.cycle or was_flushed(threshold, tried, prepared.policy):
             # Asked for by a turn that was claimed before the flush of this cycle had ended.
@@ -150,6 +186,7 @@ class Flusher:
         state = await self.told(state)
         view = state.view
         done = Flushed(through=view.flushed_turn)
+        way = _Way(first=view.flushed_turn, through=through)
         tools = await self.tools_of(job.session_id, state.agent_config) if view.flushed_turn < through else ()
         for _ in range(PORTIONS_AT_MOST):
             if view.flushed_turn >= through:
@@ -160,7 +197,8 @@ class Flusher:
                 prepared = whole if portion is view else await self._prepared(state, portion, tools)
             except ContradictoryPolicy as error:
                 return await self._impossible(job, state, view, error, through=through, threshold=threshold)
-            before, done = done, await self._portion(job, state, portion, prepared, last, threshold)
+            at = way.part(view.flushed_turn, last)
+            before, done = done, await self._portion(job, state, portion, prepared, last, threshold, at=at)
             if done.outcome == "failed":
                 break
             if before.outcome == "saved":
@@ -200,7 +238,10 @@ class Flusher:
         prepared: Prepared,
         last: int,
         threshold: str,
+        *,
+        at: tuple[float, float],
     ) -> Flushed:
+        await self._tell(job, at[0])
         ticket = await self._store.begin_flush(
             job,
             cycle=state.view.cycle,
@@ -217,10 +258,14 @@ class Flusher:
                 prepared = self._prompting.shrink(
                     prepared, view, state.agent_config, hard=prepared.budget.hard
                 )
-            await self._ghost_turn(job, state, ticket, prepared, purse, ghost)
+            await self._ghost_turn(job, state, ticket, prepared, purse, ghost, at=at)
             outcome = "saved" if ghost.saved else "nothing"
         except (ModelError, CapReached, ContextBudgetExceeded) as failure:
             outcome, error = "failed", f"{failure.code}: {failure}"
+        except asyncio.CancelledError:
+            with suppress(Fenced, StorageUnavailable):
+                await self._cut_off(job, state, ticket, prepared, purse)
+            raise
         self._crash_point("after_flush_model")
         report = FlushReport(
             outcome=outcome, stray_text="\n\n".join(ghost.stray), error=error,
@@ -228,8 +273,20 @@ class Flusher:
         )  # fmt: skip
         await self._store.end_flush(job, ticket, report, party_id=state.party_id)
         self._crash_point("after_flush")
+        if outcome != "failed":
+            await self._tell(job, at[1])
         read = view.flushed_turn if outcome == "failed" else last
         return Flushed(outcome=outcome, ticket=ticket, through=read, error=error)
+
+    async def _cut_off(
+        self, job: JobClaim, state: SessionState, ticket: FlushTicket, prepared: Prepared, purse: Purse
+    ) -> None:
+        """The process ends: the next attempt reads these turns again, and both have been paid for."""
+        report = FlushReport(
+            outcome="failed", stray_text="", error="it was cut off", model=prepared.card.name,
+            spent=purse.take(),
+        )  # fmt: skip
+        await self._store.end_flush(job, ticket, report, party_id=state.party_id)
 
     async def _ghost_turn(
         self,
@@ -239,12 +296,14 @@ class Flusher:
         prepared: Prepared,
         purse: Purse,
         ghost: _Ghost,
+        *,
+        at: tuple[float, float],
     ) -> None:
         """The turn itself is never stored: only its notes, and the words that nobody will see."""
         request = prepared.request
         if not request.tools:
             return  # a model without tools cannot save: the call would cost a whole context for nothing
-        for _ in range(FLUSH_ROUNDS):
+        for called in range(FLUSH_ROUNDS):
             reply = await purse.pay_for(
                 partial(self._model.reply, request),
                 input_tokens=prepared.estimate,
@@ -252,10 +311,11 @@ class Flusher:
                 card=prepared.card,
             )
             ghost.hear(reply)
+            await self._tell(job, at[0] + (at[1] - at[0]) * (called + 1) / (FLUSH_ROUNDS + 1))
             calls = tool_uses(reply.blocks)
             if not calls:
                 return
-            results = [await self._remember(job, state, ticket, call) for call in calls]
+            results = [await self._remember(job, state, ticket, call, ghost) for call in calls]
             ghost.saved += sum(fresh for _, fresh in results)
             told = sum(self._prompting.counter.count(result.text) + RESULT_TOKENS for result, _ in results)
             if reply.usage.context_tokens + round(prepared.ratio * told) > prepared.budget.hard:
@@ -269,9 +329,19 @@ class Flusher:
                 ),
             )
 
+    async def _tell(self, job: JobClaim, share: float) -> None:
+        """To operators alone: nobody else sees anything of a flush."""
+        percent = round((OF_COMPACTION if job.kind == "compact" else 100) * share)
+        told = {"t": "progress", "job": job.id, "percent": percent, "stage": STAGE}
+        await self._announcer.announce(DESK, told)
+
     async def _remember(
-        self, job: JobClaim, state: SessionState, ticket: FlushTicket, call: ToolUse
-    ) -> tuple[Any, bool]:
+        self, job: JobClaim, state: SessionState, ticket: FlushTicket, call: ToolUse, ghost: _Ghost
+    ) -> tuple[ToolResult, bool]:
+        if call.name == RECALL.name:
+            ghost.recalls += 1
+            if ghost.recalls > RECALLS_PER_TURN:
+                return ToolResult(tool_use_id=call.id, text=_RECALLED_ENOUGH, is_error=True), False
         context = ToolContext(
             session_id=job.session_id,
             party_id=state.party_id,
@@ -281,9 +351,12 @@ class Flusher:
             key=f"flush:{ticket.id}:{call.id}",
             call_id=call.id,
             flush_id=ticket.id,
+            shown=ghost.shown,
             agent_config=state.agent_config,
         )
         ran = await self._toolbox.of(state.agent_config).only(FLUSH_TOOLS).run(call, context=context)
+        if foreign := foreign_part(call.name, ran.result.text):
+            ghost.shown += (foreign,)
         result = replace(ran.result, text=defused(ran.result.text))
         return result, ran.status == "done" and ran.result.text.startswith(("Saved", "Changed"))
 
@@ -332,9 +405,12 @@ def _done(flushed: Flushed) -> JobDone:
     return JobDone(outcome={"flush": ticket.id if ticket else None, "outcome": flushed.outcome})
 
 
-def _retried(job: JobClaim, flushed: Flushed, *, for_ever: bool) -> JobDone:
-    """Late, never lost: until it works, or until a compaction takes the early flush upon itself."""
-    over = not for_ever and job.faults + 1 >= FAULTS_AT_MOST
+def _retried(job: JobClaim, flushed: Flushed, *, for_ever: bool = False, dead: bool = False) -> JobDone:
+    """Late, never lost: until it works, or until a compaction takes the early flush upon itself.
+
+    Who asked for it by hand is told at once (`dead`), and may ask again.
+    """
+    over = dead or (not for_ever and job.faults + 1 >= FAULTS_AT_MOST)
     return replace(
         _done(flushed),
         state="dead" if over else "due",

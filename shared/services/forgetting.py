@@ -50,9 +50,9 @@ class Forgetting:
         """Whether the person was shown a preview a short while ago; takes that back."""
         return await self._store.take_wish(session_id)
 
-    async def everything(self, session_id: int, actor: str) -> Report:
+    async def everything(self, session_id: int, actor: str, *, patience: float = PATIENCE_SECONDS) -> Report:
         """All conversations of the person and all that came of them; raises UnknownSession."""
-        return await self._whole(await self._store.begin(session_id, actor=actor))
+        return await self._whole(await self._store.begin(session_id, actor=actor), patience=patience)
 
     async def messages(self, session_id: int, seqs: Sequence[int], actor: str) -> Report:
         """These messages and what was made of them; they stay as empty places."""
@@ -71,11 +71,11 @@ class Forgetting:
             await self._finish(erasure_id)
         return len(left)
 
-    async def _whole(self, begun: Report) -> Report:
+    async def _whole(self, begun: Report, *, patience: float = PATIENCE_SECONDS) -> Report:
         await self._tell(begun)
         self._crash_point("mid_erasure")
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(patience):
                 return await self._finish(begun.erasure_id)
         except (TimeoutError, StorageUnavailable) as error:
             log.warning("erasure_goes_on", erasure_id=begun.erasure_id, reason=type(error).__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from shared.services.spare_summaries import SpareSummaries
 from shared.services.summary_writing import without_quotes
 from shared.services.tidier import Tidier
 from shared.services.writers import Writers
+from shared.tracing import NO_TRACES, Tracer
 
 log = structlog.get_logger(__name__)
 
@@ -39,6 +40,7 @@ class JobStore(Protocol):
     async def due_job(self, session_id: int) -> int | None: ...
     async def state(self, session_id: int) -> SessionState: ...
     async def claim_job(self, job_id: int, *, worker_id: int) -> JobClaim | None: ...
+    async def let_go_jobs(self, worker_id: int, *, but: Collection[int]) -> int: ...
     async def end_job(
         self,
         job: JobClaim,
@@ -66,7 +68,9 @@ class Maintenance:
         doorbell: Doorbell,
         crash_point: CrashPoint,
         indexing: Indexing,
+        tracer: Tracer = NO_TRACES,
     ) -> None:
+        self._tracer = tracer
         self._indexing = indexing
         self._worker_id = worker_id
         self._store = store
@@ -77,16 +81,38 @@ class Maintenance:
         self._writers = writers
         self._doorbell = doorbell
         self._crash_point = crash_point
+        self._running: list[int] = []
+        self._unsure = False
+        """A job may be ours on paper that nothing here works at: a claim or an end had no reply."""
 
     async def run(self, job_id: int) -> None:
         """Do one job if it is still to be done; its row ends as done, dead or due again, whatever happens."""
-        job = await self._store.claim_job(job_id, worker_id=self._worker_id)
+        self._running.append(job_id)
+        try:
+            await self._run(job_id)
+        finally:
+            self._running.remove(job_id)
+
+    async def let_go(self) -> None:
+        """What this process holds and does not work at is due again; raises StorageUnavailable."""
+        if self._unsure:
+            found = await self._store.let_go_jobs(self._worker_id, but=self._running)
+            self._unsure = False
+            if found:
+                log.warning("jobs_let_go", count=found)
+
+    async def _run(self, job_id: int) -> None:
+        try:
+            job = await self._store.claim_job(job_id, worker_id=self._worker_id)
+        except StorageUnavailable:
+            self._unsure = True
+            raise
         if job is None:
             return
         self._crash_point("after_job_claim")
         try:
             async with asyncio.timeout(WORK_SECONDS):
-                done = await self._do(job)
+                done = await self._traced(job)
             successor = await self._next(job) if done.state != "due" else None
             rung = await self._store.end_job(
                 job,
@@ -108,6 +134,13 @@ class Maintenance:
         else:
             await self._ring_next(job, rung)
             await self._indexing.catch_up(job.session_id)
+
+    async def _traced(self, job: JobClaim) -> JobDone:
+        about = {"job": job.id, "kind": job.kind, "session": job.session_id, "attempt": job.attempt}
+        with self._tracer.span("job", {**about, "trigger": job.trigger}) as span:
+            done = await self._do(job)
+            span.note(state=done.state)
+            return done
 
     async def _do(self, job: JobClaim) -> JobDone:
         if job.kind == "tidy":
@@ -162,13 +195,18 @@ class Maintenance:
             if job.kind == "compact":
                 await self._compactor.progress(job, 100, "failed", state="failed")
             return
+        self._unsure = True
         log.error("job_left_running", job_id=job.id)
 
     async def _interrupted(self, job: JobClaim) -> None:
         """The queue went away or the process ends: somebody else may begin again at once."""
-        with contextlib.suppress(Fenced, StorageUnavailable, TimeoutError):
-            async with asyncio.timeout(LAST_WORD_SECONDS):
-                await self._store.end_job(job, state="due", outcome={"resting": "interrupted"})
+        try:
+            with contextlib.suppress(Fenced):
+                async with asyncio.timeout(LAST_WORD_SECONDS):
+                    await self._store.end_job(job, state="due", outcome={"resting": "interrupted"})
+        except (StorageUnavailable, TimeoutError):
+            # Where only the queue went away this process lives on, and nobody else may take what it holds.
+            self._unsure = True
 
     async def _next(self, job: JobClaim) -> JobOrder | None:
         """Look again, as after every turn: the work may not be over."""

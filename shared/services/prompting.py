@@ -419,6 +419,7 @@ def audit_of(
     summary_triggered: bool = False,
     prune_triggered: bool = False,
     overflow_rejected: bool = False,
+    model_ms: int | None = None,
 ) -> ContextAudit:
     sent = prepared.selection.view.entries
     seqs = [entry.seq for entry in sent]
@@ -444,4 +445,5 @@ def audit_of(
         prune_seqs=tuple(entry.seq for entry in view.entries if entry.pruned),
         renderer_version=RENDERER_VERSION,
         recipe=recipe_of(prepared, view) if hashes else {},
+        model_ms=model_ms,
     )

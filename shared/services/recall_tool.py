@@ -16,6 +16,7 @@ from shared.core.recall_query import (
     question_words,
 )
 from shared.ports import TokenCounter, ToolContext, ToolFailed, ToolSpec
+from shared.services.artifacts import ArtifactReader
 
 QUERY_CHARS = 500
 
@@ -33,8 +34,9 @@ class RecallTool:
     idempotent = True
     timeout_seconds = 10.0
 
-    def __init__(self, store: RecallToolStore, counter: TokenCounter) -> None:
+    def __init__(self, store: RecallToolStore, artifacts: ArtifactReader, counter: TokenCounter) -> None:
         self._store = store
+        self._artifacts = artifacts
         self._counter = counter
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
@@ -45,6 +47,12 @@ class RecallTool:
                 "Answer with what you have, or say what you could not find."
             )
         question = str(arguments.get("query") or "").strip()[:QUERY_CHARS]
+        if artifact := str(arguments.get("artifact") or "").strip():
+            return await self._artifacts.read(
+                artifact, offset=arguments.get("offset"), find=question, context=context
+            )
+        if arguments.get("offset") is not None:
+            raise ToolFailed("`offset` is a place in a long text: give its id as `artifact`.")
         query = _query(arguments, question, context, last_seq)
         found = await self._found(query, question, context)
         if not found:
@@ -74,7 +82,9 @@ def _query(arguments: Mapping[str, Any], question: str, context: ToolContext, la
     first, last = _range(arguments.get("seq_range"), last_seq)
     words = question_words(question)
     if not words and not (after or before or first):
-        raise ToolFailed("`query` is empty: give words to look for, or a day, or a range of messages.")
+        raise ToolFailed(
+            "`query` is empty: give words to look for, a day, a range of messages, or the id of an artifact."
+        )
     return RecallQuery(
         session_id=context.session_id,
         base_turn=None if context.flush_id is not None else context.base_turn,

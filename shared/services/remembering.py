@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from shared.core.errors import Fenced
 from shared.core.faults import holds_injection
+from shared.core.hearsay import FROM_A_TOOL
 from shared.core.memory import (
     FOUND_AT_MOST,
     SAVES_PER_TURN,
@@ -138,7 +139,7 @@ class SearchMemory:
 
 def _line(note: KeptNote) -> str:
     dates = f"{note.observed_at:%Y-%m-%d}" + (f", about {note.event_date}" if note.event_date else "")
-    mark = ", from a tool" if note.authority == "tool" else ""
+    mark = FROM_A_TOOL if note.authority == "tool" else ""
     return f"[{note.short_id}] ({note.kind}, {dates}{mark}) {note.text}"
 
 
@@ -188,4 +189,5 @@ def _source(context: ToolContext) -> NoteSource:
         call_id=context.call_id,
         call_key=context.key,
         epoch=context.epoch if context.flush_id is None else 0,
+        shown=context.shown,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shared.core.budget import ContextBudget
@@ -24,19 +24,35 @@ class PartMissing(LookupError):
     """A part of the prompt was erased, so that the request cannot be made again."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remade:
+    """A request that was made again, and what it was made of."""
+
+    request: ModelRequest
+    view: View
+    policy: ContextPolicy
+    recall: str
+    """What was found for the turn and stood behind its words."""
+
+
 def rebuild(stored: StoredTurn, *, count: Count) -> ModelRequest:
     """What the model was sent at the turn's last call, without the bytes of pictures. Raises PartMissing.
 
     `count` must be the counter of then: where the ladder had to make the request smaller, it does so again.
     """
+    return remake(stored, count=count).request
+
+
+def remake(stored: StoredTurn, *, count: Count) -> Remade:
+    """As `rebuild`, with its parts. Raises PartMissing."""
     audit, recipe = stored.audit, stored.audit.recipe
     texts = _texts(stored)
     system = tuple(texts[: recipe["system"]])
     tools = _tools(texts[recipe["system"]]) if recipe["tools"] else ()
-    policy = _policy(texts[-1])
+    policy, view = _policy(texts[-1]), _view(stored)
     recall = texts[-2] if recipe.get("recall") else ""
-    built = _context(_view(stored), recipe, policy, count, opens=can_open(tools), recall=recall)
-    return ModelRequest(
+    built = _context(view, recipe, policy, count, opens=can_open(tools), recall=recall)
+    request = ModelRequest(
         model=audit.model_alias,
         system=tuple(
             SystemPart(text=text, cache=place == len(system)) for place, text in enumerate(system, start=1)
@@ -47,6 +63,7 @@ def rebuild(stored: StoredTurn, *, count: Count) -> ModelRequest:
         cache_at=built.cache_at,
         cache_long=bool(recipe.get("hour")),
     )
+    return Remade(request=request, view=view, policy=policy, recall=recall)
 
 
 def _context(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Protocol
 
@@ -13,6 +14,20 @@ from shared.core.turns import Caps, Spending
 from shared.ports import ModelCard, ModelReply, Usage
 
 Pay = Callable[[Sequence[Spending]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """What one attempt at a turn has cost so far."""
+
+    stored: list[Spending] = field(default_factory=list)
+    """With a tool round."""
+    unpaid: list[Spending] = field(default_factory=list)
+    """In no ledger yet: the turn's end stores them, or whoever puts it back."""
+
+    @property
+    def micro(self) -> int:
+        return sum(call.cost_micro or 0 for call in (*self.stored, *self.unpaid))
 
 
 class SpendStore(Protocol):
@@ -64,15 +79,26 @@ class Purse:
         output_tokens: int,
         card: ModelCard,
     ) -> ModelReply:
-        """One call and what it cost, also when it failed after the provider had begun to count."""
+        """One call and what it cost, also when it failed or was cut off after the provider began to count."""
         async with self.holding(input_tokens, output_tokens, card) as pay:
             try:
                 reply = await ask()
             except ModelError as error:
                 pay([spending(usage, card.name, card, aborted=True) for usage in error.aborted])
                 raise
+            except asyncio.CancelledError:
+                # Nobody says how much was written until then; what was read is reckoned.
+                read = Usage(input_tokens=input_tokens, output_tokens=0, known=False)
+                pay([spending(read, card.name, card, aborted=True)])
+                raise
             pay(spending_of(reply, card))
         return reply
+
+    def take(self) -> tuple[Spending, ...]:
+        """For the ledger, which has them once, whatever cuts this job off."""
+        taken = tuple(self.spent)
+        self.spent.clear()
+        return taken
 
     async def reserve(self, micro: int) -> int | None:
         if micro == 0:

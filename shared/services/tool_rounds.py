@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from shared.core.exchange import ToolRunning
 from shared.core.messages import Author, Block, ToolResult, ToolUse, text_of, tool_uses
+from shared.core.recall_query import RECALL
 from shared.core.session import Entry
 from shared.core.spill import OPEN_ARTIFACT, Artifact, spill_results
 from shared.core.tokens import estimate_blocks, reply_tokens
@@ -23,6 +24,7 @@ from shared.services.tools import Ran
 LONG_CHARS = 50_000
 """Results of this size together are counted beside the loop, so that nobody else waits for it."""
 SPILL_SECONDS = 30.0
+_PORTIONS = frozenset({OPEN_ARTIFACT.name, RECALL.name})
 END_SECONDS = 5.0
 """How long tools that are ended may take to let go."""
 _LOST = "[outcome unknown: the program was restarted while this ran]"
@@ -74,11 +76,11 @@ class ToolRounds:
     ) -> None:
         """Intent, run, result: two commits, so that a crash in between is known for what it is."""
         tokens = self.tokens_of(reply, reply.blocks, prepared)
+        spent = state.take_spent()
         seq = await self._store.record_tool_calls(
-            state.claim, blocks=reply.blocks, tokens=tokens, calls=calls, spent=tuple(state.spent)
+            state.claim, blocks=reply.blocks, tokens=tokens, calls=calls, spent=spent
         )
-        state.spent_before += state.spent
-        state.spent.clear()
+        state.spent_before += spent
         self._add(state, seq, "assistant", reply.blocks, tokens)
         if reply.usage.known and not prepared.left_out and reply.model == prepared.card.name:
             state.anchor, state.anchored, state.pending = reply.usage.context_tokens, True, 0
@@ -148,7 +150,7 @@ class ToolRounds:
     ) -> tuple[tuple[ToolResult, ...], tuple[Artifact, ...]]:
         """What is too long for the log becomes an artifact; a portion of one is not spilled again."""
         policy = self._prompting.policy_of(state.claim.agent_config)
-        portions = {call.id for call in calls if call.name == OPEN_ARTIFACT.name}
+        portions = {call.id for call in calls if call.name in _PORTIONS}
         count = self._prompting.counter.count
         if sum(len(result.text) for result in results) < LONG_CHARS:
             return spill_results(results, policy, count, spare=portions)

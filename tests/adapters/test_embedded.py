@@ -78,6 +78,7 @@ async def _add_one(servers: EmbeddedServers) -> tuple[int, int]:
     return rows, rings
 
 
+@pytest.mark.control("S38", "S39")
 async def test_both_servers_answer_on_private_sockets_and_nowhere_else(
     servers: EmbeddedServers,
 ) -> None:
@@ -178,7 +179,7 @@ async def test_files_of_another_major_version_are_refused_with_advice(folder: Pa
     (folder / "pg" / "PG_VERSION").write_text("12\n")
     with pytest.raises(EmbeddedServerFailed, match="PostgreSQL 12") as refusal:
         await EmbeddedServers(folder, durable=False).start()
-    assert "Dump it" in refusal.value.advice
+    assert "./evertalk upgrade" in refusal.value.advice
     assert not are_running(folder)
 
 
@@ -206,6 +207,7 @@ async def test_a_file_in_place_of_the_folder_is_refused_with_advice(tmp_path: Pa
     assert "EVERTALK_DATA_DIR" in refusal.value.advice
 
 
+@pytest.mark.control("S38")
 def test_a_socket_folder_of_someone_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run").symlink_to("/tmp")
     with pytest.raises(EmbeddedServerFailed, match="someone else"):
@@ -229,6 +231,7 @@ def test_a_log_is_turned_over_when_it_is_full(tmp_path: Path) -> None:
     assert (tmp_path / "a.log.1").exists()
 
 
+@pytest.mark.control("S44")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
 async def test_root_gives_up_its_rights_and_opens_no_other_folder(folder: Path) -> None:
     before = Path("/root").stat().st_mode

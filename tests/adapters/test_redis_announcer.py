@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -168,3 +169,24 @@ async def test_messages_too_long_for_one_publish_arrive_each_by_itself(two: tupl
 
 async def _publishes(client: Redis) -> int:
     return int((await client.info("commandstats")).get("cmdstat_publish", {}).get("calls", 0))
+
+
+async def test_a_cancellation_that_comes_with_the_answer_of_redis_is_heeded(
+    two: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announcer = two[0].announcer
+    asked = asyncio.Event()
+
+    async def publish(channel: str, text: str) -> int:
+        # What `asyncio.wait_for` of Python 3.11 does when both come in one round.
+        asked.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        return 0
+
+    monkeypatch.setattr(announcer._publisher, "publish", publish)
+    work = asyncio.create_task(announcer.announce(1, {"t": "ctx"}))
+    await asked.wait()
+    work.cancel()
+    await asyncio.wait([work], timeout=5)
+    assert work.cancelled()

@@ -62,6 +62,11 @@ def test_nothing_is_loaded_before_the_first_count() -> None:
     assert fresh._encoding is not None
 
 
+def test_a_process_holds_the_vocabulary_once() -> None:
+    assert load_vocabulary(VOCABULARY, sha256=SHA256) is load_vocabulary(VOCABULARY, sha256=SHA256)
+
+
+@pytest.mark.control("S45")
 def test_an_altered_file_is_refused_and_the_rule_takes_over(tmp_path: Path) -> None:
     altered = tmp_path / "claude.json.xz"
     altered.write_bytes(VOCABULARY.read_bytes() + b"\0")
@@ -73,5 +78,6 @@ def test_an_altered_file_is_refused_and_the_rule_takes_over(tmp_path: Path) -> N
     assert "checksum" in counter.problem
 
 
+@pytest.mark.control("S45")
 def test_a_missing_file_is_no_failure(tmp_path: Path) -> None:
     assert VocabularyCounter(tmp_path / "none").count("hello") == by_script("hello")

@@ -32,6 +32,7 @@ class Site:
 
     port: int = 0
     asked: list[web.Request] = field(default_factory=list)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 def plain(body: bytes, mime: str, **headers: str) -> web.Response:
@@ -72,7 +73,7 @@ async def serve(request: web.Request) -> web.StreamResponse:  # noqa: C901  one 
         case "/program":
             return plain(b"\x7fELF", "application/octet-stream")
         case "/slow":
-            await asyncio.sleep(30)
+            await request.app[SITE].over.wait()
         case "/loop":
             raise web.HTTPFound("/loop")
         case path if path.startswith("/hop"):
@@ -108,6 +109,7 @@ async def site() -> AsyncIterator[Site]:
     assert runner.addresses
     found.port = runner.addresses[0][1]
     yield found
+    found.over.set()
     await runner.cleanup()
 
 
@@ -139,6 +141,7 @@ async def test_a_page_is_read_as_markdown_and_fenced(site: Site) -> None:
     assert text.endswith("</fetched_page>")
 
 
+@pytest.mark.control("S26", "S37")
 async def test_nothing_of_ours_is_sent_along(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
@@ -164,6 +167,7 @@ async def test_texts_are_read_in_their_own_encoding(site: Site, path: str, words
     assert words in await read(site, path)
 
 
+@pytest.mark.control("S26", "S35")
 @pytest.mark.parametrize("path", ["/bomb", "/endless"])
 async def test_more_than_a_mebibyte_is_never_kept(site: Site, path: str) -> None:
     text = await read(site, path)
@@ -194,12 +198,14 @@ async def test_what_cannot_be_read_is_said(site: Site, path: str, words: str) ->
         await read(site, path)
 
 
+@pytest.mark.control("S26")
 async def test_a_server_that_dawdles_is_left(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shared.adapters.web_pages.FETCH_SECONDS", 0.2)
     with pytest.raises(ToolFailed, match="did not answer"):
         await read(site, "/slow")
 
 
+@pytest.mark.control("S26")
 @pytest.mark.parametrize(
     "where",
     [
@@ -214,6 +220,7 @@ async def test_a_redirect_leads_to_nobody_near_us(site: Site, where: str) -> Non
     assert len(site.asked) == 1
 
 
+@pytest.mark.control("S26")
 @pytest.mark.parametrize(
     "host",
     ["127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0x7f.1", "2130706433", "127.1", "localhost"],
@@ -224,6 +231,7 @@ async def test_nobody_near_us_is_reached_by_any_name(site: Site, host: str) -> N
     assert site.asked == []
 
 
+@pytest.mark.control("S26")
 @pytest.mark.parametrize(
     "found", [["127.0.0.1"], ["93.184.215.14", "127.0.0.1"], ["::ffff:127.0.0.1"], ["fe80::1%1"], []]
 )
@@ -236,6 +244,7 @@ async def test_one_address_near_us_refuses_the_whole_name(site: Site, found: lis
     assert site.asked == []
 
 
+@pytest.mark.control("S26")
 async def test_a_name_is_asked_for_once_and_what_it_says_later_does_not_matter(site: Site) -> None:
     """DNS rebinding: the second answer would be an address that may not be reached."""
     answers = [LOOPBACK, ipaddress.ip_address("127.0.0.66")]
@@ -252,6 +261,7 @@ async def test_a_name_is_asked_for_once_and_what_it_says_later_does_not_matter(s
         await read(site, "/page", tool=tool)
 
 
+@pytest.mark.control("S26")
 async def test_names_are_never_resolved_by_the_connection_itself(site: Site) -> None:
     """A redirect to another name is resolved and looked at anew."""
 

@@ -55,6 +55,7 @@ def test_only_files_that_mean_something_are_read(folder: Path) -> None:
     assert [name for name, _ in read_workspace(folder).files] == ["SOUL.md"]
 
 
+@pytest.mark.control("S48")
 def test_a_link_out_of_the_folder_is_refused_and_one_inside_is_followed(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("TOP SECRET")
     (folder / "SOUL.md").symlink_to(tmp_path / "secret")

@@ -38,17 +38,26 @@ def test_every_command_is_described_in_german() -> None:
         assert described(command, "fr") == command.description
 
 
+@pytest.mark.control("S47")
 def test_members_of_a_group_see_less_than_its_admins() -> None:
     members, admins = names("personal", "all_group_chats"), names("personal", "all_chat_administrators")
     assert set(admins) - set(members) == {
-        "compact", "undo", "pin", "unpin", "forget", "goal", "mode", "model", "settings",
+        "compact", "undo", "pin", "unpin", "forget", "human", "goal", "mode", "model", "settings",
     }  # fmt: skip
     assert set(members) < set(admins)
     assert set(names("personal", "all_private_chats")) - set(admins) == {"start"}
 
 
 def test_where_anyone_may_talk_the_menu_is_short() -> None:
-    assert names("public", "all_private_chats") == ["help", "new", "stop", "forget", "export"]
+    shown = names("public", "all_private_chats")
+    assert shown == ["help", "new", "stop", "feedback", "forget", "human", "export"]
+
+
+@pytest.mark.parametrize("audience", ["personal", "public"])
+def test_nobody_is_offered_a_human_who_is_not_there(audience: Audience) -> None:
+    offered, here = menus(audience, humans=False), menus(audience)
+    assert "human" not in {name for menu in offered for name, _ in menu.commands}
+    assert {name for name, _ in here[0].commands} - {name for name, _ in offered[0].commands} == {"human"}
 
 
 async def test_telegram_takes_every_menu() -> None:

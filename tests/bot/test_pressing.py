@@ -99,6 +99,7 @@ async def test_where_strangers_are_served_no_button_reaches_a_memory(action: Act
     assert everything.nods == [texts_for("en").others_button]
 
 
+@pytest.mark.control("S47")
 @pytest.mark.parametrize("action", ADMINS_ONLY)
 async def test_in_a_group_only_administrators_forget(action: Action) -> None:
     member, admin = Everything(), Everything(admin=True)
@@ -108,6 +109,7 @@ async def test_in_a_group_only_administrators_forget(action: Action) -> None:
     assert len(admin.done) == 1
 
 
+@pytest.mark.control("S47")
 @pytest.mark.parametrize("action", [*MEMORY, *ADMINS_ONLY])
 async def test_a_press_from_another_chat_does_nothing(action: Action) -> None:
     everything = Everything(admin=True)

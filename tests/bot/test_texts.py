@@ -109,6 +109,7 @@ def test_a_name_stays_a_name(words: str) -> None:
     assert shown.entities == ()
 
 
+@pytest.mark.control("S18")
 @pytest.mark.parametrize("words", NASTY)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_words_of_others_cannot_format_a_message_of_ours(language: str, words: str) -> None:
@@ -139,6 +140,7 @@ def test_every_error_has_german_advice_of_its_own(code: str) -> None:
     )
 
 
+@pytest.mark.control("S46")
 @pytest.mark.parametrize("code", sorted({kind.code for kind in OURS}))
 def test_the_public_hears_nothing_of_models_and_accounts(code: str) -> None:
     advice = {kind.code: kind.advice for kind in OURS}[code]

@@ -58,6 +58,7 @@ def test_what_was_said_is_kept(text: str) -> None:
     assert text in texts(verdict)
 
 
+@pytest.mark.control("S24")
 @pytest.mark.parametrize(
     "text",
     [
@@ -86,6 +87,7 @@ def test_a_bad_replacement_leaves_the_old_words_standing() -> None:
     assert "Bob likes tea." in texts(verdict)
 
 
+@pytest.mark.control("S24")
 def test_a_prohibition_is_not_replaced_by_something_else() -> None:
     former = Ledger(
         items=(LedgerItem(id="c1", kind="constraint", text="Never mention Bob's divorce."),), last_number=1
@@ -152,6 +154,7 @@ def test_an_empty_answer_or_a_template_of_none_is_a_hard_fault(narrative: str) -
     assert verdict.hard_faults == ("the summary is empty",)
 
 
+@pytest.mark.control("S24")
 def test_a_long_summary_is_cut_by_code_to_less_than_it_replaces() -> None:
     source = render_source(exchange(1, "plain words only " * 400, "ok"))
     items = tuple(fact(f"plain words {'only ' * 40}{'words ' * i}", 1) for i in range(30))

@@ -75,21 +75,22 @@ def test_names_are_unique_and_described() -> None:
 
 def test_visitors_of_a_public_page_see_only_the_plain_ones() -> None:
     names = [command.name for command in commands_for(channel="web", audience="public")]
-    assert names == ["help", "new", "stop", "forget", "export"]
+    assert names == ["help", "new", "stop", "feedback", "forget", "human", "export"]
     names = [command.name for command in commands_for(channel="telegram", audience="public")]
-    assert names == ["help", "new", "stop", "forget", "export"]
+    assert names == ["help", "new", "stop", "feedback", "forget", "human", "export"]
     assert len(commands_for(channel="telegram", audience="personal")) == len(COMMANDS)
 
 
-def test_what_only_telegram_can_do_is_not_offered_elsewhere() -> None:
+def test_a_person_can_do_the_same_on_every_channel() -> None:
     web = {command.name for command in commands_for(channel="web", audience="personal")}
     telegram = {command.name for command in commands_for(channel="telegram", audience="personal")}
-    assert telegram - web == {"retry"}
+    assert telegram == web
 
 
 def test_in_groups_only_admins_change_what_all_others_see() -> None:
     for_admins = {command.name for command in COMMANDS if not may_in_group(command.name, admin=False)}
-    assert for_admins == {"compact", "undo", "pin", "unpin", "forget", "goal", "mode", "model", "settings"}
+    expected = {"compact", "undo", "pin", "unpin", "forget", "human", "goal", "mode", "model", "settings"}
+    assert for_admins == expected
     assert all(may_in_group(command.name, admin=True) for command in COMMANDS)
 
 

@@ -241,7 +241,7 @@ def test_a_giant_message_is_shown_by_head_and_tail_with_a_marker_for_the_caller(
 
 
 def test_tool_results_are_cut_before_words_and_the_turns_thinking_goes_with_them() -> None:
-    think = Thinking(text="hm", signature="s")
+    think = Thinking(text="let me see", signature="s")
     log = [
         entry(1, 1, "word " * 1_000),
         entry(2, 1, think, ToolUse(id="a", name="f", input={}), author="assistant", step=1),
@@ -249,7 +249,7 @@ def test_tool_results_are_cut_before_words_and_the_turns_thinking_goes_with_them
     ]
     made = _shrink(view(log, open_turn=1), 2_500)
     assert {cut.seq for cut in made.cut_short} == {3}
-    assert "hm" not in str(made.context.messages)
+    assert "let me see" not in str(made.context.messages)
 
 
 def test_what_cannot_be_shrunk_is_refused_with_the_three_largest() -> None:

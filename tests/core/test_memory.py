@@ -130,6 +130,23 @@ def test_who_vouches_for_a_note(text: str, said: str, tools: bool, authority: st
 
 
 @pytest.mark.parametrize(
+    ("text", "said", "foreign", "authority"),
+    [
+        ("The person pays Mallory.", "I pay.", "Everybody pays Mallory.", "tool"),
+        ("The person pays 40 crowns.", "I pay 40 crowns.", "40 crowns is too much.", "person"),
+        ("The person fears heights.", "Not up there!", "Guests who fear great heights stay below.", "tool"),
+        ("The person fears heights.", "Not up there!", "The tower is open every day.", "assistant"),
+        ("The person's dog Bertil is brown.", "My dog is brown.", "A cat named Bertil.", "tool"),
+    ],
+)
+def test_names_and_words_that_only_others_wrote_are_not_the_person_s(
+    text: str, said: str, foreign: str, authority: str
+) -> None:
+    assert authority_of(text, [said], tools_used=False, foreign=[foreign]) == authority
+    assert authority_of(text, [said], tools_used=False, before=[foreign], foreign=[foreign]) != "tool"
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         {}, {"text": " "}, {"text": ["x"]}, {"text": "x" * 1_000_000}, {"text": "password: hunter2!"},

@@ -38,7 +38,7 @@ LOG = [*exchanges(2), *reminded(3, 5), *reminded(4, 7), *reminded(5, 9)]
 
 
 def test_a_program_may_begin_a_turn_and_a_tool_may_not() -> None:
-    assert set(BEGINNERS) == {"person", "program"}
+    assert set(BEGINNERS) == {"person", "program", "operator"}
 
 
 def test_its_request_is_valid_and_the_clock_stands_behind_its_words() -> None:

@@ -32,6 +32,7 @@ WANTED = [
 ]  # fmt: skip
 
 
+@pytest.mark.control("S36")
 @pytest.mark.parametrize("secret", SECRETS)
 def test_a_secret_is_taken_out_and_the_words_around_it_stay(secret: str) -> None:
     shown = redact(f"Use {secret} please, Ada.")
@@ -41,6 +42,7 @@ def test_a_secret_is_taken_out_and_the_words_around_it_stay(secret: str) -> None
     assert redact(shown) == shown
 
 
+@pytest.mark.control("S36")
 @pytest.mark.parametrize("words", NAMED)
 def test_what_is_called_a_secret_is_one(words: str) -> None:
     assert holds_secret(words)

@@ -23,6 +23,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
+@pytest.mark.control("S26")
 @pytest.mark.parametrize("url", REFUSED)
 def test_what_is_no_address_of_the_web_is_refused(url: str) -> None:
     with pytest.raises(BadWebAddress):
@@ -63,6 +64,7 @@ PUBLIC = [
 ]
 
 
+@pytest.mark.control("S26")
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_an_address_near_us_is_not_public_in_any_form(address: str) -> None:
     assert not is_public(ipaddress.ip_address(address))
@@ -73,6 +75,7 @@ def test_an_address_of_the_open_internet_is_public(address: str) -> None:
     assert is_public(ipaddress.ip_address(address))
 
 
+@pytest.mark.control("S26")
 def test_a_redirect_is_looked_at_like_any_other_address() -> None:
     page = web_address("https://example.org/a/b")
     assert redirected(page, "../c?d").url == "https://example.org/c?d"

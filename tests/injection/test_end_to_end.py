@@ -28,6 +28,7 @@ async def chats(provider: RunningFake) -> list[Any]:
     return [record["body"] for record in await provider.requests() if record["kind"] == "chat"]
 
 
+@pytest.mark.control("S20")
 async def test_what_a_visitor_types_reaches_the_provider_as_words_and_the_log_as_it_was(
     guest: Visit, provider: RunningFake
 ) -> None:
@@ -45,6 +46,7 @@ async def test_what_a_visitor_types_reaches_the_provider_as_words_and_the_log_as
     assert all(json.dumps(sample, ensure_ascii=False)[1:-1] in kept for sample in samples)
 
 
+@pytest.mark.control("S20")
 async def test_a_note_with_a_mark_of_ours_is_shown_defused(guest: Visit, provider: RunningFake) -> None:
     sample = next(one for one in OURS if "known_about_this_person" in one)
     await guest.app.pool.execute(

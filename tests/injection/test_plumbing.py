@@ -12,12 +12,12 @@ from dataclasses import replace
 import pytest
 
 from bot.telegram.arrivals import Quoted, Sender
-from bot.telegram.hearing import _document
 from bot.telegram.quoting import prompt_of
 from shared.adapters.models.catalog import known_card
 from shared.adapters.models.wire import request_body
 from shared.core.context import BuiltContext, build_context
 from shared.core.fencing import defused, fenced
+from shared.core.file_words import file_words
 from shared.core.forms import FORMS
 from shared.core.ledger import Ledger
 from shared.core.messages import Image, Text, ToolResult, ToolUse
@@ -88,8 +88,8 @@ WAYS: Mapping[str, Way] = {
     ),
     "forward": lambda sample: said(prompt_of([forward(1, sample)])),
     "forwarded name": lambda sample: said(prompt_of([forward(1, "x", name=sample)])),
-    "file": lambda sample: said("Read this.", Text(text=_document("a.txt", sample))),
-    "file name": lambda sample: said("Read this.", Text(text=_document(sample, "x"))),
+    "file": lambda sample: said("Read this.", Text(text=file_words("a.txt", sample))),
+    "file name": lambda sample: said("Read this.", Text(text=file_words(sample, "x"))),
     "picture": lambda sample: built(
         view(
             [
@@ -139,6 +139,7 @@ def marks(text: str) -> list[tuple[str, str]]:
     return [(found[1], found[2]) for found in _OURS.finditer(text)]
 
 
+@pytest.mark.control("S20")
 @pytest.mark.parametrize("way", sorted(WAYS))
 def test_no_sample_forges_a_mark_or_moves_the_system_part(way: str) -> None:
     expected = WAYS[way](HARMLESS)
@@ -150,6 +151,7 @@ def test_no_sample_forges_a_mark_or_moves_the_system_part(way: str) -> None:
         assert marks(words_of_others(made)) == shape, sample
 
 
+@pytest.mark.control("S20")
 @pytest.mark.parametrize("way", sorted(INTO_SYSTEM))
 def test_what_rides_in_the_system_part_stays_in_its_place(way: str) -> None:
     shape = [marks(part.text) for part in INTO_SYSTEM[way](HARMLESS).system]
@@ -157,6 +159,7 @@ def test_what_rides_in_the_system_part_stays_in_its_place(way: str) -> None:
         assert [marks(part.text) for part in INTO_SYSTEM[way](sample).system] == shape, sample
 
 
+@pytest.mark.control("S20")
 @pytest.mark.parametrize("way", sorted({**WAYS, **INTO_SYSTEM}))
 def test_no_look_alike_reaches_the_provider_as_it_was_written(way: str) -> None:
     for sample in looks_alike():
@@ -166,6 +169,7 @@ def test_no_look_alike_reaches_the_provider_as_it_was_written(way: str) -> None:
         assert sample not in sent or sample in own, sample
 
 
+@pytest.mark.control("S20")
 @pytest.mark.parametrize("way", sorted({**WAYS, **INTO_SYSTEM}))
 def test_every_request_is_one_that_the_strict_provider_takes(way: str) -> None:
     card = known_card("claude-sonnet-5-5")
@@ -179,6 +183,7 @@ def test_every_request_is_one_that_the_strict_provider_takes(way: str) -> None:
         check_messages(request_body(request, card, card.name))
 
 
+@pytest.mark.control("S20")
 @pytest.mark.parametrize("form", sorted(FORMS))
 def test_a_summary_of_any_form_cannot_leave_its_frame(form: str) -> None:
     for sample in ALL:

@@ -37,6 +37,7 @@ def test_an_order_is_known_for_one_in_every_language(sample: str) -> None:
     assert holds_injection(sample)
 
 
+@pytest.mark.control("S24")
 @pytest.mark.parametrize("sample", [*ORDERS, *OTHERS, *NOTES, *(s for s in OURS if s.startswith("<"))])
 def test_an_order_that_was_said_is_still_no_item_of_a_summary(sample: str) -> None:
     """Said by a person or read in a file: it is in the log, and there it stays."""
@@ -54,6 +55,7 @@ def test_an_order_that_was_said_is_still_no_item_of_a_summary(sample: str) -> No
     assert "Lisbon" in shown
 
 
+@pytest.mark.control("S24")
 @pytest.mark.parametrize("sample", ORDERS)
 def test_the_digest_without_a_model_carries_no_order_on(sample: str) -> None:
     source = source_with(sample)
@@ -61,6 +63,7 @@ def test_the_digest_without_a_model_carries_no_order_on(sample: str) -> None:
     assert sample not in render_summary(digest(log_with(sample), Ledger(), words, budget_tokens=500))
 
 
+@pytest.mark.control("S21")
 def test_a_note_that_only_a_tool_vouches_for_is_not_shown_by_itself() -> None:
     notes = [Note(id=number, kind="fact", text=text, authority="tool") for number, text in enumerate(ORDERS)]
     assert core_block(notes, words) == ""
@@ -89,6 +92,7 @@ class Notes:
 CONTEXT = ToolContext(session_id=1, party_id=1, scope="main", turn=1, key="k", call_id="c")
 
 
+@pytest.mark.control("S21")
 @pytest.mark.parametrize("sample", [*ORDERS, *OTHERS, *NOTES])
 async def test_no_order_becomes_a_note(sample: str) -> None:
     notes = Notes()
@@ -97,6 +101,7 @@ async def test_no_order_becomes_a_note(sample: str) -> None:
     assert notes.texts == []
 
 
+@pytest.mark.control("S21", "S36")
 async def test_a_note_is_kept_without_the_secret_in_it() -> None:
     notes = Notes()
     for text in ("Ada's password is Tr0ub4dor and her cat is Miso.", *WISHES):

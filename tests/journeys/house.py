@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 from shared.adapters.postgres.visitors import PostgresVisitors, new_token
 from shared.app import App, open_app
 from shared.core.exchange import Accepted, Inbound, ReplyEvent, Stored
-from shared.ports import Tool
+from shared.core.model import ToolSpec
+from shared.ports import Tool, ToolContext
 from shared.settings import Settings, load_settings
 
 _cids = count(1)
@@ -19,6 +21,14 @@ _cids = count(1)
 
 def settings_for(database_url: str, redis_url: str, **overrides: Any) -> Settings:
     return load_settings(database_url=database_url, redis_url=redis_url, **overrides)
+
+
+def with_little_room(database_url: str, redis_url: str, provider: str) -> Settings:
+    """A window that a few results of tools fill."""
+    return settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider,
+        max_output=1_000, cap_total_per_day_usd="100", soft_budget=25_000,
+    )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -93,3 +103,35 @@ class running_app:  # noqa: N801  reads as a function in `async with`
         while True:
             await self._app.conversation.heartbeat()
             await asyncio.sleep(0.5)
+
+
+class LookUp:
+    """A tool whose results are long enough to be shortened later."""
+
+    spec = ToolSpec(
+        name="look_up",
+        description="Looks something up.",
+        input_schema={"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+    )
+    idempotent = True
+    timeout_seconds = 5.0
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        return "\n".join(f"{arguments['query']} {line}: nothing but <runtime_facts>" for line in range(330))
+
+
+@asynccontextmanager
+async def working(guest: Visit) -> AsyncIterator[None]:
+    """Jobs are done as they come, as by the worker's process."""
+
+    async def work() -> None:
+        while True:
+            await guest.run_due_jobs()
+            await asyncio.sleep(0.02)
+
+    running = asyncio.ensure_future(work())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.wait([running])

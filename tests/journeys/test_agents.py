@@ -17,6 +17,7 @@ from shared.app import librarian_of
 from shared.services.commands import CommandResult
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
+from tests.journeys.test_reminders import ASKS, SET, TELLS, comes_due, looked
 from tests.services.test_knowing import Kept
 
 PATIENCE_SECONDS = 20.0
@@ -175,6 +176,19 @@ async def test_files_of_the_folder_stand_in_the_prompt_and_changes_are_seen(
     assert "patient" not in await until_told(guest, provider, "I am loud.")
 
 
+async def test_a_turn_that_a_reminder_begins_hears_what_the_folder_says_of_such_turns(
+    guest: Visit, provider: RunningFake
+) -> None:
+    (folder(guest) / "HEARTBEAT.md").write_text("Come to the point.")
+    await configure(guest, workspace="ada")
+    await provider.script([ASKS, SET, TELLS])
+    await guest.ask("Remind me to call Anna in two hours.")
+    await comes_due(guest)
+    assert await looked(guest) == "It is time to call Anna."
+    assert "[HEARTBEAT.md]\\nCome to the point." in json.dumps((await last_body(provider))["system"])
+    assert "Come to the point." not in await system_of(guest, provider)
+
+
 async def test_a_folder_that_appears_later_is_seen(guest: Visit, provider: RunningFake) -> None:
     (guest.app.settings.data_dir / "workspaces").mkdir()
     await configure(guest, workspace="later")
@@ -183,6 +197,7 @@ async def test_a_folder_that_appears_later_is_seen(guest: Visit, provider: Runni
     await until_told(guest, provider, "I came late.")
 
 
+@pytest.mark.control("S22")
 async def test_a_group_never_hears_what_the_folder_knows_of_one_person(
     guest: Visit, provider: RunningFake
 ) -> None:
@@ -200,6 +215,7 @@ async def test_a_group_never_hears_what_the_folder_knows_of_one_person(
     assert "This is a group called “Family”" in told
 
 
+@pytest.mark.control("S22")
 async def test_strangers_of_a_public_agent_never_hear_it_either(guest: Visit, provider: RunningFake) -> None:
     (folder(guest) / "USER.md").write_text("The person keeps bees.")
     await configure(guest, workspace="ada", audience="public")

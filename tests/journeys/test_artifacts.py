@@ -19,9 +19,9 @@ from shared.core.errors import Fenced
 from shared.core.memory_tools import FLUSH_TOOLS, FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.messages import ToolResult, ToolUse, tool_results
 from shared.core.model import ToolSpec
-from shared.core.recall_query import RECALL
+from shared.core.recall_query import RECALL, RECALLS_PER_TURN
 from shared.core.spill import OPEN_ARTIFACT, OPENED_PER_TURN, artifact_id, artifact_of
-from shared.core.turns import Caps, Claim
+from shared.core.turns import Caps, Claim, JobOrder
 from shared.ports import ToolContext, ToolFailed
 from shared.services.calling import runtime_facts
 from shared.services.delegating import DELEGATE
@@ -163,6 +163,7 @@ class _Named:
         raise ToolFailed("nobody runs this")
 
 
+@pytest.mark.control("S22")
 async def test_an_artifact_is_only_opened_in_its_own_session(guest: Visit, provider: RunningFake) -> None:
     await provider.script(_reads())
     await guest.ask(ASKED)
@@ -273,6 +274,79 @@ async def test_a_result_that_was_lost_with_its_process_is_fetched_and_spilled_ag
         assert await check_invariants(connection) == []
     finally:
         await connection.close(timeout=5)
+
+
+async def _recalling(guest: Visit, provider: RunningFake, *wishes: Mapping[str, Any]) -> list[ToolResult]:
+    """What the model hears when it reads the report and then recalls."""
+    read, calls = _reads()[0], [{"name": RECALL.name, "input": dict(wish)} for wish in wishes]
+    match = {"anywhere": "Kept whole as"}
+    await provider.script([read, {"match": match, "times": 1, "action": {"tool_use": calls}}])
+    await guest.ask(ASKED)
+    return (await _results(guest))[1:]
+
+
+async def test_recall_opens_an_artifact_and_goes_to_the_words_of_its_query(
+    guest: Visit, provider: RunningFake
+) -> None:
+    artifact = artifact_id(REPORT)
+    found, later = await _recalling(
+        guest,
+        provider,
+        {"artifact": artifact, "query": "code word"},
+        {"artifact": artifact, "offset": 90_000},
+    )
+    assert SECRET in found.text
+    assert later.text.startswith(f"{artifact}, characters 90,000 to ")
+    assert await guest.one("SELECT count(*) FROM artifacts") == 1
+
+
+async def test_recall_opens_only_so_many_portions_and_only_those_of_its_own_session(
+    guest: Visit, provider: RunningFake
+) -> None:
+    wish = {"artifact": artifact_id(REPORT)}
+    opened = await _recalling(guest, provider, *[wish] * (RECALLS_PER_TURN + 2))
+    assert len([result for result in opened if not result.is_error]) == RECALLS_PER_TURN
+    stranger = await visit(guest.app)
+    call = {"name": RECALL.name, "input": wish}
+    await provider.script([{"match": {"kind": "chat"}, "times": 1, "action": {"tool_use": [call]}}])
+    await stranger.ask("Open it for me.")
+    (refused,) = await _results(stranger)
+    assert refused.is_error
+    assert "has no artifact" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [({"artifact": "nonsense"}, "is not the id"), ({"query": "report", "offset": 5}, "give its id"),
+     ({"artifact": artifact_id(REPORT), "offset": 10**9}, "`offset` is"), ({}, "id of an artifact")],
+)  # fmt: skip
+async def test_what_recall_cannot_open_is_told_with_advice(
+    guest: Visit, provider: RunningFake, wish: dict[str, Any], words: str
+) -> None:
+    (result,) = await _recalling(guest, provider, wish)
+    assert result.is_error
+    assert words in result.text
+
+
+async def test_a_ghost_turn_reads_an_artifact_by_recall_and_only_so_often(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await provider.script(_reads())
+    await guest.ask(ASKED)
+    call = {"name": RECALL.name, "input": {"artifact": artifact_id(REPORT), "query": "code word"}}
+    calls = [call] * (RECALLS_PER_TURN + 1)
+    await provider.script([{"match": {"kind": "flush"}, "times": 1, "action": {"tool_use": calls}}])
+    pressed = JobOrder(kind="flush", key="now", trigger="pressure", payload={"threshold": "pressure"})
+    await guest.app.commands._store.ask(guest.session_id, pressed)
+    await guest.run_due_jobs()
+    heard = [
+        block["content"]
+        for request in await provider.requests() if request["kind"] == "flush"
+        for block in request["body"]["messages"][-1]["content"] if block["type"] == "tool_result"
+    ]  # fmt: skip
+    assert [SECRET in str(one) for one in heard] == [True] * RECALLS_PER_TURN + [False]
+    assert "the most" in str(heard[-1])
+    assert await guest.one("SELECT count(*) FROM turn_steps WHERE tool = 'recall'") == 0
 
 
 def test_artifacts_are_offered_only_beside_a_tool_that_can_make_one() -> None:

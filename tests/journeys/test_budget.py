@@ -70,6 +70,7 @@ async def test_calls_of_unknown_price_are_told_as_such(guest: Visit) -> None:
     assert "and 1 calls of unknown price" in told
 
 
+@pytest.mark.control("S28")
 async def test_a_warning_comes_once_with_the_answer_and_is_no_answer(guest: Visit) -> None:
     await set_aside(guest, await party(guest), 1_700_000)
     for words in ("Hello", "And now?", "And then?"):
@@ -81,6 +82,7 @@ async def test_a_warning_comes_once_with_the_answer_and_is_no_answer(guest: Visi
     assert await guest.one("SELECT count(*) FROM turns WHERE state = 'answered'") == 3
 
 
+@pytest.mark.control("S28")
 async def test_at_the_limit_the_person_is_told_when_it_goes_on_and_commands_work(guest: Visit) -> None:
     await set_aside(guest, await party(guest), 2_000_000)
     words = await guest.ask("Hello")
@@ -90,6 +92,7 @@ async def test_at_the_limit_the_person_is_told_when_it_goes_on_and_commands_work
     assert await guest.one("SELECT count(*) FROM usage") == 0
 
 
+@pytest.mark.control("S28", "S29")
 async def test_the_rounds_of_one_turn_stay_under_the_lid_together(
     guest: Visit, provider: RunningFake
 ) -> None:

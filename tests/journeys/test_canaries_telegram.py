@@ -66,6 +66,7 @@ async def stored(house: TelegramHouse) -> str:
     return f"{await tables_of(house.database_url)}\n{await keys_of(house.redis_url)}"
 
 
+@pytest.mark.control("S36", "S40")
 async def test_no_canary_is_left_in_tables_redis_or_logs_and_nobody_elses_is_lost(
     house: TelegramHouse, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shared.core.errors import EmptyMessage, MessageTooLong, UnknownSession, UnreadableMessage
-from shared.core.exchange import Delta, Inbound, RunEnded, RunStarted, Stored
+from shared.core.exchange import ContextMeasured, Delta, Inbound, RunEnded, RunStarted, Stored
 from tests.journeys.house import Visit, running_app, settings_for, visit
 
 
@@ -89,6 +89,7 @@ async def test_a_stopped_answer_keeps_what_was_written(guest: Visit) -> None:
     assert (await guest.ask("And now?")) != ""
 
 
+@pytest.mark.control("S29")
 @pytest.mark.parametrize(
     ("text", "error"),
     [("", EmptyMessage), ("  \n", EmptyMessage), ("x" * 8_001, MessageTooLong), ("a\x00b", UnreadableMessage),
@@ -117,6 +118,7 @@ async def test_what_was_asked_to_be_remembered_is_a_note_and_helps_later(guest: 
     assert "Miso" in await guest.ask("What is my cat called?")
 
 
+@pytest.mark.control("S28")
 async def test_an_emptied_spending_cap_refuses_kindly(database_url: str, redis_url: str) -> None:
     settings = settings_for(
         database_url, redis_url, anthropic_api_key="key", anthropic_base_url="http://127.0.0.1:9",
@@ -137,7 +139,18 @@ async def test_help_names_what_can_be_done_here_and_nothing_else(guest: Visit) -
 
     mine, public = await help_in(), await help_in(audience="public")
     assert "`/compact [focus] [--force]`" in mine
-    assert "/retry" not in mine
+    assert "/retry" in mine
+    assert "/retry" not in public
     assert "/stop" in public
     assert "/compact" not in public
     assert "/settings" in await help_in(channel="telegram")
+
+
+async def test_the_parts_of_the_gauge_sum_up_to_what_is_used(guest: Visit) -> None:
+    for text in ("My cat is called Miso.", "What is my cat called?"):
+        await guest.ask(text)
+        measured = [event for event in guest.heard if isinstance(event, ContextMeasured)][-1]
+        assert sum(measured.parts.values()) == measured.used
+    gauge = await guest.app.conversation.gauge(guest.session_id)
+    assert gauge is not None
+    assert sum(gauge.parts.values()) == gauge.used

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
 import pytest
 
 from shared.adapters.postgres.invariants import check_invariants
+from shared.adapters.redis_announcer import RedisAnnouncer
+from shared.ports import DESK
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
 
@@ -181,6 +185,7 @@ async def test_what_a_late_flush_died_of_is_not_met_again_within_the_hour(guest:
     await talk(guest, 2)
     assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
     await guest.app.pool.execute("UPDATE jobs SET state = 'dead', ended_at = now()")
+    await guest.app.pool.execute("UPDATE sessions SET troubled_at = now()")
     assert await guest.app.flushes.ask_for_owed() == []
     await guest.app.pool.execute("UPDATE jobs SET ended_at = now() - interval '61 minutes'")
     assert len(await guest.app.flushes.ask_for_owed()) == 1
@@ -265,8 +270,9 @@ async def test_a_flush_tells_nobody_anything(
     await talk_until(guest, "SELECT count(*) FROM jobs WHERE kind = 'flush'")
     told: list[Mapping[str, Any]] = []
 
-    async def announce(_session_id: int, message: Mapping[str, Any]) -> None:
-        told.append(message)
+    async def announce(session_id: int, message: Mapping[str, Any]) -> None:
+        if session_id != DESK:  # operators see how far it is
+            told.append(message)
 
     monkeypatch.setattr(guest.app.announcer, "announce", announce)
     before = [
@@ -335,3 +341,54 @@ def _by_hand() -> Any:
     from shared.core.turns import JobOrder
 
     return JobOrder(kind="compact", key="by hand", trigger="manual", payload={"force": True})
+
+
+async def heard_of_jobs(
+    guest: Visit, redis_url: str, act: Callable[[], Awaitable[None]]
+) -> list[dict[str, Any]]:
+    """What operators are told of how far jobs are, while something is done."""
+    listener = RedisAnnouncer(redis_url)
+    await listener.follow((DESK,))
+    heard: list[dict[str, Any]] = []
+    ready = asyncio.Event()
+
+    async def listen() -> None:
+        async for _, message in listener.listen():
+            if message.get("t") == "here":
+                ready.set()
+            elif message.get("t") == "progress":
+                heard.append(dict(message))
+            elif message.get("t") == "over":
+                return
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        tasks.create_task(listen())
+        while not ready.is_set():
+            await guest.app.announcer.announce(DESK, {"t": "here"})
+            await asyncio.sleep(0.02)
+        await act()
+        await guest.app.announcer.announce(DESK, {"t": "over"})
+    await listener.close()
+    return heard
+
+
+async def test_operators_hear_how_far_a_flush_is_and_a_compactions_own_is_its_first_tenth(
+    guest: Visit, redis_url: str
+) -> None:
+    await talk(guest, 12)
+    await guest.app.pool.execute("UPDATE jobs SET due_at = now() + interval '1 h'")
+    await guest.app.upkeep.ask(guest.session_id, _by_hand())
+    summed = await heard_of_jobs(guest, redis_url, guest.run_due_jobs)
+    saving = [one["percent"] for one in summed if one["stage"] == "saving to memory"]
+    assert saving == sorted(saving)
+    assert (saving[0], saving[-1]) == (0, 10)
+    assert summed[-1]["percent"] == 100
+    await talk(guest, 3, first=20)
+    await guest.app.pool.execute("UPDATE jobs SET due_at = now() + interval '1 h' WHERE state = 'due'")
+    await guest.app.upkeep.ask(guest.session_id, replace(_by_hand(), kind="flush"))
+    heard = await heard_of_jobs(guest, redis_url, guest.run_due_jobs)
+    assert {one["job"] for one in heard} == {await guest.one("SELECT max(id) FROM jobs WHERE kind = 'flush'")}
+    percents = [one["percent"] for one in heard]
+    assert percents == sorted(percents)
+    assert (percents[0], percents[-1]) == (0, 100)
+    assert len(percents) > 2

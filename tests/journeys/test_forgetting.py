@@ -64,6 +64,7 @@ async def everything_of(guest: Visit) -> str:
     return await dumped(guest.app.settings)
 
 
+@pytest.mark.control("S25")
 async def test_a_yes_without_a_question_forgets_nothing(guest: Visit) -> None:
     await guest.ask("Hello")
     said = await run(guest, "forget", "everything yes")
@@ -77,6 +78,7 @@ async def test_a_yes_without_a_question_forgets_nothing(guest: Visit) -> None:
     assert await guest.one("SELECT count(*) FROM erasures") == 0
 
 
+@pytest.mark.control("S40")
 async def test_what_would_go_is_counted_and_then_gone_from_every_table(guest: Visit) -> None:
     other = await visit(guest.app)
     await talked(other, OTHERS)
@@ -126,6 +128,7 @@ async def test_the_conversation_goes_on_as_a_new_one(guest: Visit) -> None:
     await promises_hold(guest)
 
 
+@pytest.mark.control("S40")
 async def test_nothing_of_another_sitting_of_the_same_person_stays(guest: Visit) -> None:
     """An archived conversation of a merged party is theirs, too."""
     archived = await visit(guest.app)
@@ -155,6 +158,7 @@ async def test_a_message_that_waits_and_a_turn_that_runs_are_ended_and_write_not
     await promises_hold(guest)
 
 
+@pytest.mark.control("S40")
 async def test_a_crash_in_the_middle_is_finished_by_the_next_sweep(guest: Visit) -> None:
     await talked(guest)
     places = []
@@ -180,6 +184,7 @@ async def test_a_crash_in_the_middle_is_finished_by_the_next_sweep(guest: Visit)
     assert await forgetting.finish() == 0
 
 
+@pytest.mark.control("S40")
 async def test_forgetting_twice_and_by_two_at_once_is_forgetting_once(guest: Visit) -> None:
     await talked(guest)
     forgetting = guest.app.forgetting

@@ -172,6 +172,7 @@ async def test_updates_that_are_still_being_put_together_are_refused(guest: Visi
         "UPDATE addresses SET channel = 'telegram', account = '7', chat = '42' WHERE id = $1",
         guest.address_id,
     )
+    await app.pool.execute("DELETE FROM visitors")  # which open places of the web only
     inbox = PostgresTelegramInbox(app.pool)
     mine = {"message_id": 1, "chat": {"id": 42}, "from": {"id": 42}, "text": CANARY}
     pressed = {"id": "9", "from": {"id": 42}, "message": mine, "data": CANARY}
@@ -190,6 +191,8 @@ async def test_updates_that_are_still_being_put_together_are_refused(guest: Visi
     await is_gone(guest)
 
 
+@pytest.mark.control("S40")
+@pytest.mark.row("F48")
 @pytest.mark.parametrize("pause", [0.0, 0.02, 0.06, 0.15, 0.3])
 async def test_whatever_runs_at_any_moment_leaves_nothing(guest: Visit, pause: float) -> None:
     await guest.app.pool.execute("UPDATE sessions SET context_tokens = 5000")

@@ -104,6 +104,7 @@ async def test_nearly_the_same_words_are_one_note(guest: Visit, provider: Runnin
     assert await guest.one("SELECT count(*) FROM notes") == 1
 
 
+@pytest.mark.control("S21")
 async def test_a_note_that_is_too_long_and_one_with_a_secret_get_a_clear_answer(
     guest: Visit, provider: RunningFake
 ) -> None:
@@ -159,6 +160,7 @@ async def test_a_forgotten_note_is_not_saved_again(guest: Visit, provider: Runni
     assert "neighbour" not in await prompted(provider)
 
 
+@pytest.mark.control("S22")
 async def test_an_id_that_names_no_note_of_this_person_is_refused(
     guest: Visit, provider: RunningFake
 ) -> None:
@@ -194,6 +196,7 @@ async def everything_in(guest: Visit, *, but: tuple[str, ...] = ()) -> str:
     return "\n".join(whole)
 
 
+@pytest.mark.control("S23")
 async def test_what_is_remembered_is_listed_found_and_erased_by_number(guest: Visit) -> None:
     assert "nothing yet" in (await command(guest, "memory"))[1]
     assert (await command(guest, "remember"))[0] is False
@@ -229,6 +232,7 @@ async def test_a_preview_serves_once_and_lapses(guest: Visit) -> None:
     assert (await command(guest, "forget", "everything yes"))[0] is False
 
 
+@pytest.mark.control("S23")
 async def test_after_forgetting_the_words_stand_nowhere_but_in_the_conversation(
     guest: Visit, provider: RunningFake
 ) -> None:
@@ -267,6 +271,7 @@ async def test_what_a_person_says_in_so_many_words_comes_back(guest: Visit) -> N
     assert await guest.one("SELECT forgotten_at FROM notes") is None
 
 
+@pytest.mark.control("S21")
 async def test_a_note_that_a_tool_put_into_the_models_head_is_marked_and_never_shown_by_itself(
     database_url: str, redis_url: str, provider: RunningFake
 ) -> None:
@@ -319,6 +324,7 @@ async def test_what_a_flush_saves_is_an_event_and_no_message(guest: Visit, provi
     ]
     assert len(guest.heard) == heard
     assert await guest.one("SELECT payload ->> 'change' FROM events WHERE kind = 'memory'") == "saved"
+    assert await guest.one("SELECT (payload -> 'quiet')::bool FROM events WHERE kind = 'memory'") is True
 
 
 async def test_rival_writers_of_the_same_words_make_one_note(guest: Visit) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 import structlog
 
-from shared.adapters.postgres.insights import Insights
+from shared.adapters.postgres.running_sums import RunningSums
 from shared.core.exchange import Organizing
 from tests.fakes.messages_api.harness import RunningFake
-from tests.journeys.house import Visit, running_app, settings_for, visit
+from tests.journeys.house import Visit, running_app, settings_for, visit, working
 
 CHAT = "claude-sonnet-5-5"
 FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 18
@@ -44,21 +42,6 @@ async def careful(database_url: str, redis_url: str, provider: RunningFake) -> A
 async def talk(guest: Visit, turns: int, *, words: str = FILLER) -> None:
     for number in range(turns):
         await guest.ask(f"Message {number}. {words}")
-
-
-@asynccontextmanager
-async def worker(guest: Visit) -> AsyncIterator[None]:
-    async def work() -> None:
-        while True:
-            await guest.run_due_jobs()
-            await asyncio.sleep(0.02)
-
-    working = asyncio.ensure_future(work())
-    try:
-        yield
-    finally:
-        working.cancel()
-        await asyncio.wait([working])
 
 
 async def test_when_the_window_is_halved_at_run_time_every_turn_is_answered(
@@ -121,9 +104,9 @@ async def test_a_turn_that_is_refused_four_times_ends_with_the_three_largest(
     assert row["estimated_input_tokens_before"] >= row["estimated_input_tokens_after_summary"] > 0
     assert row["estimated_input_tokens_after_summary"] >= row["estimated_input_tokens_after_prune"] > 0
     assert await guest.one("SELECT error_code FROM turns WHERE turn_no = 9") == "context_budget_exceeded"
-    counters = await Insights(guest.app.pool).counters()
-    assert counters["overflows"] == 1
-    assert counters["avg_prompt"] > 0
+    calls = (await RunningSums(guest.app.pool).read())["calls"]
+    assert calls["overflows"] == 1
+    assert calls["prompt_tokens"] / calls["prompts"] > 0
     await provider.script([])
     assert await guest.ask("Then something shorter.")
     assert guest.last_words != words
@@ -166,7 +149,7 @@ async def test_old_turns_go_behind_a_digest_before_any_is_left_out(
 
 
 async def test_a_preset_that_looks_before_the_call_waits_for_its_summary_and_says_so(careful: Visit) -> None:
-    async with worker(careful):
+    async with working(careful):
         while not any(isinstance(event, Organizing) for event in careful.heard):
             assert len(careful.heard) < 2_000
             await careful.ask(f"One more. {FILLER}")

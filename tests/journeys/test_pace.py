@@ -16,8 +16,10 @@ from shared.core.compaction import CompactionPlan, NothingToCompact, why_not_com
 from shared.core.presets import PRESETS
 from shared.core.turns import JobOrder
 from shared.core.upkeep import Refused
+from shared.ports import DESK
 from shared.services import compactor
 from shared.services.commands.views import told_outcome
+from shared.services.flusher import STAGE as FLUSHING
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit
 from tests.journeys.test_flush import everything_is_due, guests, talk, talk_until
@@ -165,6 +167,7 @@ async def fail_three_times(guest: Visit) -> None:
     )
 
 
+@pytest.mark.control("S29")
 async def test_after_three_failures_background_compaction_rests_for_fifteen_minutes(
     guest: Visit, provider: RunningFake
 ) -> None:
@@ -205,6 +208,7 @@ async def thrash(guest: Visit) -> None:
     )
 
 
+@pytest.mark.control("S29", "S30")
 async def test_compaction_that_does_not_help_stops_and_says_what_fills_the_context(guest: Visit) -> None:
     """claude-code 85489: thrashing was caused by instructions, and the wrong diagnosis was shown."""
     await talk_until(guest, COMPACT_IS_DUE)
@@ -491,9 +495,10 @@ async def test_progress_is_told_by_stage_and_never_runs_backwards(
 ) -> None:
     await talk(guest, 8)
     told: list[Mapping[str, Any]] = []
+    desk: list[Mapping[str, Any]] = []
 
-    async def announce(_session_id: int, message: Mapping[str, Any]) -> None:
-        told.append(message)
+    async def announce(session_id: int, message: Mapping[str, Any]) -> None:
+        (desk if session_id == DESK else told).append(message)
 
     monkeypatch.setattr(guest.app.announcer, "announce", announce)
     await compact_by_hand(guest)
@@ -505,3 +510,8 @@ async def test_progress_is_told_by_stage_and_never_runs_backwards(
     assert "summarising" in [frame["stage"] for frame in frames]
     assert frames[-1]["state"] == "done"
     assert all(set(message) == {"event_seq"} for message in told if message not in frames)
+    shown = [one for one in desk if one["t"] == "progress"]
+    assert [one["percent"] for one in shown] == sorted(one["percent"] for one in shown)
+    assert [(str(one["job"]), one["percent"], one["stage"]) for one in shown if one["stage"] != FLUSHING] == [
+        (frame["id"], frame["percent"], frame["stage"]) for frame in frames
+    ]

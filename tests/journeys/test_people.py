@@ -238,6 +238,7 @@ async def test_a_turn_that_waits_behind_the_other_channel_is_taken_when_that_one
     print("waited for the other channel:", [round(seconds * 1000) for _, _, seconds in waits], "ms")
 
 
+@pytest.mark.control("S22")
 async def test_nothing_private_reaches_a_group_or_a_stranger(both: Both) -> None:
     """What a person has told the assistant alone is in no prompt but their own."""
     house = both.there.house

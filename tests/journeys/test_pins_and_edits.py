@@ -86,6 +86,7 @@ async def test_an_edit_after_the_answer_is_kept_and_may_be_answered_again(guest:
     await invariants_hold(guest)
 
 
+@pytest.mark.control("S41")
 async def test_an_export_has_every_message_summary_and_note(guest: Visit) -> None:
     await guest.ask("Please remember that my dog Bertil is allergic to chicken.")
     for number in range(14):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -13,46 +12,14 @@ from shared.adapters.models.catalog import ModelEntry, card_of
 from shared.adapters.models.wire import request_body
 from shared.adapters.postgres.replays import PostgresReplays
 from shared.adapters.token_counter import VocabularyCounter
-from shared.core.model import ToolSpec
 from shared.core.money import worst_case_micro
-from shared.ports import ToolContext
 from shared.services.replaying import PartMissing, rebuild
-from shared.services.tools import Toolbox
 from tests.fakes.messages_api.harness import RunningFake
-from tests.journeys.house import Visit, running_app, settings_for, visit
+from tests.journeys.house import Visit
 
 CHAT = "claude-sonnet-5-5"
 FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 12
 COUNTER = VocabularyCounter()
-
-
-class LookUp:
-    """A tool whose results are long enough to be shortened later."""
-
-    spec = ToolSpec(
-        name="look_up",
-        description="Looks something up.",
-        input_schema={"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
-    )
-    idempotent = True
-    timeout_seconds = 5.0
-
-    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
-        return "\n".join(f"{arguments['query']} {line}: nothing but <runtime_facts>" for line in range(330))
-
-
-@pytest.fixture
-async def guest(
-    database_url: str, redis_url: str, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Visit]:
-    await provider.reset()
-    monkeypatch.setattr("shared.app.Toolbox", lambda tools, **more: Toolbox([*tools, LookUp()], **more))
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        max_output=1_000, cap_total_per_day_usd="100", soft_budget=25_000,
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
 
 
 async def again(guest: Visit, turn: int) -> str:

@@ -175,6 +175,7 @@ async def test_buttons_wish_an_answer_anew(house: TelegramHouse, number: int) ->
     await ada.sees(lambda screen: sum(bool(line.buttons) for line in screen.answers) == 1)
 
 
+@pytest.mark.control("S47")
 async def test_each_topic_is_a_conversation_of_its_own(house: TelegramHouse, number: int) -> None:
     await house.api.change_bot(topics=True)
     ada = await house.person(number)

@@ -199,6 +199,7 @@ async def test_documents_are_read_and_what_cannot_be_is_said(here: Deployment) -
 # -- what goes out ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.control("S18")
 async def test_refused_formatting_leaves_the_words(here: Deployment) -> None:
     ada = await here.person()
     reason = "Bad Request: can't parse entities: unsupported"
@@ -228,6 +229,7 @@ async def test_a_refused_rich_message_comes_in_the_classic_form_and_is_not_tried
     assert len(tried) == 1
 
 
+@pytest.mark.control("S16", "S18")
 async def test_only_harmless_links_can_be_pressed(here: Deployment) -> None:
     ada = await here.person()
     await ada.say("Give me links.")
@@ -237,6 +239,7 @@ async def test_only_harmless_links_can_be_pressed(here: Deployment) -> None:
     assert all(entity["type"] in ("text_link", "code") for entity in screen.answers[-1].entities)
 
 
+@pytest.mark.control("S47")
 async def test_answers_and_typing_are_in_their_topic(here: Deployment) -> None:
     ada = await here.person()
     club = await here.api.group("Club", ada, forum=True)
@@ -267,6 +270,7 @@ async def test_answers_and_typing_are_in_their_topic(here: Deployment) -> None:
 # -- who may, and where -------------------------------------------------------------------------------------
 
 
+@pytest.mark.control("S47")
 async def test_nobody_presses_other_peoples_buttons(here: Deployment) -> None:
     ada, eve = await here.person(), await here.person()
     await ada.say("My boat is called Njord.")
@@ -292,6 +296,7 @@ async def test_nobody_presses_other_peoples_buttons(here: Deployment) -> None:
     assert await here.house.one(f"SELECT count(*) FROM turns t {MINE}", str(ada.id)) == 1
 
 
+@pytest.mark.control("S47")
 async def test_in_a_group_only_administrators_run_its_commands(here: Deployment) -> None:
     ada, bob = await here.person(), await here.person(first_name="Bob")
     crew = await here.api.group("Crew", ada, members=(bob,))

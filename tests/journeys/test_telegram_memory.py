@@ -118,6 +118,7 @@ async def test_a_button_that_is_pressed_twice_works_once(house: TelegramHouse, n
     assert await house.one(TOLD, str(ada.id)) == 2
 
 
+@pytest.mark.control("S22")
 async def test_a_forged_press_reaches_no_note_of_anybody_else(house: TelegramHouse, number: int) -> None:
     ada, eve = await talks(house, number), await talks(house, next(_numbers))
     (tea,) = await keep(house, ada.id, "Ada drinks tea.")
@@ -191,6 +192,7 @@ async def test_what_a_search_has_found_is_put_away_too(house: TelegramHouse, num
     await ada.sees("Zu „Wal“ weiß ich nichts.")
 
 
+@pytest.mark.control("S47")
 async def test_in_a_group_only_its_administrators_put_notes_away(house: TelegramHouse, number: int) -> None:
     ada = await house.person(number)
     bob = await house.person(next(_numbers), allowed=False, first_name="Bob")

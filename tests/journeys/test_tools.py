@@ -106,6 +106,7 @@ async def room(database_url: str, redis_url: str, provider: RunningFake) -> Asyn
         yield Room(await visit(app), provider, reading, sending)
 
 
+@pytest.mark.control("S25")
 async def test_a_call_with_bad_arguments_is_told_and_tried_again(room: Room) -> None:
     bad = {
         "tool_use": [{"name": "calculate", "input": {"expression": 5}}, {"name": "calculate", "input": {}}]
@@ -123,6 +124,7 @@ async def test_a_call_with_bad_arguments_is_told_and_tried_again(room: Room) -> 
     await room.holds()
 
 
+@pytest.mark.control("S25")
 async def test_an_agent_is_offered_only_its_own_tools(room: Room) -> None:
     await room.configure(tools={"allow": ["c*"], "deny": ["current_time"]})
     await room.scripted({"tool_use": [{"name": "draw", "input": {}}]}, {"text": "I cannot."})

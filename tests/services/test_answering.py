@@ -128,6 +128,16 @@ async def test_a_turn_that_is_announced_is_looked_for_before_the_next_round(
     await comes(lambda: house.talk.begun == [7])
 
 
+async def test_what_the_dead_left_is_looked_for_before_the_first_round(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "ORPHANS_SECONDS", 3_600.0)
+    house.talk.due = [7]
+    house.answering.start()
+    await comes(lambda: house.talk.begun == [7])
+    assert len(house.talk.asked) == 1
+
+
 async def test_many_announcements_are_a_few_looks(house: House) -> None:
     house.answering.start()
     for _ in range(1_000):

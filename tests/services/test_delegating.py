@@ -146,6 +146,7 @@ async def test_a_task_that_says_nothing_or_too_much_is_refused(arguments: Any, r
     assert reason in await refused(delegate(in_turn()), **arguments)
 
 
+@pytest.mark.control("S29")
 async def test_what_it_may_read_in_all_is_bounded() -> None:
     model = in_turn(replied(Text(text="I look."), READS[0], tokens=900), "never asked")
     told = await refused(delegate(model, bounds=Bounds(input_tokens=1_000)))
@@ -154,6 +155,7 @@ async def test_what_it_may_read_in_all_is_bounded() -> None:
     assert len(model.asked) == 1
 
 
+@pytest.mark.control("S28")
 async def test_it_may_use_only_a_share_of_the_tightest_cap() -> None:
     money = Money()
     model = in_turn(replied(READS[0], tokens=1_500), "never asked")

@@ -119,6 +119,7 @@ USELESS: dict[str, Any] = {
 }
 
 
+@pytest.mark.control("S24")
 @pytest.mark.parametrize("what", sorted(USELESS))
 async def test_a_useless_summariser_changes_nothing_but_the_rows_that_say_so(what: str) -> None:
     written = await write(always(USELESS[what]), PLAN)
@@ -441,6 +442,7 @@ async def test_texts_are_merged_under_their_headings_when_no_model_can() -> None
     )
 
 
+@pytest.mark.control("S24")
 @pytest.mark.parametrize("form", get_args(SummaryForm))
 async def test_a_focus_that_gives_orders_brings_nothing_into_the_record(form: SummaryForm) -> None:
     """A model that obeys it gets no further than one that invents."""

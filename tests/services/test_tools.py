@@ -93,6 +93,7 @@ def test_the_same_config_gets_the_same_box() -> None:
     assert BOX.of({"tools": {"deny": ["zeta"]}}) is BOX.of({"tools": {"deny": ["zeta"]}, "model": "x"})
 
 
+@pytest.mark.control("S25")
 async def test_a_tool_that_is_not_allowed_is_not_there() -> None:
     box = BOX.of({"tools": {"deny": ["zeta"]}})
     told = await box.run(ToolUse(id="t", name="zeta", input={}), context=CONTEXT)
@@ -138,6 +139,7 @@ def test_artifacts_are_offered_only_where_something_long_may_come() -> None:
 # -- arguments --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.control("S25")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -160,6 +162,7 @@ async def test_arguments_that_break_the_schema_never_reach_the_tool(arguments: A
     assert len(told.result.text) < 2_000
 
 
+@pytest.mark.control("S25", "S26")
 async def test_a_schema_is_never_fetched_and_its_patterns_are_not_run() -> None:
     catastrophe = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
     assert (await ran(Scripted(schema=catastrophe), {"a": "a" * 40 + "!"})).status == "done"
@@ -184,6 +187,7 @@ async def _cancels() -> str:
     raise asyncio.CancelledError
 
 
+@pytest.mark.control("S25")
 @pytest.mark.parametrize(
     ("does", "words"),
     [
@@ -212,6 +216,7 @@ async def test_a_tool_that_returns_nothing_has_said_so(nothing: Any) -> None:
     assert (await ran(Scripted(does=nothing))).result.text == "scripted returned nothing."
 
 
+@pytest.mark.control("S25")
 async def test_megabytes_are_cut_to_the_tool_s_own_cap() -> None:
     told = await ran(Scripted(does="x" * 3_000_000, output_chars=1_000))
     assert told.status == "done"

@@ -10,15 +10,23 @@ from typing import Any
 
 import asyncpg
 import pytest
-from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, web
+from aiohttp import ClientResponse, ClientSession, ClientWebSocketResponse, WSMsgType, web
 from redis.asyncio import Redis
 
+from shared.adapters.postgres.handover import PostgresHandovers
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.turns import PostgresTurns
+from shared.adapters.postgres.work_changes import PostgresWorkChanges
 from shared.adapters.redis_announcer import RedisAnnouncer
+from shared.adapters.token_counter import VocabularyCounter
 from shared.core.exchange import Accepted, ContextMeasured, Delta, Emit, Inbound, RunEnded, RunStarted, Stored
 from shared.services.conversation import check_text
+from shared.services.crash import CrashPoint, no_crash
+from shared.services.handover import OperatorDesk
+from shared.services.inspecting import Inspecting
+from shared.services.work_desk import WorkDesk
 from shared.settings import Settings, load_settings
+from tests.web.inspecting import inspecting_over
 from web.app import make_parts, make_web_app, start_parts, stop_parts
 from web.draft import utf16_units
 from web.limits import Limits
@@ -47,7 +55,7 @@ class ScriptedConversation:
         )
 
     async def accept(self, inbound: Inbound) -> Accepted:
-        check_text(inbound.text)
+        check_text(inbound.text, alone=not inbound.more)
         if self.failure is not None:
             raise self.failure
         return await self.turns.accept(inbound, channel="web", tokens=1)
@@ -174,6 +182,13 @@ class ScriptedCommands:
         return Result(command=name, success=True, result="done", event_seq=number)
 
 
+class SilentDoorbell:
+    """No worker hears it."""
+
+    async def ring(self, job_id: int, attempt: int) -> bool:
+        return False
+
+
 class DeafAnnouncer:
     """No Redis at all."""
 
@@ -200,6 +215,14 @@ class Services:
     announcer: Any
     conversation: ScriptedConversation
     commands: ScriptedCommands
+    operator_desk: OperatorDesk | None = None
+    inspecting: Inspecting | None = None
+    work_desk: WorkDesk | None = None
+    desk_announcer: Any = None
+    crash_point: CrashPoint = no_crash
+
+    def breakers(self) -> dict[str, Any]:
+        return {}
 
 
 @dataclass(kw_only=True)
@@ -257,6 +280,7 @@ class Server:
     listener: Listener
     screens: list[Screen] = field(default_factory=list)
     """Kept, or a socket that no test holds would be closed by the garbage collector."""
+    streams: list[ClientResponse] = field(default_factory=list)
 
     @property
     def conversation(self) -> ScriptedConversation:
@@ -288,6 +312,8 @@ class Server:
         await stop_parts(self.parts, drain_seconds=5)
         await self.listener.stop_listening()
         await self.runner.cleanup()
+        for stream in self.streams:
+            stream.close()
         await self.client.close()
 
 
@@ -316,6 +342,12 @@ class Starter:
         finally:
             await client.aclose()
 
+    def _desk_announcer(self, redis: bool) -> Any:
+        if not redis:
+            return DeafAnnouncer()
+        self.announcers.append(RedisAnnouncer(self.redis_url))
+        return self.announcers[-1]
+
     async def start(self, *, limits: Limits | None = None, redis: bool = True, **settings: Any) -> Server:
         pool = await open_pool(self.database_url, size=4)
         self.pools.append(pool)
@@ -329,6 +361,12 @@ class Starter:
             announcer=announcer,
             conversation=conversation,
             commands=ScriptedCommands(conversation),
+            inspecting=inspecting_over(pool),
+            operator_desk=OperatorDesk(
+                PostgresHandovers(pool), announcer, VocabularyCounter(), crash_point=no_crash
+            ),
+            work_desk=WorkDesk(PostgresWorkChanges(pool), SilentDoorbell(), announcer, crash_point=no_crash),
+            desk_announcer=self._desk_announcer(redis),
         )
         model = ModelShown(name="scripted", offline=True)
         parts = make_parts(services, model=model, limits=limits)

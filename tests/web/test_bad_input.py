@@ -90,6 +90,7 @@ async def test_a_binary_frame_is_refused(server: Server) -> None:
     assert await screen.closed() == 1003
 
 
+@pytest.mark.control("S32")
 async def test_a_frame_over_64_kib_is_refused_with_a_reason(server: Server) -> None:
     screen, _ = await server.greet()
     await screen.say("x" * 66_000)
@@ -97,6 +98,7 @@ async def test_a_frame_over_64_kib_is_refused_with_a_reason(server: Server) -> N
     assert await screen.closed() == 1009
 
 
+@pytest.mark.control("S32")
 async def test_a_huge_frame_is_cut_off(server: Server) -> None:
     screen, _ = await server.greet()
     await screen.say("x" * 2_000_000)
@@ -131,6 +133,7 @@ async def test_a_binary_hello_is_closed_with_4400(server: Server) -> None:
     assert await screen.closed() == 4400
 
 
+@pytest.mark.control("S33")
 async def test_silence_instead_of_hello_is_closed_with_4408(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +142,7 @@ async def test_silence_instead_of_hello_is_closed_with_4408(
     assert await screen.closed() == 4408
 
 
+@pytest.mark.control("S05")
 @pytest.mark.parametrize("token", ["A" * 43, "short", "with space" * 5, "'; drop table visitors; --xxxxx"])
 async def test_an_unknown_token_is_closed_with_4401(server: Server, token: str) -> None:
     screen = await server.connect()
@@ -154,6 +158,7 @@ async def test_an_unknown_site_is_closed_with_4403(server: Server) -> None:
     assert await screen.closed() == 4403
 
 
+@pytest.mark.control("S05", "S08")
 async def test_a_token_of_one_site_opens_nothing_at_another(server: Server) -> None:
     _, welcome = await server.greet()
     await server.services.pool.execute(
@@ -165,6 +170,7 @@ async def test_a_token_of_one_site_opens_nothing_at_another(server: Server) -> N
     assert await screen.closed() == 4401
 
 
+@pytest.mark.control("S04")
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "garbage", ""])
 async def test_a_foreign_origin_is_refused_before_the_upgrade(server: Server, origin: str) -> None:
     with pytest.raises(WSServerHandshakeError) as refused:
@@ -172,6 +178,7 @@ async def test_a_foreign_origin_is_refused_before_the_upgrade(server: Server, or
     assert refused.value.status == 403
 
 
+@pytest.mark.control("S04")
 async def test_a_missing_origin_is_refused(server: Server) -> None:
     with pytest.raises(WSServerHandshakeError) as refused:
         await server.client.ws_connect(f"{server.url}/ws")
@@ -194,6 +201,7 @@ async def test_when_postgres_is_away_the_browser_is_asked_to_send_again(starter:
     assert (await again.until("ack"))["event_seq"] == 1
 
 
+@pytest.mark.control("S29")
 async def test_too_many_frames_get_a_time_to_wait(starter: Starter) -> None:
     server = await starter.start(limits=Limits(frames=5, strikes=3))
     screen, _ = await server.greet()
@@ -207,6 +215,7 @@ async def test_too_many_frames_get_a_time_to_wait(starter: Starter) -> None:
     assert await screen.closed() == 4429
 
 
+@pytest.mark.control("S29")
 async def test_too_many_messages_are_refused_but_never_one_that_was_accepted(starter: Starter) -> None:
     server = await starter.start(limits=Limits(messages=2))
     screen, _ = await server.greet()
@@ -221,6 +230,7 @@ async def test_too_many_messages_are_refused_but_never_one_that_was_accepted(sta
     assert (await screen.until("ack", cid="c0"))["dup"] is True
 
 
+@pytest.mark.control("S31")
 async def test_the_message_limit_holds_for_all_sessions_of_an_address(starter: Starter) -> None:
     server = await starter.start(limits=Limits(messages=2))
     for number in range(2):
@@ -232,6 +242,7 @@ async def test_the_message_limit_holds_for_all_sessions_of_an_address(starter: S
     assert (await screen.until("error"))["code"] == "rate_limited"
 
 
+@pytest.mark.control("S29")
 async def test_a_session_has_five_screens(starter: Starter) -> None:
     server = await starter.start(limits=Limits())
     first, welcome = await server.greet()
@@ -245,6 +256,7 @@ async def test_a_session_has_five_screens(starter: Starter) -> None:
     await server.greet(token=welcome["token"])
 
 
+@pytest.mark.control("S31", "S33")
 async def test_an_address_has_a_limited_number_of_screens(starter: Starter) -> None:
     server = await starter.start(limits=Limits(sockets_per_address=3))
     for _ in range(3):

@@ -7,6 +7,8 @@ import asyncio
 from shared.core.errors import ContextBudgetExceeded
 from tests.web.conftest import Server, Starter
 from web import wire
+from web.limits import Limits
+from web.outbox import MAX_FRAMES
 
 
 async def test_a_new_visitor_gets_a_token_and_an_answer(server: Server) -> None:
@@ -15,7 +17,8 @@ async def test_a_new_visitor_gets_a_token_and_an_answer(server: Server) -> None:
     assert welcome["resumed"] is False
     assert welcome["head"] == 0
     assert welcome["events"] == []
-    assert welcome["limits"] == {"max_chars": 8000}
+    assert welcome["limits"]["max_chars"] == 8000
+    assert welcome["limits"]["files"]["most"] == 5
     assert welcome["model"] == {"name": "scripted", "offline": True}
     assert {"help", "new"} <= {command["name"] for command in welcome["commands"]}
     assert len(welcome["token"]) >= 43
@@ -48,6 +51,22 @@ async def test_the_ack_comes_before_the_answer_begins(server: Server) -> None:
     await screen.until("ctx")
     kinds = [frame["t"] for frame in screen.frames]
     assert kinds.index("ack") < kinds.index("msg") < kinds.index("run")
+
+
+async def test_an_id_used_before_swallows_no_other_message(server: Server) -> None:
+    screen, welcome = await server.greet()
+    await screen.say("One", cid="c1")
+    await screen.until("ack", cid="c1")
+    await screen.say("Two", cid="c1")
+    refused = await screen.until("error", cid="c1")
+    assert (refused["code"], bool(refused["advice"])) == ("cid_used", True)
+    await screen.say("One", cid="c1")
+    assert (await screen.until("ack", cid="c1"))["dup"] is True
+    session_id = await server.session_id(welcome["session"])
+    stored = await server.services.pool.fetchval(
+        "SELECT count(*) FROM entries WHERE session_id = $1 AND role = 'user'", session_id
+    )
+    assert stored == 1
 
 
 async def test_a_repeated_cid_gets_the_same_mid(server: Server) -> None:
@@ -211,6 +230,16 @@ async def test_ping_is_answered(server: Server) -> None:
     assert await screen.until("pong") == {"t": "pong", "n": 7}
 
 
+async def test_frames_that_come_together_do_not_crowd_out_their_own_replies(starter: Starter) -> None:
+    """More of them in one packet than wait for a slow reader at most."""
+    server = await starter.start(limits=Limits(frames=10_000))
+    screen, _ = await server.greet()
+    for number in range(3 * MAX_FRAMES):
+        await screen.send({"t": "ping", "n": number})
+    for number in range(3 * MAX_FRAMES):
+        await screen.until("pong", n=number)
+
+
 async def test_an_orphaned_turn_is_picked_up(server: Server) -> None:
     screen, welcome = await server.greet()
     session_id = await server.session_id(welcome["session"])
@@ -243,7 +272,7 @@ async def test_a_public_site_shows_a_plain_chat(starter: Starter) -> None:
     assert welcome["ctx"] is None
     assert welcome["model"] == {"name": "", "offline": True}
     assert {command["name"] for command in welcome["commands"]} == {
-        "help", "new", "stop", "forget", "export",
+        "help", "new", "stop", "feedback", "forget", "human", "export",
     }  # fmt: skip
     session_id = await server.session_id(welcome["session"])
     number = await server.conversation.store_event(session_id, "compaction", {"id": "x", "summary": "secret"})

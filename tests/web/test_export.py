@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+from aiohttp import ClientError
+
+from shared.core.errors import StorageUnavailable
 from tests.web.conftest import Server
 
 LONG = 2_500
@@ -43,6 +49,7 @@ async def filled(server: Server, public_id: str) -> None:
     )
 
 
+@pytest.mark.control("S41")
 async def test_json_is_whole_in_order_and_has_a_version(server: Server) -> None:
     _, welcome = await server.greet()
     await filled(server, welcome["session"])
@@ -76,6 +83,7 @@ async def test_markdown_begins_with_the_newest_summary_as_front_matter(server: S
     assert body.count("Message number") == LONG
 
 
+@pytest.mark.control("S41")
 async def test_only_ones_own_and_nothing_that_opens_doors(server: Server) -> None:
     _, mine = await server.greet()
     _, other = await server.greet()
@@ -88,3 +96,58 @@ async def test_only_ones_own_and_nothing_that_opens_doors(server: Server) -> Non
     assert other["session"] not in text
     assert mine["token"] not in text
     assert "token_hash" not in text
+
+
+async def test_opinions_and_their_words_are_in_the_file(server: Server) -> None:
+    screen, welcome = await server.greet()
+    await screen.say("Hello?")
+    answer = await screen.until("msg", role="assistant")
+    await screen.send(
+        {"t": "feedback", "cid": "f1", "mid": answer["mid"], "value": -1, "text": "Not what I asked"}
+    )
+    await screen.until("feedback")
+    _, _, text = await get(server, "?format=json", welcome["token"])
+    (told,) = json.loads(text)["feedback"]
+    assert (told["conversation"], told["turn"]) == (welcome["session"], 1)
+    assert (told["opinion"], told["words"]) == ("bad", "Not what I asked")
+    _, _, text = await get(server, "", welcome["token"])
+    assert "## Feedback" in text
+    assert "Not what I asked" in text
+
+
+async def test_a_reader_who_hangs_up_is_no_error(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, welcome = await server.greet()
+    gone = asyncio.Event()
+
+    async def endless(session_id: int, kind: str) -> AsyncIterator[str]:
+        while not gone.is_set():
+            yield "x" * 100_000
+
+    monkeypatch.setattr(server.parts.exporting, "pieces", endless)
+    headers = {"Authorization": f"Bearer {welcome['token']}"}
+    answer = await server.client.get(f"{server.url}/api/v1/export", headers=headers)
+    await answer.content.readany()
+    answer.close()
+    told = ""
+    async with asyncio.timeout(20):
+        while "export_hung_up" not in told:
+            await asyncio.sleep(0.01)
+            told += capsys.readouterr().out
+    gone.set()
+    assert "error" not in told
+
+
+async def test_a_file_that_cannot_be_finished_is_cut_off_and_not_ended(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, welcome = await server.greet()
+
+    async def broken(session_id: int, kind: str) -> AsyncIterator[str]:
+        yield "the beginning"
+        raise StorageUnavailable("away")
+
+    monkeypatch.setattr(server.parts.exporting, "pieces", broken)
+    with pytest.raises(ClientError):
+        await get(server, "", welcome["token"])

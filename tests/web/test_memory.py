@@ -32,6 +32,7 @@ async def ask(
         return answer.status, await answer.json()
 
 
+@pytest.mark.control("S23")
 async def test_a_visitor_reads_their_own_notes(server: Server) -> None:
     _, mine = await server.greet()
     _, other = await server.greet()
@@ -53,6 +54,7 @@ async def test_a_visitor_reads_their_own_notes(server: Server) -> None:
     assert (await ask(server, "GET", "", None))[0] == 401
 
 
+@pytest.mark.control("S23")
 async def test_a_note_is_put_away_and_had_back(server: Server) -> None:
     screen, mine = await server.greet()
     short_id = await keep(server, mine, "My dog is called Bertil.")
@@ -73,6 +75,7 @@ async def test_a_note_is_put_away_and_had_back(server: Server) -> None:
     assert (await ask(server, "POST", f"/{short_id}/restore", mine))[0] == 410
 
 
+@pytest.mark.control("S23")
 async def test_a_corrected_note_is_a_newer_one(server: Server) -> None:
     screen, mine = await server.greet()
     short_id = await keep(server, mine, "My dog is called Bertil.", authority="tool", kind="relation")

@@ -54,6 +54,7 @@ async def test_frames_leave_in_order_and_the_close_comes_last() -> None:
     assert kept.line.code == 1012
 
 
+@pytest.mark.control("S34")
 async def test_a_full_queue_drops_deltas_first() -> None:
     kept = Kept()
     kept.outbox.put("first")
@@ -69,6 +70,7 @@ async def test_a_full_queue_drops_deltas_first() -> None:
     assert kept.line.code is None
 
 
+@pytest.mark.control("S34")
 async def test_a_queue_full_of_what_matters_is_closed_with_1013() -> None:
     kept = Kept()
     for number in range(MAX_FRAMES + 2):
@@ -80,6 +82,7 @@ async def test_a_queue_full_of_what_matters_is_closed_with_1013() -> None:
     assert len(kept.line.sent) <= 1
 
 
+@pytest.mark.control("S34")
 async def test_bytes_are_bounded_too_but_a_welcome_is_free() -> None:
     kept = Kept()
     kept.outbox.put("w" * 2_000_000, free=True)
@@ -90,6 +93,7 @@ async def test_bytes_are_bounded_too_but_a_welcome_is_free() -> None:
     assert kept.outbox.closing
 
 
+@pytest.mark.control("S34")
 async def test_a_reader_who_never_wakes_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SEND_SECONDS", 0.02)
     kept = Kept()
@@ -98,6 +102,7 @@ async def test_a_reader_who_never_wakes_is_cut_off(monkeypatch: pytest.MonkeyPat
     assert kept.aborted
 
 
+@pytest.mark.control("S34")
 async def test_a_sleeping_browser_does_not_hold_up_the_others(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

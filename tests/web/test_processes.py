@@ -84,6 +84,9 @@ async def test_nonsense_on_a_shared_redis_is_ignored(starter: Starter) -> None:
         '{"t":"delta"}',
         '{"t":["x"]}',
         '{"t":"delta","turn":"x"}',
+        '{"t":"stream","turn":"x"}',
+        '{"t":"stream"}',
+        '{"t":"wanted"}',
     )
     for text in nonsense:
         await client.publish(f"evertalk:s:{session_id}", text)

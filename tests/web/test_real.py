@@ -74,3 +74,21 @@ async def test_each_live_event_looks_as_it_does_when_it_is_read_later(real: tupl
         again = Screen(socket=await client.ws_connect(f"{url}/ws", headers={"Origin": url}))
         await again.send(hello(token=welcome["token"]))
         assert (await again.until("welcome"))["events"] == live
+
+
+async def test_the_last_question_is_answered_again_by_rest_too(real: tuple[str, App]) -> None:
+    url, _ = real
+    async with ClientSession() as client:
+        screen = Screen(socket=await client.ws_connect(f"{url}/ws", headers={"Origin": url}))
+        await screen.send(hello())
+        welcome = await screen.until("welcome")
+        await screen.say("Hello there", cid="a")
+        first = await screen.until("msg", role="assistant")
+        await screen.until("run", state="done")
+        headers = {"Authorization": f"Bearer {welcome['token']}"}
+        path, body = f"{url}/api/v1/commands/retry", {"session_id": welcome["session"]}
+        async with client.post(path, json=body, headers=headers) as response:
+            assert (await response.json())["success"] is True
+        second = await screen.until("msg", replaces=first["mid"])
+        assert second["mid"] != first["mid"]
+        assert second["event_seq"] == first["event_seq"] + 1, "the question is not told twice"

@@ -34,6 +34,7 @@ async def test_a_command_by_rest_reaches_the_screens_too(server: Server) -> None
     assert (await screen.until("command.result"))["event_seq"] == 1
 
 
+@pytest.mark.control("S07")
 async def test_only_ones_own_session_takes_commands(server: Server) -> None:
     _, mine = await server.greet()
     _, other = await server.greet()
@@ -65,6 +66,7 @@ async def test_a_body_must_be_json(server: Server) -> None:
         assert (answer.status, (await answer.json())["code"]) == (400, "bad_frame")
 
 
+@pytest.mark.control("S07")
 async def test_a_summarys_originals_are_for_its_visitor_alone(server: Server) -> None:
     screen, welcome = await server.greet()
     for number in range(2):
@@ -105,6 +107,7 @@ async def test_the_widget_on_an_allowed_page_may_read_with_its_token(starter: St
             assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
 
 
+@pytest.mark.control("S07")
 async def test_archived_conversations_are_for_their_own_visitor(server: Server) -> None:
     url = f"{server.url}/api/v1/archived"
     async with server.client.get(url) as answer:

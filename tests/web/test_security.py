@@ -16,6 +16,7 @@ from web.origins import Proxies, origin_matches, parse_origin
 SHOP = "https://shop.example"
 
 
+@pytest.mark.control("S04")
 @pytest.mark.parametrize(
     ("origin", "pattern", "good"),
     [
@@ -44,6 +45,7 @@ def test_an_origin_is_compared_exactly_or_by_subdomain(origin: str, pattern: str
     assert origin_matches(parsed, pattern) is good
 
 
+@pytest.mark.control("S04")
 @pytest.mark.parametrize(
     "text",
     ["null", "", "https://", "https://a/b", "https://a?x", "https://u@a", "ftp://a", "https://a:x", "a"],
@@ -61,6 +63,7 @@ def _request(remote: str, **headers: str) -> web.Request:
     return make_mocked_request("GET", "/", headers={"Host": "chat.example", **named}, transport=Peer())
 
 
+@pytest.mark.control("S02")
 def test_only_trusted_proxies_are_believed() -> None:
     nobody, one = Proxies((), public_url=None), Proxies(("10.0.0.0/8",), public_url=None)
     forged = _request("10.0.0.1", X_Forwarded_For="6.6.6.6, 1.2.3.4, 10.0.0.9", X_Forwarded_Proto="https")
@@ -74,6 +77,7 @@ def test_only_trusted_proxies_are_believed() -> None:
     )
 
 
+@pytest.mark.control("S02")
 def test_only_a_direct_caller_is_local() -> None:
     proxies = Proxies((), public_url=None)
     assert proxies.is_local(_request("127.0.0.1"))
@@ -102,6 +106,7 @@ async def test_the_operators_own_list_holds_for_all_sites(starter: Starter) -> N
     assert welcome["token"]
 
 
+@pytest.mark.control("S17")
 @pytest.mark.parametrize(
     "path",
     [
@@ -126,6 +131,17 @@ async def test_every_answer_has_the_strict_headers(server: Server, path: str) ->
                 assert answer.status < 500
 
 
+@pytest.mark.parametrize("path", ["/chat", "/widget.js", "/nowhere"])
+async def test_whoever_came_by_https_is_told_to_stay_with_it_and_nobody_else(
+    starter: Starter, path: str
+) -> None:
+    server = await starter.start(public_url="https://chat.example")
+    for host, told in (("chat.example", "max-age=31536000"), ("127.0.0.1", None)):
+        async with server.client.get(server.url + path, headers={"Host": host}) as answer:
+            assert answer.headers.get("Strict-Transport-Security") == told
+
+
+@pytest.mark.control("S46")
 async def test_a_failure_of_ours_shows_nothing_of_us(starter: Starter) -> None:
     server = await starter.start()
 
@@ -154,6 +170,7 @@ async def _raw(server: Server, data: bytes) -> bytes:
         writer.close()
 
 
+@pytest.mark.control("S32", "S46")
 @pytest.mark.parametrize(
     "data",
     [
@@ -171,6 +188,7 @@ async def test_what_is_no_request_gets_a_strict_400(server: Server, data: bytes)
     assert b'"code": "bad_request"' in answer
 
 
+@pytest.mark.control("S33")
 async def test_half_a_header_is_not_waited_for_for_ever(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +197,7 @@ async def test_half_a_header_is_not_waited_for_for_ever(
     assert await _raw(server, b"") == b""
 
 
+@pytest.mark.control("S32")
 async def test_a_long_body_is_refused(server: Server) -> None:
     url = f"{server.url}/api/v1/commands/help"
     _, welcome = await server.greet()
@@ -188,6 +207,7 @@ async def test_a_long_body_is_refused(server: Server) -> None:
         assert (await answer.json())["code"] == "too_large"
 
 
+@pytest.mark.control("S12")
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

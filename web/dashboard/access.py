@@ -7,28 +7,43 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlsplit
 
 from aiohttp import web
 
-from shared.adapters.postgres.insights import BadQuery, Insights
-from shared.adapters.postgres.operators import Operators, Role, SignedIn
+from shared.adapters.models.breaker import BreakerState
+from shared.adapters.oidc import OidcProvider
+from shared.adapters.postgres.insights import BadQuery, Insights, Pool
+from shared.adapters.postgres.operators import Operators, SignedIn
+from shared.adapters.postgres.second_factors import SecondFactors
+from shared.adapters.postgres.uploads import PostgresUploads
 from shared.core.errors import StorageUnavailable
+from shared.core.operators import Role
+from shared.services.forgetting import Announces
+from shared.services.handover import OperatorDesk
+from shared.services.inspecting import Inspecting
+from shared.services.work_desk import WorkDesk
 from shared.settings import Settings
 from web.dashboard.commands import CommandsLike
+from web.origins import Proxies
+
+if TYPE_CHECKING:
+    from web.dashboard.live import Live
 
 Need = Role | Literal["anyone", "metrics"]
 """`anyone` needs no login; `metrics` is for a scraper with the token, or on this machine."""
 
 COOKIE = "evertalk_operator"
+LIVE = "/api/v1/live"
 POLL_HEADER = "X-Evertalk-Refresh"
 """Sent by a screen that refreshes itself: it neither keeps a login alive nor counts as reading."""
 
 HEADERS = {
+    "Server": "Evertalk",
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "Referrer-Policy": "no-referrer",
@@ -45,10 +60,35 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 class Desk:
     """What the handlers work with."""
 
+    pool: Pool
     insights: Insights
     operators: Operators
+    files: PostgresUploads
     settings: Settings
     commands: CommandsLike | None
+    proxies: Proxies
+    factors: SecondFactors | None = None
+    handovers: OperatorDesk | None = None
+    announcer: Announces | None = None
+    """Tells screens that something new is stored; None where nobody listens."""
+    provider: OidcProvider | None = None
+    breakers: Callable[[], Mapping[str, BreakerState]] | None = None
+    inspecting: Inspecting | None = None
+    work: WorkDesk | None = None
+    live: Live | None = None
+
+    def open_streams(self) -> int:
+        return 0 if self.live is None else self.live.streams
+
+    def address(self, request: web.Request) -> str:
+        """Of the client, behind proxies that are trusted: who locks themselves out locks out nobody else."""
+        return self.proxies.client_address(request)
+
+    def origin(self, request: web.Request) -> str:
+        """What links begin with; the Host header is believed only where nobody else can send it."""
+        if self.settings.public_url is None and is_loopback(_host(request.host)):
+            return f"{request.scheme}://{request.host}"
+        return self.settings.base_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +124,17 @@ class Refusal(Exception):
     """The answer is no, or not like this; told as JSON."""
 
     def __init__(
-        self, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.headers = status, code, message, headers or {}
+        self.details = details
 
 
 def guarded(route: Route, desk: Desk) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
@@ -119,9 +166,7 @@ async def _let_in(route: Route, desk: Desk, request: web.Request) -> web.StreamR
         raise Refusal(403, "foreign_origin", "This request came from another page.")
     if any("\x00" in value for value in request.query.values()):
         raise BadQuery("it holds a NUL character")
-    token = request.cookies.get(cookie_name(request, desk.settings), "")
-    refreshing = POLL_HEADER in request.headers
-    who = await desk.operators.signed_in(token, present=not refreshing) if token else None
+    who = await signed_in(request, desk)
     visit = Visit(request=request, desk=desk, who=who)
     match route.need:
         case "anyone":
@@ -133,6 +178,12 @@ async def _let_in(route: Route, desk: Desk, request: web.Request) -> web.StreamR
         case role if not who.may(role):
             raise Refusal(403, "role_needed", f"This needs the role {role}; you are {who.role}.")
     return await route.handler(visit)
+
+
+async def signed_in(request: web.Request, desk: Desk) -> SignedIn | None:
+    token = request.cookies.get(cookie_name(request, desk.settings), "")
+    refreshing = POLL_HEADER in request.headers or request.path == LIVE
+    return await desk.operators.signed_in(token, present=not refreshing) if token else None
 
 
 def login_needed(request: web.Request) -> web.StreamResponse:
@@ -205,7 +256,9 @@ def _host(netloc: str) -> str:
 
 def refusal_response(request: web.Request, refusal: Refusal) -> web.Response:
     request_id = str(request.get("request_id") or secrets.token_hex(6))
-    body = {"code": refusal.code, "message": refusal.message, "request_id": request_id}
+    body: dict[str, Any] = {"code": refusal.code, "message": refusal.message, "request_id": request_id}
+    if refusal.details:
+        body["details"] = dict(refusal.details)
     if request.path.startswith("/dashboard"):
         return web.Response(status=refusal.status, text=refusal.message, headers=dict(refusal.headers))
     return answer(body, status=refusal.status, headers=refusal.headers)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from aiohttp import web
@@ -13,64 +14,100 @@ from aiohttp import web
 from shared.adapters.postgres.insights import MAX_LIMIT, BadQuery, SessionQuery
 from shared.core.errors import EvertalkError
 from web.dashboard.access import Refusal, Visit, answer
+from web.dashboard.alerts import newest_open
 
 
 async def me(visit: Visit) -> web.StreamResponse:
     who = visit.operator
-    can_run = visit.desk.commands is not None and who.may("operator")
+    acts, hands_over = who.may("operator"), visit.desk.handovers is not None
     return answer(
-        {"name": who.name, "role": who.role, "has_password": who.has_password, "can_run_commands": can_run}
+        {
+            "name": who.name,
+            "role": who.role,
+            "has_password": who.has_password,
+            "by_provider": who.by_provider,
+            "can_run_commands": acts and visit.desk.commands is not None,
+            "can_take": acts and hands_over and visit.desk.settings.hands_over,
+            "has_handovers": hands_over,
+            "can_inspect": visit.desk.inspecting is not None,
+        }
     )
 
 
 async def overview(visit: Visit) -> web.StreamResponse:
-    caps = {"cap_micro": int(visit.desk.settings.cap_total_per_day_usd * 1_000_000)}
-    return answer(await visit.desk.insights.overview() | caps)
+    settings = visit.desk.settings
+    page = await visit.desk.insights.overview()
+    reasons = _reasons(visit)
+    for provider in page["providers"]:
+        provider["reason"] = None if provider["state"] == "closed" else reasons.get(provider["host"])
+    caps = {
+        "cap_micro": int(settings.cap_total_per_day_usd * 1_000_000),
+        "alerts": await newest_open(visit),
+    }
+    return answer(page | caps)
+
+
+def _reasons(visit: Visit) -> dict[str, str]:
+    """By host, as this process heard them: a provider's own words are stored nowhere."""
+    breakers = visit.desk.breakers
+    found = {} if breakers is None else breakers()
+    return {
+        urlsplit(url).hostname or "provider": state.reason for url, state in found.items() if state.reason
+    }
 
 
 async def sessions(visit: Visit) -> web.StreamResponse:
-    query = visit.request.query
-    return answer(
-        await visit.desk.insights.sessions(
-            SessionQuery(
-                search=query.get("q", "").strip()[:200],
-                channel=query.get("channel", "")[:50],
-                state=query.get("state", ""),
-                min_pct=_share(query.get("min_pct", "")),
-                since=_moment(query.get("from", "")),
-                until=_moment(query.get("to", "")),
-                sort=query.get("sort", "") or "-active",
-                cursor=query.get("cursor", ""),
-                limit=_count(query, "limit", 50, most=MAX_LIMIT),
-            )
-        )
+    return answer(await visit.desk.insights.sessions(session_query(visit.request.query)))
+
+
+def session_query(query: Mapping[str, str]) -> SessionQuery:
+    """What the address says; raises BadQuery."""
+    return SessionQuery(
+        search=query.get("q", "").strip()[:200],
+        channel=query.get("channel", "")[:50],
+        state=query.get("state", ""),
+        agent=query.get("agent", "")[:200],
+        site=query.get("site", "")[:200],
+        min_pct=_share(query.get("min_pct", "")),
+        since=_moment(query.get("from", "")),
+        until=_moment(query.get("to", "")),
+        sort=query.get("sort", "") or "-active",
+        cursor=query.get("cursor", ""),
+        limit=_count(query, "limit", 50, most=MAX_LIMIT),
     )
 
 
 async def session(visit: Visit) -> web.StreamResponse:
-    return _found(await visit.desk.insights.session(_id(visit)))
-
-
-async def timeline(visit: Visit) -> web.StreamResponse:
-    points = _count(visit.request.query, "max_points", 500, most=2000)
-    return _found(await visit.desk.insights.timeline(_id(visit), max_points=points))
+    found = await visit.desk.insights.session(_id(visit))
+    if found is not None and (held := found["handover"]) is not None:
+        held["mine"] = held.pop("operator_id") == visit.operator.operator_id
+    response = _found(found)
+    await _note_reading(visit, "session")
+    return response
 
 
 async def compactions(visit: Visit) -> web.StreamResponse:
-    found = _found(await visit.desk.insights.compactions(_id(visit)))
+    query = visit.request.query
+    before = query.get("before", "")
+    if before and not (before.isascii() and before.isdigit() and len(before) < 19):
+        raise BadQuery("before is a number")
+    found = _found(
+        await visit.desk.insights.compactions(
+            _id(visit),
+            before=int(before) if before else None,
+            limit=_count(query, "limit", 50, most=MAX_LIMIT),
+        )
+    )
     await _note_reading(visit, "compactions")
     return found
 
 
 async def context_audit(visit: Visit) -> web.StreamResponse:
     query = visit.request.query
-    before = query.get("before", "")
-    if before and not (before.isascii() and before.isdigit() and len(before) < 19):
-        raise BadQuery("before is a number")
     return _found(
         await visit.desk.insights.context_audit(
             _id(visit),
-            before=int(before) if before else None,
+            before=_place(query.get("before", ""), digits=18),
             limit=_count(query, "limit", 50, most=MAX_LIMIT),
         )
     )
@@ -96,18 +133,13 @@ async def originals(visit: Visit) -> web.StreamResponse:
     return found
 
 
-async def jobs(visit: Visit) -> web.StreamResponse:
-    query = visit.request.query
-    before = query.get("before", "")
-    if before and not (before.isascii() and before.isdigit() and len(before) < 19):
-        raise BadQuery("before is a number")
-    return answer(
-        await visit.desk.insights.jobs(
-            state=query.get("state", ""),
-            before=int(before) if before else None,
-            limit=_count(query, "limit", 50, most=MAX_LIMIT),
-        )
-    )
+async def attachment(visit: Visit) -> web.StreamResponse:
+    """A person's file, for those who may read what the person wrote."""
+    found = await visit.desk.files.served_to_operators(visit.request.match_info["id"])
+    if found is None:
+        raise _missing()
+    await _note_reading(visit, "attachment")
+    return web.Response(body=found.body, headers=found.headers())
 
 
 async def undo(visit: Visit) -> web.StreamResponse:
@@ -121,13 +153,12 @@ async def restore(visit: Visit) -> web.StreamResponse:
 async def _change(visit: Visit, *, command: str, allowed: str, reason: str) -> web.StreamResponse:
     """The page's own view of what is possible is checked first: the command acts on the newest link only."""
     commands, link = visit.desk.commands, _id(visit)
-    owner = await visit.desk.insights.compaction_owner(link)
-    if owner is None:
+    found = await visit.desk.insights.compaction(link)
+    if found is None:
         raise _missing()
+    session_id, verdict = found
     if commands is None:
         raise Refusal(503, "not_available", "Commands cannot be run from here just now.")
-    listed = await visit.desk.insights.compactions(owner[1]) or {"compactions": ()}
-    verdict: Mapping[str, Any] = next((row for row in listed["compactions"] if row["id"] == str(link)), {})
     if not verdict.get(allowed):
         raise Refusal(409, f"cannot_{command}", str(verdict.get(reason) or "This is not possible any more."))
     await visit.desk.operators.record(
@@ -135,7 +166,7 @@ async def _change(visit: Visit, *, command: str, allowed: str, reason: str) -> w
     )
     try:
         outcome = await commands.run(
-            session_id=owner[0], address_id=None, name=command, args="", cid=None, progress=None
+            session_id=session_id, address_id=None, name=command, args="", cid=None, progress=None
         )
     except EvertalkError as error:
         raise Refusal(409, error.code, error.advice) from error
@@ -156,10 +187,10 @@ def _told(outcome: Any) -> tuple[bool, str]:
 
 
 async def _note_reading(visit: Visit, action: str) -> None:
-    if not visit.refresh:
-        await visit.desk.operators.record(
-            actor=visit.operator.name, action=f"read.{action}", about=visit.request.match_info["id"]
-        )
+    """A screen that refreshes itself is told once in a while: the header alone must not hide a reading."""
+    record = visit.desk.operators.record_once if visit.refresh else visit.desk.operators.record
+    about = visit.request.match_info["id"]
+    await record(actor=visit.operator.name, action=f"read.{action}", about=about)
 
 
 def _found(page: dict[str, Any] | None) -> web.Response:
@@ -208,7 +239,7 @@ def _moment(raw: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _place(raw: str) -> tuple[int, int] | None:
+def _place(raw: str, *, digits: int = 9) -> tuple[int, int] | None:
     if not raw:
         return None
     turn, _, step = raw.partition(".")
@@ -217,7 +248,7 @@ def _place(raw: str) -> tuple[int, int] | None:
         or not turn.isdigit()
         or not step.isdigit()
         or len(turn) > 18
-        or len(step) > 9
+        or len(step) > digits
     ):
         raise BadQuery("before is a place such as 12.3")
     return int(turn), int(step)

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import quote
 
 from aiohttp import web
 
-from shared.adapters.postgres.operators import SESSION_HOURS, TooManyTries, WeakPassword
-from web.dashboard.access import Refusal, Visit, answer, can_keep_login, cookie_name, is_secure
+from shared.adapters.postgres.operators import SESSION_HOURS, CodeNeeded, TooManyTries, WeakPassword
+from shared.core.operators import OfTheProvider
+from web.dashboard.access import Desk, Refusal, Visit, answer, can_keep_login, cookie_name, is_secure
+from web.dashboard.bodies import FORM_BYTES, read_form, read_json
 
 PAGES = Path(__file__).resolve().parent.parent / "static" / "dash"
-MAX_FORM_BYTES = 8192
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{20,200}")
 _NEXT = re.compile(r"/dashboard(/[A-Za-z0-9/_-]*)?(\?[A-Za-z0-9=&_.%+-]*)?")
 
 _MESSAGES = {
     "": "",
     "wrong": "Name or password are wrong.",
-    "used": "This link was used, or is older than 15 minutes. Make another: ./evertalk login-link",
+    "used": "This link was used, or is too old. Ask an admin for another, or make one: ./evertalk login-link",
     "plain": "Logging in needs https, or a browser on the machine itself (http://127.0.0.1).",
     "out": "You are logged out.",
+    "again": "Logging in did not work. Please begin again.",
+    "away": "Your identity provider does not answer just now. Try again in a minute.",
+    "groups": "Your account is in no group that may use this dashboard. Ask whoever runs it.",
+    "code": "That code is not right, or was used already. Wait for the next one.",
+    "late": "That took too long. Please begin again.",
+    "sealed": "The second factor cannot be read: EVERTALK_SECRET_KEY is another one, or is missing. "
+    "On the server, ./evertalk operator totp reset NAME takes it away.",
+    "locked": "Your account is locked here. Ask an admin.",
 }
 
 
@@ -28,31 +38,46 @@ async def login_page(visit: Visit) -> web.StreamResponse:
     """Shows; a preview of a link in some chat must not use it up."""
     query = visit.request.query
     if visit.who is not None and "token" not in query:
-        return _see_other(_next(query.get("next", "")))
-    return _page(token=query.get("token", ""), following=query.get("next", ""), message=query.get("m", ""))
+        return see_other(next_of(query.get("next", "")))
+    return _page(
+        token=query.get("token", ""),
+        following=query.get("next", ""),
+        message=query.get("m", ""),
+        desk=visit.desk,
+    )
 
 
 async def log_in(visit: Visit) -> web.StreamResponse:
     request, desk = visit.request, visit.desk
     if not can_keep_login(request, desk.settings):
-        return _page(message="plain", status=403)
-    form = await _form(request)
-    token, source = form.get("token", ""), request.remote or ""
+        return login_again(visit, "plain", status=403)
+    form = await read_form(visit)
+    token, source = form.get("token", ""), desk.address(request)
+    browser = request.headers.get("User-Agent", "")
     if token:
-        outcome = await desk.operators.use_link(token=token, source=source)
+        outcome = await desk.operators.use_link(token=token, source=source, browser=browser)
     else:
         outcome = await desk.operators.log_in(
-            name=form.get("name", ""), password=form.get("password", ""), source=source
+            name=form.get("name", ""), password=form.get("password", ""), source=source, browser=browser
         )
     if isinstance(outcome, TooManyTries):
-        return _wait(outcome)
+        return wait_longer(outcome.retry_after_seconds, desk=desk)
+    if isinstance(outcome, CodeNeeded):
+        return code_page(outcome.token, following=form.get("next", ""))
     if outcome is None:
-        return _page(message="used" if token else "wrong", following=form.get("next", ""), status=401)
+        message = "used" if token else "wrong"
+        return login_again(visit, message, following=form.get("next", ""), status=401)
+    return await keep_login(visit, outcome, following=form.get("next", ""))
+
+
+async def keep_login(visit: Visit, token: str, *, following: str) -> web.Response:
+    """A new login, in place of the one that was."""
+    request, desk = visit.request, visit.desk
     await _end(visit)
-    response = _see_other(_next(form.get("next", "")))
+    response = see_other(next_of(following))
     response.set_cookie(
         cookie_name(request, desk.settings),
-        outcome,
+        token,
         path="/",
         httponly=True,
         secure=is_secure(request, desk.settings),
@@ -64,21 +89,21 @@ async def log_in(visit: Visit) -> web.StreamResponse:
 
 async def log_out(visit: Visit) -> web.StreamResponse:
     await _end(visit)
+    if visit.desk.live is not None:
+        await visit.desk.live.signed_out()
     name = cookie_name(visit.request, visit.desk.settings)
-    response = _see_other("/dashboard/login?m=out")
+    response = see_other("/dashboard/login?m=out")
     response.del_cookie(name, path="/", secure=name.startswith("__Host-"), httponly=True, samesite="Lax")
     return response
 
 
 async def set_password(visit: Visit) -> web.StreamResponse:
     """JSON `{password}`; every other login of this operator ends."""
-    try:
-        password = (await visit.request.json())["password"]
-        str(password).encode()
-    except (ValueError, KeyError, TypeError):
-        raise Refusal(400, "bad_input", "Send a password.") from None
+    if visit.operator.by_provider:
+        raise Refusal(409, OfTheProvider.code, "Your password is your identity provider's; change it there.")
+    password = (await read_json(visit, most=FORM_BYTES)).get("password")
     if not isinstance(password, str):
-        raise Refusal(400, "bad_input", "A password is text.")
+        raise Refusal(400, "bad_input", "Send a password; it is text.")
     token = visit.request.cookies.get(cookie_name(visit.request, visit.desk.settings), "")
     try:
         await visit.desk.operators.set_password(visit.operator.operator_id, password, keep=token)
@@ -95,51 +120,62 @@ async def _end(visit: Visit) -> None:
         await visit.desk.operators.log_out(old)
 
 
-async def _form(request: web.Request) -> dict[str, str]:
-    if (request.content_length or 0) > MAX_FORM_BYTES:
-        raise Refusal(413, "too_large", "That form is too large.")
-    try:
-        form = await request.post()
-        fields = {name: value for name, value in form.items() if isinstance(value, str)}
-        "".join(fields.values()).encode()
-    except ValueError:
-        raise Refusal(400, "bad_input", "That form cannot be read.") from None
-    return {name: value.replace("\x00", "") for name, value in fields.items()}
-
-
-def _next(path: str) -> str:
+def next_of(path: str) -> str:
     return path if _NEXT.fullmatch(path) else "/dashboard"
 
 
-def _see_other(location: str) -> web.Response:
+def see_other(location: str) -> web.Response:
     return web.Response(status=303, headers={"Location": location})
 
 
-def _wait(outcome: TooManyTries) -> web.Response:
-    minutes = -(-outcome.retry_after_seconds // 60)
+def wait_longer(seconds: int, *, desk: Desk | None = None) -> web.Response:
+    minutes = -(-seconds // 60)
     text = f"Too many tries. Please wait {minutes} minute{'s' if minutes > 1 else ''}."
-    return _fill(text, status=429, headers={"Retry-After": str(outcome.retry_after_seconds)})
+    return _fill(text, status=429, headers={"Retry-After": str(seconds)}, desk=desk)
 
 
-def _page(*, token: str = "", following: str = "", message: str = "", status: int = 200) -> web.Response:
-    return _fill(_MESSAGES.get(message, ""), token=token, following=following, status=status)
+def login_again(visit: Visit, message: str, *, following: str = "", status: int = 200) -> web.Response:
+    return _page(following=following, message=message, status=status, desk=visit.desk)
+
+
+def code_page(step: str, *, following: str, message: str = "", status: int = 200) -> web.Response:
+    """Asks for the code of the authenticator app; `step` stands for what was right so far."""
+    return _fill(_MESSAGES[message], step=step, following=following, status=status)
+
+
+def _page(
+    *, desk: Desk, token: str = "", following: str = "", message: str = "", status: int = 200
+) -> web.Response:
+    return _fill(_MESSAGES.get(message, ""), token=token, following=following, status=status, desk=desk)
 
 
 def _fill(
     message: str,
     *,
     token: str = "",
+    step: str = "",
     following: str = "",
     status: int = 200,
     headers: dict[str, str] | None = None,
+    desk: Desk | None = None,
 ) -> web.Response:
     """Only words of ours, and values of harmless characters, are ever put into the page."""
     page = (PAGES / "login.html").read_text(encoding="utf-8")
     link = token if _TOKEN.fullmatch(token) else ""
-    page = re.sub(rf"<!--{'password' if link else 'link'}-->.*?<!--end-->", "", page, flags=re.DOTALL)
+    half = step if _TOKEN.fullmatch(step) else ""
+    asked = "code" if half else "link" if link else "password"
+    for other in {"code", "link", "password"} - {asked}:
+        page = re.sub(rf"<!--{other}-->.*?<!--end-->", "", page, flags=re.DOTALL)
+    if link or half or desk is None or desk.provider is None:
+        page = re.sub(r"<!--provider-->.*?<!--end-->", "", page, flags=re.DOTALL)
     if not message:
         page = re.sub(r"<!--message-->.*?<!--end-->", "", page, flags=re.DOTALL)
-    filled = page.replace("[[token]]", link).replace("[[next]]", _next(following).replace("&", "&amp;"))
+    filled = (
+        page.replace("[[token]]", link)
+        .replace("[[step]]", half)
+        .replace("[[next]]", next_of(following).replace("&", "&amp;"))
+    )
+    filled = filled.replace("[[next-part]]", quote(next_of(following), safe=""))
     return web.Response(
         status=status, text=filled.replace("[[message]]", message), content_type="text/html", headers=headers
     )

@@ -2,85 +2,208 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
-from web.dashboard.access import Handler, Visit
+from shared.adapters.postgres.insights_metrics import BUCKETS, Durations, Histogram, MetricsInsights
+from shared.adapters.postgres.running_sums import RunningSums, Sums
+from shared.core.alerts import KINDS
+from web.dashboard.access import Desk, Handler, Visit
 
 KEEP_SECONDS = 10.0
+REST = 1000
+"""The whole history is counted anew, for what was erased, after so many times as long as that took; between,
+what is new is added."""
+_TOKENS = ("input", "output", "cache_read", "cache_write")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Sample = tuple[Mapping[str, str], float]
+_REDIS_ERRORS = ("publish", "enqueue")
+_ALERTS = tuple(kind for kind in KINDS if kind != "test")
+
+
+METRICS: Mapping[str, tuple[str, str]] = {
+    "context_summary_count": ("counter", "Summaries that took the place of older turns."),
+    "context_prune_count": (
+        "counter", "Turns that began by taking a batch of old tool results to be shortened.",
+    ),
+    "context_overflow_reject_count": (
+        "counter", "Model calls refused because what may not be dropped did not fit.",
+    ),
+    "avg_prompt_tokens_per_turn": ("gauge", "Mean prompt of a model call, as reported or else estimated."),
+    "evertalk_sessions": ("gauge", "Sessions."),
+    "evertalk_sessions_unanswered": ("gauge", "Sessions in which somebody waits for an answer."),
+    "evertalk_turns": ("gauge", "Turns by state."),
+    "evertalk_stage_seconds": (
+        "histogram", "How long turns and jobs took, by stage, since this process began to look.",
+    ),
+    "evertalk_tokens_total": ("counter", "Tokens by kind, as providers counted."),
+    "evertalk_cost_dollars_total": ("counter", "Known cost."),
+    "evertalk_cost_unknown_calls_total": ("counter", "Calls of unknown price."),
+    "evertalk_spent_today_dollars": ("gauge", "Known cost since midnight in EVERTALK_TIMEZONE."),
+    "evertalk_reserved_dollars": ("gauge", "Set aside for calls that run."),
+    "evertalk_cap_dollars": ("gauge", "The most that may be spent in a day."),
+    "evertalk_tool_calls": ("gauge", "Calls of tools by state."),
+    "evertalk_jobs": ("gauge", "Jobs by state."),
+    "evertalk_jobs_failing": ("gauge", "Jobs that will be tried again after an error."),
+    "evertalk_oldest_due_job_seconds": ("gauge", "How long the oldest due job has waited."),
+    "evertalk_processes": ("gauge", "Living processes by role."),
+    "evertalk_sockets": ("gauge", "Open screens, by kind."),
+    "evertalk_redis_errors": (
+        "gauge", "What Redis did not take from living processes since they began, by kind.",
+    ),
+    "evertalk_breakers_open": ("gauge", "Providers that living processes do not ask, by role."),
+    "evertalk_accounts_refused": ("gauge", "Providers that refuse the account, by role of process."),
+    "evertalk_deliveries": ("gauge", "Parts of answers not known to be in their chat, by state."),
+    "evertalk_updates_waiting": ("gauge", "Telegram updates that were stored and not yet taken."),
+    "evertalk_handovers": ("gauge", "Conversations that wait for an operator, or that one has."),
+    "evertalk_alerts_open": ("gauge", "Alerts that are open, by kind."),
+    "evertalk_flushes": ("gauge", "Memory flushes by outcome."),
+    "evertalk_summaries_undone": ("gauge", "Summaries that were undone."),
+}  # fmt: skip
+"""Every series: its kind and its words. Nothing else is told, and no id is a label."""
+
+
+@dataclass(slots=True)
+class Scrape:
+    """What one process keeps from one scrape to the next."""
+
+    clock: Callable[[], float]
+    durations: Durations
+    gauges: MetricsInsights
+    sums: RunningSums
+    _due: float = 0.0
+
+    @classmethod
+    def of(cls, desk: Desk, clock: Callable[[], float]) -> Scrape:
+        pool = desk.pool
+        gauges = MetricsInsights(pool, timezone=desk.settings.timezone)
+        return cls(clock, Durations(pool), gauges, RunningSums(pool))
+
+    async def counted(self) -> Mapping[str, Sums]:
+        """Not by two at a time: the caller sees to it."""
+        began = self.clock()
+        whole = began >= self._due
+        found = await self.sums.read(whole=whole)
+        if whole:
+            self._due = began + (self.clock() - began) * REST
+        return found
 
 
 def metrics_handler(clock: Callable[[], float] = time.monotonic) -> Handler:
     kept: tuple[float, str] | None = None
+    scrape: Scrape | None = None
+    one_at_a_time = asyncio.Lock()
 
     async def metrics(visit: Visit) -> web.StreamResponse:
-        nonlocal kept
-        if kept is None or clock() - kept[0] >= KEEP_SECONDS:
-            kept = (clock(), exposition(await visit.desk.insights.counters()))
+        nonlocal kept, scrape
+        async with one_at_a_time:
+            if kept is None or clock() - kept[0] >= KEEP_SECONDS:
+                scrape = scrape or Scrape.of(visit.desk, clock)
+                kept = (clock(), exposition(await _samples(visit.desk, scrape)))
         return web.Response(body=kept[1].encode(), headers={"Content-Type": CONTENT_TYPE})
 
     return metrics
 
 
-def exposition(counters: Mapping[str, Any]) -> str:
+async def _samples(desk: Desk, scrape: Scrape) -> dict[str, list[Sample]]:
+    await scrape.durations.catch_up()
+    counted, now = await scrape.counted(), await scrape.gauges.gauges()
+    return {
+        **counter_samples(counted), **gauge_samples(now),
+        "evertalk_jobs": _by("state", _jobs(counted, now)),
+        "evertalk_cap_dollars": _one(float(desk.settings.cap_total_per_day_usd)),
+        "evertalk_stage_seconds": histogram_samples(scrape.durations.stages),
+    }  # fmt: skip
+
+
+def _jobs(counted: Mapping[str, Sums], now: Mapping[str, Any]) -> dict[str, float]:
+    """Done is every other one: those that are not, an index knows."""
+    states = {**now["jobs"], "dead": now["jobs_dead"]}
+    return {**states, "done": max(0, counted["jobs"]["all"] - sum(states.values()))}
+
+
+def counter_samples(counted: Mapping[str, Sums]) -> dict[str, list[Sample]]:
+    calls, spend = counted["calls"], counted["spend"]
+    return {
+        "context_summary_count": _one(counted["links"]["summaries"]),
+        "context_prune_count": _one(calls["prunes"]),
+        "context_overflow_reject_count": _one(calls["overflows"]),
+        "avg_prompt_tokens_per_turn": _one(_average(calls)),
+        "evertalk_sessions": _one(counted["sessions"]["all"]),
+        "evertalk_turns": _by("state", _some(counted["turns"])),
+        "evertalk_tokens_total": _by("kind", {kind: spend[f"{kind}_tokens"] for kind in _TOKENS}),
+        "evertalk_cost_dollars_total": _one(spend["cost_micro"] / 1e6),
+        "evertalk_cost_unknown_calls_total": _one(spend["cost_unknown_calls"]),
+        "evertalk_tool_calls": _by("state", _some(counted["steps"])),
+        "evertalk_flushes": _by("outcome", _some(counted["flushes"])),
+    }
+
+
+def _average(calls: Sums) -> float | None:
+    return calls["prompt_tokens"] / calls["prompts"] if calls["prompts"] else None
+
+
+def _some(sums: Sums) -> dict[str, float]:
+    return {name: value for name, value in sums.items() if value}
+
+
+def gauge_samples(gauges: Mapping[str, Any]) -> dict[str, list[Sample]]:
+    return {
+        "evertalk_sessions_unanswered": _one(gauges["unanswered"]),
+        "evertalk_spent_today_dollars": _one(gauges["spent_today_micro"] / 1e6),
+        "evertalk_reserved_dollars": _one(gauges["reserved_micro"] / 1e6),
+        "evertalk_processes": _by("role", gauges["workers"]),
+        "evertalk_handovers": _by("state", gauges["handovers"]),
+        "evertalk_summaries_undone": _one(gauges["undone"]),
+        "evertalk_jobs_failing": _one(gauges["jobs_failing"]),
+        "evertalk_oldest_due_job_seconds": _one(gauges["oldest_job_seconds"] or 0.0),
+        "evertalk_deliveries": _by("state", gauges["deliveries"] | gauges["doubts"]),
+        "evertalk_updates_waiting": _one(gauges["updates_waiting"]),
+        "evertalk_sockets": _by("kind", gauges["screens"]),
+        "evertalk_redis_errors": _by("kind", dict.fromkeys(_REDIS_ERRORS, 0) | gauges["redis_errors"]),
+        "evertalk_breakers_open": _by("role", {role: of["open"] for role, of in gauges["breakers"].items()}),
+        "evertalk_accounts_refused": _by(
+            "role", {role: of["refused"] for role, of in gauges["breakers"].items()}
+        ),
+        "evertalk_alerts_open": _by("kind", dict.fromkeys(_ALERTS, 0) | gauges["alerts"]),
+    }
+
+
+def histogram_samples(stages: Mapping[str, Histogram]) -> list[Sample]:
+    """Buckets are cumulative; the suffix of a name stands before its labels."""
+    samples: list[Sample] = []
+    for stage, histogram in stages.items():
+        so_far = 0
+        for edge, count in zip((*map(_number, BUCKETS), "+Inf"), histogram.counts, strict=True):
+            so_far += count
+            samples.append(({"": "_bucket", "stage": stage, "le": edge}, so_far))
+        samples += [
+            ({"": "_sum", "stage": stage}, histogram.seconds),
+            ({"": "_count", "stage": stage}, so_far),
+        ]
+    return samples
+
+
+def exposition(samples: Mapping[str, list[Sample]]) -> str:
     """What is unknown is left out: an absent series is honest, a zero is not."""
     lines: list[str] = []
-
-    def tell(name: str, kind: str, words: str, samples: list[Sample]) -> None:
-        if samples:
+    for name, (kind, words) in METRICS.items():
+        if told := samples.get(name):
             lines.extend((f"# HELP {name} {words}", f"# TYPE {name} {kind}"))
-            lines.extend(f"{name}{_labels(labels)} {value:.15g}" for labels, value in samples)
-
-    tell(
-        "context_summary_count",
-        "counter",
-        "Summaries that took the place of older turns.",
-        _one(counters["summaries"]),
-    )
-    tell(
-        "context_prune_count",
-        "counter",
-        "Turns that began by taking a batch of old tool results to be shortened.",
-        _one(counters["prunes"]),
-    )
-    tell(
-        "context_overflow_reject_count",
-        "counter",
-        "Model calls refused because what may not be dropped did not fit.",
-        _one(counters["overflows"]),
-    )
-    tell(
-        "avg_prompt_tokens_per_turn",
-        "gauge",
-        "Mean prompt of a model call, as reported or else estimated.",
-        _one(counters["avg_prompt"]),
-    )
-    tell("evertalk_sessions", "gauge", "Sessions.", _one(counters["sessions"]))
-    tell("evertalk_turns", "gauge", "Turns by state.", _by("state", counters["turns"]))
-    tell(
-        "evertalk_tokens_total",
-        "counter",
-        "Tokens by kind, as providers counted.",
-        _by("kind", counters["tokens"]),
-    )
-    tell("evertalk_cost_dollars_total", "counter", "Known cost.", _one(counters["cost_micro"] / 1e6))
-    tell(
-        "evertalk_cost_unknown_calls_total",
-        "counter",
-        "Calls of unknown price.",
-        _one(counters["cost_unknown_calls"]),
-    )
-    tell("evertalk_jobs", "gauge", "Jobs by state.", _by("state", counters["jobs"]))
-    tell("evertalk_processes", "gauge", "Living processes by role.", _by("role", counters["workers"]))
-    tell("evertalk_flushes", "gauge", "Memory flushes by outcome.", _by("outcome", counters["flushes"]))
-    tell("evertalk_summaries_undone", "gauge", "Summaries that were undone.", _one(counters["undone"]))
+            lines.extend(
+                f"{name}{labels.get('', '')}{_labels(labels)} {value:.15g}" for labels, value in told
+            )
     return "\n".join(lines) + "\n"
+
+
+def _number(value: float) -> str:
+    return f"{value:g}"
 
 
 def _one(value: float | None) -> list[Sample]:
@@ -88,14 +211,16 @@ def _one(value: float | None) -> list[Sample]:
 
 
 def _by(label: str, values: Mapping[str, float]) -> list[Sample]:
-    return [({label: key}, value) for key, value in sorted(values.items())]
+    """A value without a name of its own stands for the whole."""
+    return [({label: key} if key else {}, value) for key, value in sorted(values.items())]
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    if not labels:
+    named = {key: value for key, value in labels.items() if key}
+    if not named:
         return ""
     escaped = {
         key: value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        for key, value in labels.items()
+        for key, value in named.items()
     }
     return "{" + ",".join(f'{key}="{value}"' for key, value in escaped.items()) + "}"

@@ -2,22 +2,66 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping
+
 from aiohttp import web
 
+from shared.adapters.models.breaker import BreakerState
+from shared.adapters.oidc import OidcProvider, ProviderConfig
 from shared.adapters.postgres.insights import Insights, Pool
+from shared.adapters.postgres.insights_work import WorkInsights
 from shared.adapters.postgres.operators import Operators
-from shared.ports import Announcer
-from shared.settings import Settings
-from web.dashboard import access, api, login
+from shared.adapters.postgres.second_factors import SecondFactors
+from shared.adapters.postgres.uploads import PostgresUploads
+from shared.adapters.vault import Vault
+from shared.services.forgetting import Announces
+from shared.services.handover import OperatorDesk
+from shared.services.inspecting import Inspecting
+from shared.services.work_desk import WorkDesk
+from shared.settings import Settings, resolve_secret_key
+from web.dashboard import (
+    access,
+    agents,
+    alerts,
+    api,
+    audit,
+    handover,
+    login,
+    memory,
+    money,
+    oidc,
+    operators,
+    pairing,
+    people,
+    second_factor,
+    session,
+    set_up,
+    sites,
+    work,
+)
 from web.dashboard.access import Desk, Route, Visit, guarded
 from web.dashboard.commands import CommandsLike
+from web.dashboard.live import DeskNews, live_handler, live_of
 from web.dashboard.metrics import metrics_handler
+from web.origins import Proxies
+
+_OF_THE_LIST = frozenset({"q", "channel", "state", "min_pct", "from", "to", "sort", "cursor"})
 
 
 async def page(visit: Visit) -> web.StreamResponse:
     """The same shell for every page; the script reads the address."""
     text = (login.PAGES / "index.html").read_text(encoding="utf-8")
     return web.Response(text=text, content_type="text/html")
+
+
+async def first_page(visit: Visit) -> web.StreamResponse:
+    """The list of conversations once stood here: addresses with its filters lead where it is now."""
+    if visit.request.query.keys() & _OF_THE_LIST:
+        return web.Response(
+            status=303, headers={"Location": f"/dashboard/sessions?{visit.request.rel_url.raw_query_string}"}
+        )
+    return await page(visit)
 
 
 def route_table() -> tuple[Route, ...]:
@@ -31,9 +75,14 @@ def route_table() -> tuple[Route, ...]:
         get("/dashboard/login", "anyone", login.login_page),
         post("/dashboard/login", "anyone", login.log_in),
         post("/dashboard/logout", "anyone", login.log_out),
-        get("/dashboard", "viewer", page),
+        get("/dashboard", "viewer", first_page),
+        get("/dashboard/sessions", "viewer", page),
         get("/dashboard/sessions/{id}", "viewer", page),
+        get("/dashboard/costs", "viewer", page),
+        get("/dashboard/waiting", "viewer", page),
         get("/dashboard/jobs", "viewer", page),
+        get("/dashboard/deliveries", "viewer", page),
+        get("/dashboard/alerts", "viewer", page),
         get("/dashboard/account", "viewer", page),
         get("/api/v1/me", "viewer", api.me),
         post("/api/v1/me/password", "viewer", login.set_password),
@@ -41,14 +90,42 @@ def route_table() -> tuple[Route, ...]:
         get("/api/v1/sessions", "viewer", api.sessions),
         get("/api/v1/sessions/{id}", "viewer", api.session),
         get("/api/v1/sessions/{id}/messages", "viewer", api.messages),
-        get("/api/v1/sessions/{id}/timeline", "viewer", api.timeline),
         get("/api/v1/sessions/{id}/compactions", "viewer", api.compactions),
         get("/api/v1/sessions/{id}/context", "viewer", api.context_audit),
         get("/api/v1/compactions/{id}/messages", "viewer", api.originals),
         post("/api/v1/compactions/{id}/undo", "operator", api.undo),
         post("/api/v1/compactions/{id}/restore", "operator", api.restore),
-        get("/api/v1/jobs", "viewer", api.jobs),
+        get("/api/v1/handovers", "viewer", handover.handovers),
+        post("/api/v1/sessions/{id}/handover", "operator", handover.handover),
+        post("/api/v1/sessions/{id}/replies", "operator", handover.reply),
+        get("/api/v1/attachments/{id}", "viewer", api.attachment),
+        *session.routes(),
+        *work.routes(),
+        get(access.LIVE, "viewer", live_handler()),
+        *alerts.routes(),
         get("/metrics", "metrics", metrics_handler()),
+        get("/dashboard/operators", "admin", page),
+        get("/dashboard/audit", "admin", page),
+        *operators.routes(),
+        *second_factor.routes(),
+        *audit.routes(),
+        *oidc.routes(),
+        *money.routes(),
+        get("/dashboard/memory", "viewer", page),
+        get("/dashboard/people", "viewer", page),
+        get("/dashboard/people/{id}", "viewer", page),
+        *memory.routes(),
+        *people.routes(),
+        get("/dashboard/pairing", "viewer", page),
+        get("/dashboard/agents", "viewer", page),
+        get("/dashboard/agents/{name}", "viewer", page),
+        get("/dashboard/sites", "viewer", page),
+        get("/dashboard/sites/{name}", "viewer", page),
+        get("/dashboard/settings", "operator", page),
+        *pairing.routes(),
+        *agents.routes(),
+        *sites.routes(),
+        *set_up.routes(),
     )
 
 
@@ -58,25 +135,67 @@ def add_dashboard(
     pool: Pool,
     settings: Settings,
     commands: CommandsLike | None,
-    announcer: Announcer | None,
-) -> None:
-    """Adds the routes. The application serves `web/static` at `/static` and owns the pool.
+    announcer: Announces | None = None,
+    news: DeskNews | None = None,
+    handovers: OperatorDesk | None = None,
+    inspecting: Inspecting | None = None,
+    work_desk: WorkDesk | None = None,
+    breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
+) -> Desk:
+    """Adds the routes; the desk that comes back knows who is signed in.
 
-    Screens ask again every five seconds while they are seen: `announcer` is taken for the day they listen,
-    since following sessions here would replace the set that the chat follows.
+    The application serves `web/static` at `/static` and owns the pool.
+    `announcer` only tells people's screens; `news` is one of its own that this follows: following with the
+    former would replace the set that the chat follows.
     """
-    del announcer
-    operators = Operators(pool)
+    known, live = Operators(pool), live_of(WorkInsights(pool), news)
     desk = Desk(
+        pool=pool,
         insights=Insights(pool, timezone=settings.timezone),
-        operators=operators,
+        operators=known,
+        factors=SecondFactors(pool, operators=known, vault=_vault_of(settings)),
+        files=PostgresUploads(pool),
         settings=settings,
         commands=commands,
+        handovers=handovers,
+        inspecting=inspecting,
+        work=work_desk,
+        live=live,
+        proxies=Proxies(settings.trusted_proxies, public_url=settings.public_url),
+        provider=_provider(settings),
+        breakers=breakers,
+        announcer=announcer,
     )
     for route in route_table():
         app.router.add_route(route.method, route.path, guarded(route, desk))
 
     async def close(_: web.Application) -> None:
-        await operators.close()
+        await known.close()
 
+    async def end_streams(_: web.Application) -> None:
+        await live.close()
+
+    app.on_shutdown.append(end_streams)
     app.on_cleanup.append(close)
+    return desk
+
+
+def _vault_of(settings: Settings) -> Callable[[], Vault]:
+    @functools.cache
+    def vault() -> Vault:
+        return Vault(resolve_secret_key(settings))
+
+    return vault
+
+
+def _provider(settings: Settings) -> OidcProvider | None:
+    if settings.oidc_issuer is None:
+        return None
+    secret = settings.oidc_client_secret
+    config = ProviderConfig(
+        issuer=settings.oidc_issuer,
+        client_id=settings.oidc_client_id,
+        client_secret=secret.get_secret_value() if secret else "",
+        groups=settings.oidc_groups,
+    )
+    return OidcProvider(config)

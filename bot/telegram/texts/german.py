@@ -39,6 +39,10 @@ _ADVICE = {
     "context_budget_exceeded": (
         "Das ist zu viel für eine Antwort. Bitte kürze die Nachricht oder löse etwas Angeheftetes."
     ),
+    "on_hold": (
+        "Was von dieser Person aufbewahrt ist, darf gerade nicht weg; nichts wurde gelöscht. Wer den Bot "
+        "betreibt, kann das aufheben."
+    ),
     "storage_unavailable": (
         "Ich konnte die Nachricht gerade nicht speichern. Das wird von selbst noch einmal versucht."
     ),
@@ -51,6 +55,15 @@ _ADVICE = {
     "model_refused_account": (
         "Das Konto beim Anbieter des Modells braucht Aufmerksamkeit. Der Betreiber weiß davon; "
         "deine Nachricht ist aufbewahrt und wird beantwortet, sobald es wieder geht."
+    ),
+    "handover_returned": "Ab jetzt antwortet hier wieder der Assistent.",
+    "handover_unanswered": (
+        "Es tut mir leid: Gerade war niemand frei. Deine Nachrichten sind aufbewahrt, und ab jetzt antwortet "
+        "wieder der Assistent."
+    ),
+    "handover_silent": (
+        "Es tut mir leid: Von uns kam eine Weile keine Antwort. Deine Nachrichten sind aufbewahrt, und ab "
+        "jetzt antwortet wieder der Assistent."
     ),
     "file_too_large": "Die Datei ist zu groß.",
 }

@@ -21,6 +21,7 @@ _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 class Binaries:
     postgres_bin: Path
     valkey_server: Path
+    major: int = POSTGRES_MAJOR
 
     @property
     def postgres(self) -> Path:

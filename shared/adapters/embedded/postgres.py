@@ -13,7 +13,6 @@ from pathlib import Path
 
 import asyncpg
 
-from shared.adapters.embedded.binaries import POSTGRES_MAJOR
 from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.embedded.place import Place
 from shared.adapters.embedded.process import spawn, stop, stop_leftover, tail, until
@@ -91,10 +90,11 @@ class EmbeddedPostgres:
 
     def _refuse_other_major(self) -> None:
         found = (self._cluster / "PG_VERSION").read_text().strip()
-        if found != str(POSTGRES_MAJOR):
+        major = self._place.binaries.major
+        if found != str(major):
             raise EmbeddedServerFailed(
-                f"{self._cluster} was made by PostgreSQL {found}, this is {POSTGRES_MAJOR}",
-                advice="Dump it with the Evertalk that made it, then load the dump into a new folder.",
+                f"{self._cluster} was made by PostgreSQL {found}, this is {major}",
+                advice="./evertalk upgrade makes a backup and carries the data over.",
             )
 
     async def _started(self) -> bool:

@@ -10,11 +10,12 @@ from pathlib import Path
 from types import TracebackType
 
 from shared.adapters.embedded.account import account_for
-from shared.adapters.embedded.binaries import reachable_binaries
+from shared.adapters.embedded.binaries import Binaries, reachable_binaries
 from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.embedded.folders import FolderLock, is_held, socket_folder
 from shared.adapters.embedded.place import Place
 from shared.adapters.embedded.postgres import EmbeddedPostgres, postgres_url
+from shared.adapters.embedded.swap import finish_swap
 from shared.adapters.embedded.valkey import EmbeddedValkey, valkey_url
 
 _log = logging.getLogger(__name__)
@@ -38,10 +39,19 @@ class EmbeddedServers:
     ...     servers.database_url, servers.redis_url
     """
 
-    def __init__(self, folder: Path, *, wanted: Wanted = Wanted(), durable: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        wanted: Wanted = Wanted(),
+        durable: bool = True,
+        binaries: Binaries | None = None,
+    ) -> None:
+        """`binaries` of another version than the installed one are for carrying its data over."""
         self._folder = folder.expanduser().absolute()
         self._wanted = wanted
         self._durable = durable
+        self._binaries = binaries
         self._lock = FolderLock(self._folder / "lock")
         self.postgres: EmbeddedPostgres | None = None
         self.valkey: EmbeddedValkey | None = None
@@ -69,6 +79,8 @@ class EmbeddedServers:
         self._open_folder()
         self._lock.take()
         try:
+            # A restore that was cut off while it renamed is brought to its end by whoever comes next.
+            finish_swap(self._folder.parent)
             self._prepare()
             for server in self._servers():
                 await server.start()
@@ -118,7 +130,7 @@ class EmbeddedServers:
                 f"running as root, and the servers' account {account.uid} cannot reach {self._folder}",
                 advice="Set EVERTALK_DATA_DIR to a folder outside private homes, such as /var/lib/evertalk.",
             )
-        binaries = reachable_binaries(account, self._folder)
+        binaries = self._binaries or reachable_binaries(account, self._folder)
         sockets = socket_folder(self._folder, account)
         place = Place(
             folder=self._folder, sockets=sockets, binaries=binaries, account=account, durable=self._durable

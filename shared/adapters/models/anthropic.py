@@ -13,6 +13,7 @@ from shared.adapters.models.patience import Patience
 from shared.adapters.models.provider import Line, Provider
 from shared.adapters.models.reading import BrokenAnswer, Reading, paired
 from shared.adapters.models.refusals import ModelOverloaded, ModelUnknown, is_about_schema, is_about_thinking
+from shared.adapters.models.watch import Watch
 from shared.adapters.models.wire import Json, counted_body, request_body
 from shared.core.errors import ModelBusy, ModelError, ModelRefusedAccount, ModelUnavailable, PromptTooLong
 from shared.core.messages import Block, Message
@@ -59,6 +60,10 @@ class AnthropicModel:
         self._counter = counter
         self._patience = patience or Patience()
 
+    async def load(self) -> None:
+        """For who knows that there will be a call soon."""
+        await self._provider.load()
+
     async def card(self, model: str) -> ModelCard:
         """The entry's own card, whatever the name; asks the provider's model list once a day."""
         if self._entry.window is None:
@@ -89,6 +94,13 @@ class AnthropicModel:
         except (ModelError, TimeoutError) as error:
             _log.info("counting tokens failed: %s", error)
             return None
+
+    async def body(self, request: ModelRequest) -> Json:
+        """What the provider is sent for it at the first attempt, with thinking and a schema."""
+        return {
+            **request_body(request, await self.card(request.model), self._entry.wire_name),
+            "stream": True,
+        }
 
     async def close(self) -> None:
         await self._provider.close()
@@ -124,8 +136,9 @@ class AnthropicModel:
         loop = asyncio.get_running_loop()
         first_by = min(call.until, loop.time() + self._patience.first_byte_seconds)
         line = await _within(first_by, "no answer", self._provider.open_stream(self._body(call)))
+        watch = Watch()
         try:
-            event = await _within(first_by, "no first event", line.next())
+            event = await watch.wait(first_by, "no first event", line.next())
             while event is not None:
                 piece = reading.take(event)
                 if piece and call.on_text is not None:
@@ -134,9 +147,10 @@ class AnthropicModel:
                     await line.drain()
                     return self._reply(call, reading, line)
                 silent_at = min(call.until, loop.time() + self._patience.silence_seconds)
-                event = await _within(silent_at, "the stream stalled", line.next())
+                event = await watch.wait(silent_at, "the stream stalled", line.next())
             raise ModelUnavailable("the stream ended before its end was announced")
         finally:
+            watch.close()
             await line.close()
 
     def _body(self, call: _Call) -> Json:

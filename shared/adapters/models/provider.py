@@ -18,6 +18,7 @@ from shared.adapters.models.breaker import Breaker
 from shared.adapters.models.reading import Event
 from shared.adapters.models.refusals import error_of, read_refusal
 from shared.core.errors import ModelError, ModelRefusedAccount, ModelUnavailable
+from shared.loading import nothing_searched
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncStream
@@ -119,6 +120,11 @@ class Provider:
         kept = self._windows.get(wire_name)
         return Windows() if kept is None else kept[1]
 
+    async def load(self) -> None:
+        """All that the first call needs before it can be sent; no request is made."""
+        if not self._missing_key:
+            await self._connected()
+
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
@@ -155,7 +161,7 @@ class Provider:
         In a thread: it takes seconds, and a process that does not beat meanwhile is taken for dead.
         """
         if self._client is None:
-            await asyncio.to_thread(importlib.import_module, "anthropic")
+            await asyncio.to_thread(_load_sdk)
         if self._client is None:
             from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
@@ -202,6 +208,11 @@ class Line:
             async with asyncio.timeout(CLOSE_SECONDS):
                 with translated():
                     await self._stream.close()
+
+
+def _load_sdk() -> None:
+    with nothing_searched():
+        importlib.import_module("anthropic")
 
 
 class translated:  # noqa: N801  reads as a word: `with translated():`

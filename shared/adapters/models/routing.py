@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from shared.adapters.models.anthropic import AnthropicModel
 from shared.adapters.models.breaker import BreakerState
@@ -14,12 +17,15 @@ from shared.adapters.models.offline import OFFLINE_MODEL, PIECE_SECONDS, WINDOW,
 from shared.adapters.models.patience import Patience
 from shared.adapters.models.provider import ANTHROPIC_URL, Provider
 from shared.adapters.models.refusals import ModelOverloaded
+from shared.adapters.models.wire import request_body
 from shared.core.errors import ModelError, ModelRefusedAccount
 from shared.ports import ChatModel, ModelCard, ModelReply, ModelRequest, OnText, TokenCounter
+from shared.tracing import NO_TRACES, Tracer
 
 DEFAULT_CHAT_MODEL = "claude-sonnet-5-5"
 DEFAULT_SUMMARY_MODEL = "claude-haiku-5-5"
 KEY_NAME = "ANTHROPIC_API_KEY"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +54,8 @@ class Models:
         self._routes = dict(routes)
         self._providers = tuple(providers)
         self._usual = usual
+        self._tracer: Tracer = NO_TRACES
+        self._loading: asyncio.Future[None] | None = None
 
     @property
     def offline(self) -> bool:
@@ -62,7 +70,24 @@ class Models:
         route = self._route(model)
         return _unknown(model) if route is None else await route.model.card(model)
 
+    def trace(self, tracer: Tracer) -> None:
+        """From now on each answer is a span, with the provider's own id of the request."""
+        self._tracer = tracer
+
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        with self._tracer.span("model call", {"model": request.model}) as span:
+            reply = await self._reply(request, on_text)
+            span.note(
+                request_id=reply.request_id,
+                answered_by=reply.model,
+                input_tokens=reply.usage.input_tokens,
+                output_tokens=reply.usage.output_tokens,
+                cache_read_tokens=reply.usage.cache_read_tokens,
+                stop_reason=reply.stop_reason,
+            )
+            return reply
+
+    async def _reply(self, request: ModelRequest, on_text: OnText | None) -> ModelReply:
         route = self._route(request.model)
         if route is None:
             raise ModelRefusedAccount(f"no provider is configured for the model {request.model!r}")
@@ -79,7 +104,36 @@ class Models:
         route = self._route(request.model)
         return None if route is None else await route.model.count_tokens(request)
 
+    async def body(self, request: ModelRequest) -> Mapping[str, Any]:
+        """The JSON that is sent for it, to be looked at; the offline model would be sent the same."""
+        route = self._route(request.model)
+        if route is not None and isinstance(route.model, AnthropicModel):
+            return await route.model.body(request)
+        return {**request_body(request, await self.card(request.model), request.model), "stream": True}
+
+    def load_soon(self) -> None:
+        """There will be a call: what it needs is loaded beside whatever comes before it."""
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(self._load())
+
+    async def loaded(self) -> None:
+        """When what was to be loaded is there, or cannot be: the call will say why."""
+        if self._loading is not None:
+            await asyncio.wait([self._loading])
+
+    async def _load(self) -> None:
+        route = self._route(self.chat)
+        if route is None or not isinstance(route.model, AnthropicModel):
+            return
+        try:
+            await route.model.load()
+        except Exception as error:  # noqa: BLE001  the call that needs it meets it again
+            _log.warning("the model's library cannot be loaded: %r", error)
+
     async def close(self) -> None:
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait([self._loading])
         for provider in self._providers:
             await provider.close()
 

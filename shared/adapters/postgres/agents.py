@@ -1,8 +1,8 @@
-"""The rows of agents and of widget sites: made, changed by compare-and-set, each change in the audit."""
+"""The rows of agents: made, changed by compare-and-set, each change in the audit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,15 +24,6 @@ class AgentRow:
     sites: tuple[str, ...] = ()
     bots: tuple[str, ...] = ()
     """By user name where Telegram has told it, else by number."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteConfig:
-    name: str
-    agent: str
-    audience: str
-    origins: tuple[str, ...]
-    visitors: int = 0
 
 
 class PostgresAgents:
@@ -58,7 +49,7 @@ class PostgresAgents:
         return {row["id"]: row["folder"] if isinstance(row["folder"], str) else "" for row in rows}
 
     @store_method
-    async def create(self, name: str, config: Mapping[str, Any]) -> bool:
+    async def create(self, name: str, config: Mapping[str, Any], *, by: str = _BY) -> bool:
         """False when there is one of that name."""
         async with self._pool.acquire() as connection, connection.transaction():
             agent_id = await connection.fetchval(
@@ -67,11 +58,11 @@ class PostgresAgents:
                 name, dict(config),
             )  # fmt: skip
             if agent_id is not None:
-                await append_audit(connection, actor=_BY, action="agent.made", about=str(agent_id))
+                await append_audit(connection, actor=by, action="agent.made", about=str(agent_id))
         return agent_id is not None
 
     @store_method
-    async def change(self, name: str, config: Mapping[str, Any], *, seen: int) -> int | None:
+    async def change(self, name: str, config: Mapping[str, Any], *, seen: int, by: str = _BY) -> int | None:
         """The new version; None when somebody else changed or deleted the row since version `seen`."""
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(
@@ -82,7 +73,7 @@ class PostgresAgents:
             if row is None:
                 return None
             await append_audit(
-                connection, actor=_BY, action="agent.changed", about=str(row["id"]),
+                connection, actor=by, action="agent.changed", about=str(row["id"]),
                 detail={"version": row["version"]},
             )  # fmt: skip
         version: int = row["version"]
@@ -100,36 +91,6 @@ class PostgresAgents:
         except asyncpg.ForeignKeyViolationError:
             return False
         return agent_id is not None
-
-    @store_method
-    async def sites(self) -> list[SiteConfig]:
-        rows = await self._pool.fetch(
-            """SELECT w.name, a.name AS agent, w.audience, w.allowed_origins,
-                      (SELECT count(*) FROM addresses d
-                        WHERE d.channel = 'web' AND d.account = w.name) AS visitors
-                 FROM sites w JOIN agents a ON a.id = w.agent_id ORDER BY w.name"""
-        )
-        return [
-            SiteConfig(
-                name=row["name"], agent=row["agent"], audience=row["audience"],
-                origins=tuple(row["allowed_origins"]), visitors=row["visitors"],
-            )
-            for row in rows
-        ]  # fmt: skip
-
-    @store_method
-    async def put_site(
-        self, name: str, *, agent: str | None, audience: str | None, origins: Sequence[str] | None, new: bool
-    ) -> bool:
-        """Make a site, or change what is given of one; False when it is there already, or is not."""
-        told = None if origins is None else list(origins)
-        sql = _NEW_SITE if new else _CHANGED_SITE
-        async with self._pool.acquire() as connection, connection.transaction():
-            done = await connection.fetchval(sql, name, agent, audience, told)
-            if done is not None:
-                action = "site.made" if new else "site.changed"
-                await append_audit(connection, actor=_BY, action=action, about=name, detail={"agent": done})
-        return done is not None
 
     @store_method
     async def move_sessions(self, agent: str, *, channel: str, account: str) -> int:
@@ -171,16 +132,6 @@ SELECT a.id, a.name, a.config, a.version,
 """
 _FORGET_KNOWLEDGE = "DELETE FROM knowledge WHERE agent_id = (SELECT id FROM agents WHERE name = $1)"
 """Its files say it again, should an agent of that name be made anew."""
-_NEW_SITE = """
-INSERT INTO sites (name, agent_id, audience, allowed_origins)
-SELECT $1, a.id, coalesce($3, 'personal'), coalesce($4::text[], '{}') FROM agents a WHERE a.name = $2
-ON CONFLICT (name) DO NOTHING RETURNING agent_id
-"""
-_CHANGED_SITE = """
-UPDATE sites w SET agent_id = coalesce((SELECT id FROM agents WHERE name = $2), w.agent_id),
-       audience = coalesce($3, w.audience), allowed_origins = coalesce($4::text[], w.allowed_origins)
- WHERE w.name = $1 RETURNING agent_id
-"""
 
 
 def _agent(row: asyncpg.Record) -> AgentRow:

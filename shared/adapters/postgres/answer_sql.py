@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.adapters.postgres.spend_sql import WRITTEN
 from shared.adapters.postgres.turn_sql import COMMITTED_MICRO, FENCE, OVERFLOW_COMES_FIRST
 
 USAGE = {
@@ -17,16 +18,17 @@ AUDIT = {
     "reported": "bigint", "context_tokens": "bigint", "summary_triggered": "bool", "prune_triggered": "bool",
     "overflow_rejected": "bool", "parts": "jsonb", "part_hashes": "jsonb", "entry_from": "bigint",
     "entry_through": "bigint", "base_turn": "bigint", "head": "bigint", "prune_seqs": "jsonb",
-    "renderer_version": "int", "recipe": "jsonb",
+    "renderer_version": "int", "recipe": "jsonb", "model_ms": "bigint",
 }  # fmt: skip
 _AUDIT_COLUMNS = """session_id, turn_id, model_alias, model_context_limit, input_budget, hard_limit,
          estimated_input_tokens_before, estimated_input_tokens_after_summary, estimated_input_tokens_after_prune,
          reported_input_tokens, context_tokens, summary_triggered, prune_triggered, overflow_rejected, parts,
          part_hashes, entry_from, entry_through, base_turn, head, prune_seqs, renderer_version,
-         recipe"""
+         recipe, model_ms"""
 
 # A compaction, or its undo, that was committed while this turn ran has measured the new view without it: then
 # the turn's own tokens are added to that, and what the old view called for is not asked for.
+# A trouble of this minute stays marked: who died while we waited for the row is not in our snapshot.
 _CORE = f"""
 WITH s AS (
   UPDATE sessions
@@ -37,16 +39,21 @@ WITH s AS (
          token_ratios = CASE WHEN measured_by IN ('', coalesce($19, measured_by)) THEN token_ratios
                              ELSE token_ratios || jsonb_build_object(measured_by, token_ratio) END,
          measured_by = coalesce($19, measured_by),
-         last_active_at = now(), hold_compaction = hold_compaction AND NOT $16
+         last_active_at = now(), hold_compaction = hold_compaction AND NOT $16,
+         troubled_at = CASE WHEN $9 = 'failed' THEN clock_timestamp()
+                            WHEN troubled_at < now() - interval '1 min' AND NOT EXISTS (
+                              SELECT FROM jobs d WHERE d.session_id = $1 AND d.state = 'dead') THEN NULL
+                            ELSE troubled_at END
    WHERE {FENCE}
   RETURNING id, party_id, next_seq - ($5::jsonb IS NOT NULL)::int AS seq, next_event_seq - 1 AS event_seq,
-            answered_turn < next_turn - 1 AS another_waits, view_epoch <> $17 AS view_moved
+            answered_turn < least(next_turn - 1, held_after) AS another_waits, view_epoch <> $17 AS view_moved
 ), t AS (
   UPDATE turns SET state = $9, error_code = $10, ended_at = now() FROM s
    WHERE session_id = $1 AND turn_no = $4 RETURNING channel, address_id
 ), e AS (
-  INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
-  SELECT $1, seq, 'assistant', 'assistant', $5::jsonb, $11 FROM s WHERE $5::jsonb IS NOT NULL
+  INSERT INTO entries (session_id, seq, role, author, blocks, tokens, replaces_seq)
+  SELECT $1, seq, 'assistant', 'assistant', $5::jsonb, $11, substr($12::jsonb ->> 'replaces', 2)::bigint
+    FROM s WHERE $5::jsonb IS NOT NULL
 ), te AS (
   INSERT INTO turn_entries (session_id, seq, turn_no, step)
   SELECT $1, seq, $4, seq FROM s WHERE $5::jsonb IS NOT NULL
@@ -92,7 +99,7 @@ def _shape(names: dict[str, str]) -> str:
 
 ANSWER_PLAIN = f"""{_CORE}
   SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 20)} FROM s
-), au AS (
+  {WRITTEN}), au AS (
   INSERT INTO turn_context_audit ({_AUDIT_COLUMNS})
   SELECT $1, $4, {_numbered(AUDIT, 20 + len(USAGE))} FROM s
 )
@@ -106,7 +113,7 @@ _OR_COMMITTED = _CORE.replace(
 ANSWER = f"""{_OR_COMMITTED}
   SELECT $1, s.party_id, $4, 'chat', {_fields(USAGE)}
     FROM s, jsonb_to_recordset($20::jsonb) AS x({_shape(USAGE)})
-), au AS (
+  {WRITTEN}), au AS (
   INSERT INTO turn_context_audit ({_AUDIT_COLUMNS})
   SELECT $1, $4, {_fields(AUDIT)}
     FROM s, jsonb_to_recordset($21::jsonb) AS x({_shape(AUDIT)})

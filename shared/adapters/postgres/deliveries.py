@@ -37,6 +37,8 @@ class EndedTurn:
     text: str
     """The answer in Markdown, or the notice that says why there is none."""
     error_code: str
+    operator: str = ""
+    """Who wrote it, where a human of the team did; empty for the assistant's answers."""
     parts: tuple[PartRow, ...]
 
 
@@ -198,6 +200,7 @@ class PostgresDeliveries:
             state=row["state"],
             text=_words(row["blocks"], row["screen"], row["state"]),
             error_code=row["error_code"] or "",
+            operator=str((row["screen"] or {}).get("name", "")) if row["author"] == "operator" else "",
             parts=tuple(sorted(parts, key=lambda part: part.part)),
         )
 
@@ -244,14 +247,14 @@ SELECT a.account::bigint, a.chat::bigint, d.remote_id::bigint, $1, $2, d.part
 ON CONFLICT DO NOTHING
 """
 _ENDED = """
-SELECT t.address_id, t.state, t.error_code, e.blocks, n.payload AS screen,
+SELECT t.address_id, t.state, t.error_code, e.author, e.blocks, n.payload AS screen,
        (SELECT jsonb_agg(jsonb_build_object('part', d.part, 'state', d.state,
                  'remote_id', d.remote_id::bigint, 'attempt', d.attempt))
           FROM deliveries d WHERE d.session_id = t.session_id AND d.turn_no = t.turn_no) AS parts
   FROM turns t
   LEFT JOIN LATERAL (
-    SELECT e.blocks, e.seq FROM turn_entries te JOIN entries e USING (session_id, seq)
-     WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no AND e.author = 'assistant'
+    SELECT e.author, e.blocks, e.seq FROM turn_entries te JOIN entries e USING (session_id, seq)
+     WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no AND e.author IN ('assistant', 'operator')
      ORDER BY te.step DESC LIMIT 1) e ON t.state IN ('answered', 'stopped')
   LEFT JOIN LATERAL (
     SELECT v.payload FROM events v

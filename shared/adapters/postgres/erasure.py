@@ -15,7 +15,8 @@ from shared.adapters.postgres.erasure_messages import erase_messages
 from shared.adapters.postgres.operators import append_audit
 from shared.adapters.postgres.people_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.pool import store_method
-from shared.core.errors import UnknownSession
+from shared.core.erasures import AGAIN
+from shared.core.errors import OnHold, UnknownSession
 from shared.core.forgetting import WISH_MINUTES, Preview, Report
 
 Record = asyncpg.Record
@@ -61,6 +62,7 @@ class PostgresErasure:
         """Everything that runs is fenced off and every screen told, in one commit; the words go in batches.
 
         With the scope `retention` it is this conversation alone, and the person's notes stay.
+        Raises UnknownSession, OnHold.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             # Persons are joined and parted one at a time, and not while one of them is forgotten.
@@ -69,6 +71,10 @@ class PostgresErasure:
             if party_hash is None:
                 raise UnknownSession(f"session {session_id}")
             whole = scope == "everything"
+            if await _is_held(connection, session_id, actor):
+                if whole:
+                    raise OnHold
+                return Report(erasure_id=0, counts={})
             parties = [row["id"] for row in await connection.fetch(sql.FAMILY, session_id)] if whole else []
             lock, owner = (sql.LOCK_SESSIONS, parties) if whole else (sql.LOCK_ONE, session_id)
             sessions = [row["id"] for row in await connection.fetch(lock, owner)]
@@ -76,7 +82,9 @@ class PostgresErasure:
                 return Report(erasure_id=0, counts={})  # somebody has come back meanwhile
             bounds = [await _fence(connection, session) for session in sessions]
             work = {"parties": parties, "sessions": bounds, "place": 0, "cursor": 0}
-            row = await connection.fetchrow(sql.BEGIN, party_hash, actor, scope, work)
+            told, of = (sql.ABOUT_PARTIES, parties) if whole else (sql.ABOUT_SESSION, session_id)
+            about = await connection.fetchval(told, of)
+            row = await connection.fetchrow(sql.BEGIN, party_hash, actor, scope, work, about)
             assert row is not None
             counts = {table: await _all_of(connection, table, work, row["at"]) for table in AT_ONCE}
             await connection.execute("UPDATE erasures SET counts = $2 WHERE id = $1", row["id"], counts)
@@ -89,8 +97,10 @@ class PostgresErasure:
 
     @store_method
     async def messages(self, session_id: int, seqs: Sequence[int], *, actor: str) -> Report:
-        """These messages, their edits, and what was made of them, in one commit."""
+        """These messages, their edits, and what was made of them, in one commit; raises OnHold."""
         async with self._pool.acquire() as connection, connection.transaction():
+            if await _is_held(connection, session_id, actor):
+                raise OnHold
             return await erase_messages(connection, session_id, seqs, actor=actor)
 
     @store_method
@@ -108,11 +118,16 @@ class PostgresErasure:
             if step >= len(STEPS):
                 await connection.execute(sql.END, erasure_id, counts)
                 return await _report(connection, erasure_id)
-            await connection.execute("SET LOCAL evertalk.erasing = 'yes'")
+            await connection.execute(sql.BEGIN_ERASING)
             done, over = await _batch(connection, STEPS[step], work, row["at"])
             counts[STEPS[step]] = counts.get(STEPS[step], 0) + done
             await connection.execute(sql.GO_ON, erasure_id, step + over, counts, work)
         return None
+
+
+async def _is_held(connection: Connection, session_id: int, actor: str) -> bool:
+    """What was forgotten before a hold stays forgotten in a restored backup, too."""
+    return actor != AGAIN and bool(await connection.fetchval(sql.IS_HELD, session_id))
 
 
 async def _report(connection: Connection, erasure_id: int) -> Report | None:

@@ -75,6 +75,8 @@ ACTIONS: Mapping[str, Action] = {
     "note_lists": Delete(at=None),
     # A reminder that is due would begin a turn with its words.
     "reminders": Delete(owner="party", at_once=True),
+    # Who waits for an operator waits no longer: the conversation begins anew.
+    "handovers": Delete(at=None, at_once=True),
     "passages": Delete(at="indexed_at"),
     "links": Blank(
         values={
@@ -145,6 +147,7 @@ ACTIONS: Mapping[str, Action] = {
             "measured_by": _MODEL,
             "token_ratios": "numbers by a model's name",
             "left_by": "numbers of places",
+            "last_channel": _FIXED,
         },
         at=None,
         at_once=True,
@@ -152,7 +155,7 @@ ACTIONS: Mapping[str, Action] = {
     ),
     "parties": Blank(
         values={"display_name": "''", "timezone": "NULL"},
-        kept={"kind": _FIXED},
+        kept={"kind": _FIXED, "on_hold_by": "an operator's name"},
         owner="party",
         at=None,
         at_once=True,
@@ -163,6 +166,7 @@ ACTIONS: Mapping[str, Action] = {
     "turn_entries": Keep(why="numbers"),
     "turn_steps": Keep(why="which tool was called when, under a random id"),
     "session_totals": Keep(why="numbers"),
+    "session_spend": Keep(why="numbers by purpose and model"),
     "reservations": Keep(why="numbers"),
     "spend_days": Keep(why="numbers by scope and day"),
     "recall_words": Keep(why="counts of the words of passages and files: a word goes with the last of them"),
@@ -170,16 +174,24 @@ ACTIONS: Mapping[str, Action] = {
     "party_links": Keep(why="ids and times: which persons are one"),
     "link_guesses": Keep(why="ids and times, for a day"),
     "visitors": Keep(why="a hash that opens the conversation, which goes on"),
-    "erasures": Keep(why="the log of erasures itself: numbers and a hash; its work goes when it ends"),
+    "recovery_codes": Keep(why="a hash that opens the conversation, which goes on"),
+    "erasures": Keep(why="the log of erasures itself: numbers, ids, hashes; its work goes when it ends"),
     "agents": Keep(why="an operator's configuration"),
     "sites": Keep(why="an operator's configuration"),
+    "site_secrets": Keep(why="an operator's configuration, sealed"),
     "telegram_bots": Keep(why="an operator's configuration"),
     "deployment": Keep(why="about this installation"),
     "workers": Keep(why="about processes"),
+    "alerts": Keep(why="numbers, fixed words and ids: facts by kind, never words of people"),
+    "alert_sends": Keep(why="states of messages to operators"),
     "leases": Keep(why="about processes"),
     "operators": Keep(why="operators are not people who talk"),
+    "operator_factors": Keep(why="operators are not people who talk; sealed keys and hashes"),
+    "operator_steps": Keep(why="operators are not people who talk"),
     "operator_sessions": Keep(why="operators are not people who talk"),
+    "login_tries": Keep(why="hashes of operators' names and addresses, for a day"),
     "login_links": Keep(why="operators are not people who talk"),
+    "api_keys": Keep(why="an operator's configuration: names of programs, and hashes"),
     "audit": Keep(why="ids and numbers, never words; a chain of hashes"),
 }
 AT_ONCE: tuple[str, ...] = tuple(

@@ -28,7 +28,7 @@ async def erase_messages(
     session = await connection.fetchrow("SELECT * FROM sessions WHERE id = $1 FOR UPDATE", session_id)
     if session is None:
         raise UnknownSession(f"session {session_id}")
-    await connection.execute("SET LOCAL evertalk.erasing = 'yes'")
+    await connection.execute(erasure_sql.BEGIN_ERASING)
     rows = await connection.fetch(_WITH_EDITS, session_id, list(seqs))
     gone = [row["seq"] for row in rows]
     turns = sorted({row["turn_no"] for row in rows if row["turn_no"] is not None})
@@ -44,7 +44,8 @@ async def erase_messages(
         counts[table] = await connection.fetchval(statement, session_id, gone)
     counts["entries"] = await connection.fetchval(_ENTRIES, session_id, gone)
     marks = await _event(connection, session_id, gone)
-    return await _logged(connection, session_id, actor, counts, marks)
+    about = {"session": str(session["public_id"]), "seqs": gone}
+    return await _logged(connection, session_id, actor, counts, marks, about)
 
 
 async def _notes(connection: Connection, session_id: int, turns: list[int], words: str) -> int:
@@ -80,26 +81,30 @@ async def _event(connection: Connection, session_id: int, seqs: list[int]) -> di
 
 
 async def _logged(
-    connection: Connection, session_id: int, actor: str, counts: dict[str, int], marks: dict[int, int]
-) -> Report:
+    connection: Connection, session_id: int, actor: str, counts: dict[str, int], marks: dict[int, int],
+    about: dict[str, Any],
+) -> Report:  # fmt: skip
     party_hash = await connection.fetchval(erasure_sql.PARTY_HASH, session_id)
-    erasure_id = await connection.fetchval(_LOG, party_hash, actor, counts)
+    erasure_id = await connection.fetchval(_LOG, party_hash, actor, counts, about)
     await append_audit(connection, actor=actor, action="erasure.messages", about=str(erasure_id))
     return Report(erasure_id=erasure_id, counts=counts, marks=marks)
 
 
 _WITH_EDITS = """
+WITH RECURSIVE forms(seq, replaces_seq) AS (
+  SELECT e.seq, e.replaces_seq FROM entries e WHERE e.session_id = $1 AND e.seq = ANY ($2::bigint[])
+  UNION
+  SELECT e.seq, e.replaces_seq FROM forms f JOIN entries e
+      ON e.session_id = $1 AND (e.seq = f.replaces_seq OR e.replaces_seq = f.seq)
+)
 SELECT e.seq, coalesce(te.turn_no, o.turn_no) AS turn_no,
        (SELECT coalesce(string_agg(b ->> 'text', ' '), '') FROM jsonb_array_elements(e.blocks) AS b) AS words
-  FROM entries e LEFT JOIN turn_entries te USING (session_id, seq)
-  LEFT JOIN turn_entries o ON o.session_id = e.session_id AND o.seq = e.replaces_seq
- WHERE e.session_id = $1
-   AND (e.seq = ANY ($2::bigint[]) OR e.replaces_seq = ANY ($2::bigint[])
-        OR e.seq IN (SELECT x.replaces_seq FROM entries x
-                      WHERE x.session_id = $1 AND x.seq = ANY ($2::bigint[])))
+  FROM forms f JOIN entries e ON e.session_id = $1 AND e.seq = f.seq
+  LEFT JOIN turn_entries te ON te.session_id = $1 AND te.seq = e.seq
+  LEFT JOIN turn_entries o ON o.session_id = $1 AND o.seq = e.replaces_seq
  ORDER BY e.seq
 """
-"""An edited message is all its forms."""
+"""An edited message is all its forms; one that was asked or answered again each time it was."""
 
 _FENCE_JOBS = """
 WITH j AS (
@@ -149,6 +154,11 @@ _STATEMENTS = {
                       RETURNING 1) SELECT count(*) FROM u""",
     "pins": """WITH u AS (DELETE FROM pins WHERE session_id = $1 AND seq = ANY ($2::bigint[])
                  RETURNING 1) SELECT count(*) FROM u""",
+    "feedback": """
+      WITH u AS (
+        UPDATE feedback f SET words = '', cids = '{}' WHERE f.session_id = $1 AND f.turn_no IN (
+          SELECT t.turn_no FROM turn_entries t WHERE t.session_id = $1 AND t.seq = ANY ($2::bigint[]))
+        RETURNING 1) SELECT count(*) FROM u""",
     "prune_decisions": """WITH u AS (DELETE FROM prune_decisions WHERE session_id = $1
                  AND seq = ANY ($2::bigint[]) RETURNING 1) SELECT count(*) FROM u""",
     "checkpoints": """WITH u AS (DELETE FROM checkpoints WHERE session_id = $1 AND $2::bigint[] IS NOT NULL
@@ -158,7 +168,10 @@ _STATEMENTS = {
         DELETE FROM attachments a WHERE a.session_id = $1 AND a.id IN (
           SELECT (b ->> 'attachment_id')::bigint FROM entries e
            CROSS JOIN LATERAL jsonb_array_elements(e.blocks) AS b
-           WHERE e.session_id = $1 AND e.seq = ANY ($2::bigint[]) AND b ->> 'type' = 'image')
+           WHERE e.session_id = $1 AND e.seq = ANY ($2::bigint[]))
+           AND NOT EXISTS (
+             SELECT FROM entries o WHERE o.session_id = $1 AND o.seq <> ALL ($2::bigint[])
+                AND o.blocks @> jsonb_build_array(jsonb_build_object('attachment_id', a.id)))
         RETURNING 1) SELECT count(*) FROM u""",
     "flushes": """
       WITH u AS (
@@ -170,7 +183,7 @@ _STATEMENTS = {
         SELECT min(event_seq) AS n FROM events WHERE session_id = $1 AND seq = ANY ($2::bigint[])
       ), u AS (
         UPDATE events v
-           SET payload = CASE v.kind WHEN 'msg' THEN v.payload - 'text' - 'cid'
+           SET payload = CASE v.kind WHEN 'msg' THEN v.payload - 'text' - 'cid' - 'attachments'
                  WHEN 'compaction' THEN v.payload || '{"summary": ""}'
                  ELSE v.payload || '{"result": "[erased]"}' END
           FROM first WHERE v.session_id = $1 AND v.event_seq >= first.n
@@ -232,6 +245,6 @@ INSERT INTO events (session_id, event_seq, kind, payload)
 SELECT $1, event_seq, 'erased', $2 FROM s RETURNING event_seq
 """
 _LOG = """
-INSERT INTO erasures (party_hash, actor, scope, state, counts, finished_at)
-VALUES ($1, $2, 'messages', 'done', $3, now()) RETURNING id
+INSERT INTO erasures (party_hash, actor, scope, state, counts, about, finished_at)
+VALUES ($1, $2, 'messages', 'done', $3, $4, now()) RETURNING id
 """

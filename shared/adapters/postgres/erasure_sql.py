@@ -6,6 +6,14 @@ from shared.adapters.postgres.erasure_map import ACTIONS, Blank, Delete
 
 BATCH = 2_000
 
+BEGIN_ERASING = """
+SELECT set_config('evertalk.erasing', 'yes', true),
+       (SELECT set_config('role', r.rolname, true) FROM pg_roles r
+         WHERE current_user ~ '_app$' AND r.rolname = regexp_replace(current_user, '_app$', '_erase')
+           AND pg_has_role(r.oid, 'MEMBER'))
+"""
+"""For the rest of the transaction: what was said may be blanked, by the role that may if there is one."""
+
 FAMILY = """
 SELECT f AS id FROM sessions s JOIN parties p ON p.id = s.party_id
  CROSS JOIN party_family(coalesce(p.merged_into, p.id)) AS f WHERE s.id = $1 ORDER BY 1
@@ -16,6 +24,8 @@ SELECT sha256(convert_to('evertalk.erasures:' || coalesce(r.public_id, p.public_
   FROM sessions s JOIN parties p ON p.id = s.party_id LEFT JOIN parties r ON r.id = p.merged_into WHERE s.id = $1
 """
 """Salted by what it is of: a public id is random, so that the hash says nothing without the party's row."""
+
+IS_HELD = "SELECT party_id IN (SELECT held_parties()) FROM sessions WHERE id = $1"
 
 LOCK_SESSIONS = "SELECT id FROM sessions WHERE party_id = ANY ($1) ORDER BY id FOR UPDATE"
 LOCK_ONE = """
@@ -65,7 +75,8 @@ UPDATE sessions x
    SET turn_epoch = turn_epoch + 1, leased_by = NULL, retry_at = NULL, open_turn = NULL, open_address = NULL,
        answered_turn = next_turn - 1, base_turn = next_turn - 1, flushed_turn = next_turn - 1,
        erased_turn = next_turn - 1, indexed_turn = greatest(indexed_turn, next_turn - 1), head = (SELECT id FROM l), redo = NULL, view_epoch = view_epoch + 1,
-       cycle = cycle + 1, context_tokens = 0, hold_compaction = false, next_event_seq = next_event_seq + 1
+       cycle = cycle + 1, context_tokens = 0, hold_compaction = false, held_after = NULL, next_event_seq = next_event_seq + 1,
+       troubled_at = clock_timestamp()
  WHERE x.id = $1
 RETURNING id, next_turn - 1 AS turn, next_seq - 1 AS seq, next_event_seq - 1 AS event
 """
@@ -77,8 +88,15 @@ VALUES ($1, $2, 'erased', jsonb_build_object('turn', $3::bigint))
 """
 """Connected screens clear themselves when they read this."""
 
+ABOUT_PARTIES = """
+SELECT jsonb_build_object('family', coalesce(jsonb_agg(
+         encode(sha256(convert_to('evertalk.erasures:' || public_id::text, 'UTF8')), 'hex') ORDER BY id), '[]'))
+  FROM parties WHERE id = ANY ($1)
+"""
+ABOUT_SESSION = "SELECT jsonb_build_object('session', public_id) FROM sessions WHERE id = $1"
+
 BEGIN = """
-INSERT INTO erasures (party_hash, actor, scope, work, at) VALUES ($1, $2, $3, $4, clock_timestamp())
+INSERT INTO erasures (party_hash, actor, scope, work, about, at) VALUES ($1, $2, $3, $4, $5, clock_timestamp())
 RETURNING id, at
 """
 TAKE = "SELECT * FROM erasures WHERE id = $1 AND state = 'running' FOR UPDATE"

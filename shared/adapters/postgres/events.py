@@ -9,8 +9,10 @@ from uuid import UUID
 
 import asyncpg
 
+from shared.adapters.postgres.feedback import VALUES
 from shared.adapters.postgres.pool import store_method
-from shared.core.messages import blocks_from_json, text_of
+from shared.core.handover import event_payload
+from shared.core.messages import blocks_from_json, said_of
 from shared.core.screen import iso, message_payload, notice_payload
 
 Record = asyncpg.Record
@@ -34,24 +36,28 @@ class Head:
 
 
 _EVENTS = """
-SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.blocks, e.at AS entry_at
+SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.blocks, e.at AS entry_at, f.opinion
   FROM events v LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
+  LEFT JOIN feedback f ON f.session_id = v.session_id AND f.turn_no = v.turn_no AND e.author = 'assistant'
 """
 
 _RUNNING = """
-SELECT t.turn_no, t.state, j.id AS job_id, coalesce(j.started_at, now()) AS started_at,
+SELECT t.turn_no, t.state, j.id AS job_id, h.state AS held, h.asked_by, h.reason, h.operator_name,
+       coalesce(h.taken_at, h.asked_at) AS held_at, coalesce(j.started_at, now()) AS started_at,
        ARRAY (SELECT te.seq FROM turn_entries te JOIN entries e USING (session_id, seq)
                WHERE te.session_id = s.id AND te.turn_no > s.answered_turn + (t.state = 'claimed')::int
-                 AND e.author = 'person' ORDER BY te.seq LIMIT 100) AS queued
+                 AND e.author = 'person' ORDER BY te.seq LIMIT 100) AS queued,
+       s.held_after IS NOT NULL AND s.answered_turn >= s.held_after AS is_held
   FROM sessions s
   LEFT JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
+  LEFT JOIN handovers h ON h.session_id = s.id AND h.ended_at IS NULL
   LEFT JOIN jobs j ON j.session_id = s.id AND j.kind = 'compact' AND j.state = 'running'
  WHERE s.id = $1
 """
 
 
 class PostgresEvents:
-    """Reads only; raises StorageUnavailable."""
+    """Reads, and what was read; raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[Record]) -> None:
         self._pool = pool
@@ -111,10 +117,47 @@ class PostgresEvents:
         return tuple(_event(row) for row in reversed(rows))
 
     @store_method
+    async def messages_before(
+        self, session_id: int, event_seq: int | None, *, limit: int
+    ) -> tuple[EventRow, ...]:
+        """The newest messages with a lower number, oldest first."""
+        rows = await self._pool.fetch(
+            f"""{_EVENTS} WHERE v.session_id = $1 AND v.kind = 'msg'
+                            AND ($2::bigint IS NULL OR v.event_seq < $2)
+                 ORDER BY v.event_seq DESC LIMIT $3""",
+            session_id,
+            event_seq,
+            limit,
+        )
+        return tuple(_event(row) for row in reversed(rows))
+
+    @store_method
     async def pinned(self, session_id: int) -> tuple[str, ...]:
         """Public ids of the messages that are pinned now."""
         rows = await self._pool.fetch("SELECT seq FROM pins WHERE session_id = $1 ORDER BY seq", session_id)
         return tuple(f"m{row['seq']}" for row in rows)
+
+    @store_method
+    async def read_up_to(self, address_id: int) -> int:
+        """The newest event that somebody saw at this place."""
+        number: int | None = await self._pool.fetchval(
+            "SELECT read_seq FROM addresses WHERE id = $1", address_id
+        )
+        return number or 0
+
+    @store_method
+    async def mark_read(self, address_id: int, session_id: int, event_seq: int) -> int | None:
+        """Never back, never beyond what was said; None when nothing changed."""
+        number: int | None = await self._pool.fetchval(
+            """UPDATE addresses a SET read_seq = least($3, s.next_event_seq - 1) FROM sessions s
+                WHERE a.id = $1 AND a.session_id = $2 AND s.id = $2
+                  AND a.read_seq < least($3, s.next_event_seq - 1)
+               RETURNING a.read_seq""",
+            address_id,
+            session_id,
+            event_seq,
+        )
+        return number
 
     @store_method
     async def stored_message(self, session_id: int, dedupe_key: str) -> bool:
@@ -128,14 +171,19 @@ class PostgresEvents:
 
     @store_method
     async def running(self, session_id: int) -> Mapping[str, Any]:
-        """What goes on, for a screen that comes now: `run`, `queued`, `compaction`."""
+        """What goes on, for a screen that comes now: `run`, `queued`, `compaction`, `handover`."""
         row = await self._pool.fetchrow(_RUNNING, session_id)
         if row is None:
             return {"queued": []}
         state: dict[str, Any] = {"queued": [f"m{seq}" for seq in row["queued"]]}
-        if row["turn_no"] is not None:
+        if row["turn_no"] is not None and not row["is_held"]:
             run_state = "started" if row["state"] == "claimed" else "queued"
             state["run"] = {"turn": row["turn_no"], "state": run_state}
+        if row["held"] is not None:
+            told = event_payload(
+                row["held"], name=row["operator_name"], reason=row["reason"], asked_by=row["asked_by"]
+            )
+            state["handover"] = {**told, "at": iso(row["held_at"])}
         if row["job_id"] is not None:
             state["compaction"] = {
                 "id": str(row["job_id"]),
@@ -185,6 +233,7 @@ def _payload(row: Record) -> Mapping[str, Any]:
         return notice_payload(
             event_seq=row["event_seq"], at=row["at"], extra={"turn": row["turn_no"], **stored}
         )
+    stored = {**stored, "feedback": VALUES[row["opinion"]]} if row["opinion"] else stored
     return message_payload(
         seq=row["seq"],
         turn=row["turn_no"],
@@ -199,7 +248,7 @@ def _original(row: Record) -> Mapping[str, Any]:
     return {
         "mid": f"m{row['seq']}",
         "role": row["author"],
-        "text": text_of(blocks_from_json(row["blocks"])),
+        "text": said_of(blocks_from_json(row["blocks"])),
         "at": iso(row["at"]),
         "turn": row["turn_no"],
     }

@@ -45,7 +45,10 @@ class PostgresExport:
                 person=dict(person),
                 sessions=[await _session(connection, row) for row in sessions],
                 notes=[dict(row) for row in await connection.fetch(_NOTES, parties)],
-                more={name: rows for name in _MORE if (rows := await _rows(connection, name, parties))},
+                more={
+                    **{name: rows for name in _MORE if (rows := await _rows(connection, name, parties))},
+                    "feedback": [dict(row) for row in await connection.fetch(_FEEDBACK, parties)],
+                },
             )
 
     @store_method
@@ -121,6 +124,12 @@ _NOTES = """
 SELECT kind, text, subject, scope, authority, importance, from_turn, through_turn, observed_at, event_date,
        (SELECT s.public_id::text FROM sessions s WHERE s.id = n.session_id) AS conversation
   FROM notes n WHERE party_id = ANY ($1) AND superseded_by IS NULL AND forgotten_at IS NULL ORDER BY id
+"""
+_FEEDBACK = """
+SELECT s.public_id::text AS conversation, f.turn_no AS turn, f.opinion, f.words, f.at
+  FROM feedback f JOIN sessions s ON s.id = f.session_id
+ WHERE s.party_id = ANY ($1) AND f.turn_no > s.erased_turn AND (f.opinion IS NOT NULL OR f.words <> '')
+ ORDER BY s.id, f.turn_no
 """
 _PAGE = """
 SELECT e.seq, te.turn_no, e.author, e.blocks, e.replaces_seq, e.at

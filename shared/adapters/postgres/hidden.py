@@ -9,8 +9,8 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.turn_sql import LOAD
-from shared.adapters.postgres.turns import described, entry_from, view_from
-from shared.core.agents import with_chosen_model
+from shared.adapters.postgres.turns import config_of, described, entry_from, view_from
+from shared.core.again import without_former
 from shared.core.session import Entry
 from shared.core.upkeep import Hidden, SessionState
 
@@ -25,7 +25,7 @@ def state_from(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> Ses
         party_id=row["party_id"],
         anonymous=row["anonymous"],
         agent=row["agent_name"],
-        agent_config=with_chosen_model(row["agent_config"], row["model"]),
+        agent_config=config_of(row),
         view=view_from(row, entries, open_turn=None),
         answered_turn=row["answered_turn"],
         head_id=row["head"],
@@ -48,7 +48,7 @@ async def hidden_by(connection: Connection, row: Record, link: Record) -> Hidden
     base = link["from_turn"] - 1
     parent = await connection.fetchval("SELECT to_jsonb(l) FROM links l WHERE l.id = $1", link["parent"])
     rows = await connection.fetch(LOAD, row["id"], base, link["through_turn"])
-    entries = await described(connection, [entry_from(entry) for entry in rows])
+    entries = await described(connection, without_former([entry_from(entry) for entry in rows]))
     before = {**dict(row), "base_turn": base, "head_link": parent}
     return Hidden(
         state=state_from(before, entries),

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from shared.adapters.postgres.orders import CACHE_PCT, CONTEXT_PCT, KNOWN_COST, READ_TOKENS
+from shared.adapters.postgres.spend_sql import SUMS
+
 LEASE_SECONDS = 4
 NEAR_PCT = 90
+FULL_MARKS = (70, 90)
+"""Shares of the context from which on an index knows the conversations."""
 
-CHANNEL = "(SELECT n.channel FROM turns n WHERE n.session_id = s.id AND n.turn_no = s.next_turn - 1)"
+CHANNEL = "nullif(s.last_channel, '')"
 """Where the newest turn came from; null before the first."""
 
 STATE = """(CASE
@@ -17,28 +27,77 @@ STATE = """(CASE
   THEN 'problem'
   ELSE 'idle' END)"""
 STATES = ("answering", "waiting", "tidying", "problem", "idle")
+_UNANSWERED = "s.answered_turn < s.next_turn - 1"
+IN_STATE = {
+    "answering": f"{_UNANSWERED} AND s.leased_by IS NOT NULL",
+    "waiting": f"{_UNANSWERED} AND s.leased_by IS NULL",
+    "tidying": f"s.id IN (SELECT session_id FROM jobs WHERE state = 'running') AND {STATE} = 'tidying'",
+    "problem": f"s.troubled_at IS NOT NULL AND coalesce({STATE} = 'problem', false)",
+    "idle": f"coalesce({STATE} = 'idle', false)",
+}
+"""The same by way of the index that knows the few which are not idle. Of `coalesce` the planner guesses that it is true
+for half of the rows, of a bare comparison that it hardly ever is: then it would look at all of them to sort them.
+"""
 
-_READ = "(t.input_tokens + t.cache_read_tokens + t.cache_write_tokens)"
+
+def _of(table: str, term: str) -> str:
+    """A term over the columns of one table, with its alias before each."""
+    return re.sub(r"\b([a-z]+_[a-z_]+)\b", rf"{table}.\1", term)
+
+
+_READ = f"({_of('t', READ_TOKENS)})"
 """All that went in: the provider counts what its cache served apart from `input_tokens`."""
-_COST = "(CASE WHEN t.cost_unknown_calls > 0 AND t.cost_micro = 0 THEN NULL ELSE t.cost_micro END)"
-_HIT = f"(CASE WHEN {_READ} > 0 THEN t.cache_read_tokens * 100.0 / {_READ} END)::float8"
-_PCT = "(CASE WHEN s.context_limit > 0 THEN s.context_tokens * 100.0 / s.context_limit END)::float8"
+_COST = f"({_of('t', KNOWN_COST)})"
+_HIT = _of("t", CACHE_PCT)
+_PCT = _of("s", CONTEXT_PCT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a column is ordered by: never null, so that a cursor can stand on it; `tie` is of the same table."""
+
+    key: str
+    kind: str
+    tie: str
+
+    def holds(self, key: str) -> bool:
+        """Whether a text is a value of this order's kind."""
+        try:
+            match self.kind:
+                case "bigint":
+                    return abs(int(key)) < 2**63 and key.removeprefix("-").isdecimal() and key.isascii()
+                case "float8":
+                    return math.isfinite(float(key)) and len(key) < 40
+                case "timestamptz":
+                    return datetime.fromisoformat(key).tzinfo is not None
+        except (ValueError, OverflowError):
+            return False
+        return True
+
+
+def _session(key: str, kind: str) -> Order:
+    return Order(key=key, kind=kind, tie="s.id")
+
+
+def _totals(key: str, kind: str = "bigint") -> Order:
+    return Order(key=key, kind=kind, tie="t.session_id")
+
 
 SORTS = {
-    "active": ("s.last_active_at", "timestamptz"),
-    "channel": (f"coalesce({CHANNEL}, '')", "text"),
-    "person": ("lower(p.display_name)", "text"),
-    "agent": ("a.name", "text"),
-    "turns": ("s.next_turn", "bigint"),
-    "context": (f"coalesce({_PCT}, -1)", "float8"),
-    "input": (f"coalesce({_READ}, 0)", "bigint"),
-    "output": ("coalesce(t.output_tokens, 0)", "bigint"),
-    "cost": (f"coalesce({_COST}, -1)", "bigint"),
-    "cache": (f"coalesce({_HIT}, -1)", "float8"),
-    "compactions": ("coalesce(t.compaction_count, 0)", "bigint"),
-    "state": (STATE, "text"),
+    "active": _session("s.last_active_at", "timestamptz"),
+    "channel": _session("s.last_channel", "text"),
+    "person": _session('lower(p.display_name) COLLATE "C"', "text"),
+    "agent": _session("a.name", "text"),
+    "turns": _session("s.next_turn", "bigint"),
+    "context": _session(f"coalesce({_PCT}, -1)", "float8"),
+    "input": _totals(_READ),
+    "output": _totals("t.output_tokens"),
+    "cost": _totals(f"coalesce({_COST}, -1)"),
+    "cache": _totals(f"coalesce({_HIT}, -1)", "float8"),
+    "compactions": _totals("t.compaction_count"),
+    "state": _session(STATE, "text"),
 }
-"""Column of the list → what it is ordered by (never null, so that a cursor can stand on it), and its type."""
+"""Columns of the list; each order has an index in `tables.py` over the same term."""
 
 _FACTS = f"""
   'id', s.public_id, 'person', nullif(p.display_name, ''), 'kind', p.kind, 'anonymous', p.anonymous,
@@ -57,12 +116,10 @@ _OF_SESSION = """
 """
 
 SESSIONS = f"""
-WITH page AS (
-  SELECT s.id, {{key}} AS key {_OF_SESSION} WHERE {{where}} ORDER BY 2 {{direction}}, 1 {{direction}} LIMIT {{limit}}
-)
-SELECT json_agg(json_build_object('row', s.id, 'key', page.key::text, {_FACTS})
-                ORDER BY page.key {{direction}}, page.id {{direction}})::text
-  FROM page JOIN LATERAL (SELECT * FROM sessions WHERE id = page.id) s ON true
+WITH page AS ({{page}}),
+placed AS (SELECT id, key, row_number() OVER () AS place FROM page)
+SELECT json_agg(json_build_object('row', s.id, 'key', page.key::text, {_FACTS}) ORDER BY page.place)::text
+  FROM placed page JOIN LATERAL (SELECT * FROM sessions WHERE id = page.id) s ON true
   JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
   LEFT JOIN session_totals t ON t.session_id = s.id
 """
@@ -71,7 +128,12 @@ SESSION = f"""
 SELECT json_build_object({_FACTS},
   'party', p.public_id, 'timezone', p.timezone, 'goal', nullif(s.goal, ''), 'mode', nullif(s.mode, ''),
   'base_turn', s.base_turn, 'flushed_turn', s.flushed_turn, 'held', s.hold_compaction,
-  'answered_turn', s.answered_turn, 'view_epoch', s.view_epoch,
+  'answered_turn', s.answered_turn, 'view_epoch', s.view_epoch, 'newest_seq', s.next_seq - 1,
+  'handover', (SELECT json_build_object('state', h.state, 'asked_by', h.asked_by, 'reason', h.reason,
+        'operator_id', h.operator_id, 'operator', h.operator_name, 'asked_at', h.asked_at, 'taken_at', h.taken_at,
+        'waits_since', (SELECT n.opened_at FROM turns n
+                         WHERE n.session_id = s.id AND n.turn_no = s.answered_turn + 1))
+      FROM handovers h WHERE h.session_id = s.id AND h.ended_at IS NULL),
   'first_channel', (SELECT json_agg(DISTINCT n.channel) FROM turns n
                      WHERE n.session_id = s.id AND n.turn_no IN (1, s.next_turn - 1)),
   'undone', (SELECT count(*) FROM links l WHERE l.session_id = s.id AND l.undone_at IS NOT NULL),
@@ -88,14 +150,10 @@ SELECT json_build_object({_FACTS},
              'importance', m.importance, 'authority', m.authority, 'superseded', m.superseded_by IS NOT NULL,
              'forgotten', m.forgotten_at IS NOT NULL) ORDER BY m.id)
              FROM notes m WHERE m.party_id = s.party_id AND m.flush_id = f.id), '[]'::json)) ORDER BY f.id DESC)
-      FROM (SELECT * FROM flushes WHERE session_id = s.id ORDER BY id DESC LIMIT 50) f), '[]'::json),
+      FROM (SELECT * FROM flushes x WHERE (x.session_id, x.id) < (s.id, {2**62}) AND x.session_id >= s.id
+             ORDER BY x.session_id DESC, x.id DESC LIMIT 50) f), '[]'::json),
   'spend', coalesce((SELECT json_agg(u ORDER BY u.cost_micro DESC NULLS LAST, u.purpose, u.model) FROM (
-      SELECT purpose, model, count(*) AS calls, count(*) FILTER (WHERE status = 'aborted') AS aborted,
-             sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens,
-             sum(cache_read_tokens) AS cache_read_tokens, sum(cache_write_tokens) AS cache_write_tokens,
-             sum(cost_micro) AS cost_micro, count(*) FILTER (WHERE cost_micro IS NULL) AS unknown_cost,
-             count(*) FILTER (WHERE NOT known) AS unknown_tokens
-        FROM usage WHERE session_id = s.id GROUP BY purpose, model) u), '[]'::json)
+      SELECT purpose, model, {", ".join(SUMS)} FROM session_spend WHERE session_id = s.id) u), '[]'::json)
 )::text {_OF_SESSION} WHERE s.public_id = $1
 """
 
@@ -105,22 +163,40 @@ _MESSAGE = """json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step,
   'pruned', (SELECT d.form FROM prune_decisions d WHERE d.session_id = e.session_id AND d.seq = e.seq
               ORDER BY d.turn_no DESC LIMIT 1),
   'hidden', e.turn_no <= e.base_turn,
+  'name', CASE WHEN e.author = 'operator' THEN (
+      SELECT nullif(h.operator_name, '') FROM handovers h WHERE h.session_id = e.session_id AND h.taken_at <= e.at
+       ORDER BY h.taken_at DESC LIMIT 1) END,
+  'files', CASE WHEN e.blocks @? '$[*].attachment_id' THEN (SELECT json_agg(json_build_object(
+                'number', f.id, 'id', f.public_id, 'name', f.name, 'mime', f.mime, 'size', f.size,
+                'kept', f.body IS NOT NULL))
+              FROM attachments f WHERE f.session_id = e.session_id AND f.id IN (
+                   SELECT (b ->> 'attachment_id')::bigint FROM jsonb_array_elements(e.blocks) b)) END,
+  'feedback', CASE WHEN e.author = 'assistant' THEN (
+      SELECT json_build_object('opinion', b.opinion, 'words', nullif(b.words, '')) FROM feedback b
+       WHERE b.session_id = e.session_id AND b.turn_no = e.turn_no) END,
   'turn_state', n.state, 'error_code', n.error_code)"""
 _PAGE = """
+bounds AS (SELECT *, greatest(earliest, newest - $4) AS oldest
+             FROM (SELECT s.*, greatest({first}::bigint, 1) AS earliest,
+                          least({last}::bigint, $2, s.next_turn) AS newest FROM s) x),
 page AS (
-  SELECT e.*, o.turn_no, o.step, s.base_turn FROM s
+  SELECT e.*, o.turn_no, o.step, s.base_turn FROM bounds s
     CROSS JOIN LATERAL (SELECT * FROM turn_entries x
-      WHERE x.session_id = s.id AND (x.turn_no, x.step) < ($2, $3)
-        AND x.turn_no BETWEEN {first} AND {last}
+      WHERE x.session_id = s.id AND x.turn_no BETWEEN s.oldest AND s.newest AND (x.turn_no, x.step) < ($2, $3)
       ORDER BY x.turn_no DESC, x.step DESC LIMIT $4 + 1) o
-    JOIN entries e ON e.session_id = o.session_id AND e.seq = o.seq
+   CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = o.session_id AND x.seq = o.seq OFFSET 0) e
 ), shown AS (SELECT * FROM page ORDER BY turn_no DESC, step DESC LIMIT $4)
+"""
+"""As many turns as messages are asked for hold them, for a turn has one at least; should some have none, the page is
+short and says where the next begins. Without the bound, a plan made for short conversations reads a whole long one.
 """
 _SHOWN = f"""
   'messages', coalesce((SELECT json_agg({_MESSAGE} ORDER BY e.turn_no, e.step) FROM shown e
-      JOIN turns n ON n.session_id = e.session_id AND n.turn_no = e.turn_no), '[]'::json),
+      CROSS JOIN LATERAL (SELECT state, error_code FROM turns n
+        WHERE n.session_id = e.session_id AND n.turn_no = e.turn_no LIMIT 1) n), '[]'::json),
   'before', (SELECT CASE WHEN (SELECT count(*) FROM page) > $4
-                    THEN (SELECT turn_no || '.' || step FROM shown ORDER BY turn_no, step LIMIT 1) END)
+                    THEN (SELECT turn_no || '.' || step FROM shown ORDER BY turn_no, step LIMIT 1)
+                    WHEN b.oldest > b.earliest THEN b.oldest || '.0' END FROM bounds b)
 """
 
 MESSAGES = f"""
@@ -129,8 +205,15 @@ SELECT json_build_object({_SHOWN},
   'dividers', coalesce((SELECT json_agg(json_build_object('id', l.public_id, 'kind', l.kind,
       'from_turn', l.from_turn, 'through_turn', l.through_turn, 'trigger', l.trigger, 'tokens_before', l.tokens_before,
       'tokens_after', l.tokens_after, 'at', l.created_at) ORDER BY l.through_turn, l.id)
-    FROM links l WHERE l.session_id = s.id AND l.active
-     AND l.through_turn BETWEEN (SELECT min(turn_no) FROM shown) AND (SELECT max(turn_no) FROM shown)), '[]'::json)
+    FROM (SELECT min(turn_no) AS low, max(turn_no) AS high FROM shown) v JOIN links l
+      ON l.session_id = s.id AND l.active AND l.through_turn BETWEEN v.low AND v.high
+     AND int8range(l.from_turn, l.through_turn, '[]') && int8range(v.low, v.high, '[]')), '[]'::json),
+  'handovers', coalesce((SELECT json_agg(json_build_object('id', h.id, 'asked_by', h.asked_by, 'reason', h.reason,
+      'operator', h.operator_name, 'asked_at', h.asked_at, 'taken_at', h.taken_at, 'ended_at', h.ended_at,
+      'ended_by', h.ended_by) ORDER BY h.id)
+    FROM (SELECT * FROM handovers h WHERE h.session_id = s.id AND (h.ended_at IS NULL
+             OR h.ended_at >= (SELECT coalesce(min(at), '-infinity') FROM shown))
+           ORDER BY h.id DESC LIMIT 200) h), '[]'::json)
 )::text FROM s
 """
 
@@ -141,46 +224,13 @@ s AS (SELECT s.*, l.from_turn, l.through_turn FROM l JOIN sessions s ON s.id = l
 SELECT json_build_object({_SHOWN}, 'session', s.public_id)::text FROM s
 """
 
-TIMELINE = """
-WITH s AS (SELECT * FROM sessions WHERE public_id = $1),
-calls AS (
-  SELECT DISTINCT ON (c.turn_id) c.turn_id, c.id, c.context_tokens, c.input_budget, c.hard_limit, c.parts,
-         c.reported_input_tokens, c.summary_triggered, c.prune_triggered, c.overflow_rejected, c.created_at,
-         count(*) OVER (PARTITION BY c.turn_id) AS calls
-    FROM s JOIN turn_context_audit c ON c.session_id = s.id
-   ORDER BY c.turn_id, c.id DESC
-), numbered AS (
-  SELECT *, count(*) OVER () AS total, row_number() OVER (ORDER BY turn_id) AS place FROM calls
-), stretched AS (
-  SELECT *, CASE WHEN total <= $2 THEN place ELSE (place - 1) * ($2 / 2 - 1) / total END AS stretch FROM numbered
-), ranked AS (
-  SELECT *, row_number() OVER (PARTITION BY stretch ORDER BY context_tokens, turn_id) AS low,
-         row_number() OVER (PARTITION BY stretch ORDER BY context_tokens DESC, turn_id DESC) AS high FROM stretched
-), kept AS (SELECT * FROM ranked WHERE low = 1 OR high = 1 OR place IN (1, total))
-SELECT json_build_object(
-  'turns', coalesce((SELECT max(total) FROM kept), 0),
-  'limit', nullif(s.context_limit, 0),
-  'points', coalesce((SELECT json_agg(json_build_object('turn', k.turn_id, 'at', k.created_at,
-      'context', k.context_tokens, 'reported', k.reported_input_tokens, 'budget', k.input_budget,
-      'hard', k.hard_limit, 'parts', k.parts, 'calls', k.calls, 'summary', k.summary_triggered,
-      'prune', k.prune_triggered, 'overflow', k.overflow_rejected) ORDER BY k.turn_id) FROM kept k), '[]'::json),
-  'compactions', coalesce((SELECT json_agg(json_build_object('id', l.public_id, 'kind', l.kind, 'at', l.created_at,
-      'before', l.tokens_before, 'after', l.tokens_after, 'undone', l.undone_at IS NOT NULL,
-      'through_turn', l.through_turn,
-      'turn', coalesce((SELECT max(n.turn_no) FROM turns n WHERE n.session_id = s.id
-                          AND n.opened_at <= l.created_at), l.through_turn)) ORDER BY l.id)
-    FROM links l WHERE l.session_id = s.id AND l.kind IN ('summary', 'digest')), '[]'::json),
-  'flushes', coalesce((SELECT json_agg(json_build_object('id', f.public_id, 'at', f.created_at,
-      'outcome', f.outcome, 'notes', f.note_count, 'turn', f.through_turn) ORDER BY f.id)
-    FROM flushes f WHERE f.session_id = s.id), '[]'::json)
-)::text FROM s
-"""
-
 CONTEXT_AUDIT = """
 WITH s AS (SELECT id FROM sessions WHERE public_id = $1),
-page AS (SELECT c.* FROM s JOIN turn_context_audit c ON c.session_id = s.id WHERE c.id < $2
-          ORDER BY c.turn_id DESC, c.id DESC LIMIT $3 + 1),
-shown AS (SELECT * FROM page ORDER BY turn_id DESC, id DESC LIMIT $3)
+page AS (SELECT c.* FROM s CROSS JOIN LATERAL (
+          SELECT * FROM turn_context_audit x
+           WHERE (x.session_id, x.turn_id, x.id) < (s.id, $2, $3::bigint) AND x.session_id >= s.id
+           ORDER BY x.session_id DESC, x.turn_id DESC, x.id DESC LIMIT {limit} + 1) c),
+shown AS (SELECT * FROM page ORDER BY turn_id DESC, id DESC LIMIT {limit})
 SELECT json_build_object(
   'calls', coalesce((SELECT json_agg(json_build_object('turn', c.turn_id, 'at', c.created_at, 'model', c.model_alias,
       'window', c.model_context_limit, 'budget', c.input_budget, 'hard', c.hard_limit,
@@ -188,11 +238,18 @@ SELECT json_build_object(
       'after_prune', c.estimated_input_tokens_after_prune, 'reported', c.reported_input_tokens,
       'context', c.context_tokens, 'summary', c.summary_triggered, 'prune', c.prune_triggered,
       'overflow', c.overflow_rejected) ORDER BY c.turn_id DESC, c.id DESC) FROM shown c), '[]'::json),
-  'before', CASE WHEN (SELECT count(*) FROM page) > $3 THEN (SELECT min(id)::text FROM shown) END
+  'before', (SELECT CASE WHEN (SELECT count(*) FROM page) > {limit}
+                    THEN (SELECT turn_id || '.' || id FROM shown ORDER BY turn_id, id LIMIT 1) END)
 )::text FROM s
 """
 
 COMPACTIONS = """
+WITH s AS (SELECT * FROM sessions WHERE public_id = $1),
+page AS (SELECT l.* FROM s CROSS JOIN LATERAL (
+          SELECT * FROM links x WHERE (x.session_id, x.id) < (s.id, $2) AND x.session_id >= s.id
+             AND x.kind IN ('summary', 'digest')
+           ORDER BY x.session_id DESC, x.id DESC LIMIT {limit} + 1) l),
+shown AS (SELECT * FROM page ORDER BY id DESC LIMIT {limit})
 SELECT json_build_object(
   'standing', json_build_object(
     'head', (SELECT public_id FROM links WHERE id = s.head),
@@ -209,92 +266,79 @@ SELECT json_build_object(
       'model', nullif(l.model, ''), 'duration_ms', nullif(l.duration_ms, 0), 'cost_micro', l.cost_micro,
       'audit', l.audit, 'contract', l.contract, 'focus', nullif(l.focus, ''),
       'at', l.created_at, 'undone_at', l.undone_at) ORDER BY l.id DESC)
-    FROM links l WHERE l.session_id = s.id AND l.kind IN ('summary', 'digest')), '[]'::json),
+    FROM shown l), '[]'::json),
+  'before', (SELECT CASE WHEN (SELECT count(*) FROM page) > {limit} THEN (SELECT min(id)::text FROM shown) END),
   'failed', coalesce((SELECT json_agg(json_build_object('id', j.id, 'trigger', j.trigger, 'attempt', j.attempt,
-      'error', nullif(j.last_error, ''), 'failures', j.failures, 'state', j.state, 'at', coalesce(j.ended_at, j.started_at, j.created_at))
-      ORDER BY j.id DESC)
-    FROM (SELECT * FROM jobs WHERE session_id = s.id AND kind = 'compact'
-             AND (state = 'dead' OR (state IN ('due', 'running') AND last_error <> ''))
+      'error', nullif(j.last_error, ''), 'failures', j.failures, 'state', j.state,
+      'at', coalesce(j.ended_at, j.started_at, j.created_at)) ORDER BY j.id DESC)
+    FROM (SELECT * FROM (
+            (SELECT * FROM jobs WHERE session_id = s.id AND kind = 'compact' AND state = 'dead'
+              ORDER BY id DESC LIMIT 20)
+            UNION ALL
+            SELECT * FROM jobs WHERE session_id = s.id AND kind = 'compact' AND state IN ('due', 'running')
+               AND last_error <> '') x
            ORDER BY id DESC LIMIT 20) j), '[]'::json)
-)::text FROM sessions s WHERE s.public_id = $1
+)::text FROM s
 """
+"""Limits are written out: a plan for any number would look dearer each time than a new one for ours."""
+
+_PROVIDERS = f"""(
+  SELECT coalesce(json_agg(x ORDER BY x.host), '[]'::json) FROM (
+    SELECT p ->> 'provider' AS host,
+           CASE WHEN bool_or((p ->> 'refused')::boolean AND (p ->> 'open')::boolean) THEN 'refused'
+                WHEN bool_or((p ->> 'open')::boolean) THEN 'open' ELSE 'closed' END AS state,
+           coalesce(sum((p ->> 'calls')::bigint), 0) AS calls,
+           coalesce(sum((p ->> 'failures')::bigint), 0) AS failures,
+           coalesce(max((p ->> 'open_seconds')::bigint), 0) AS open_seconds,
+           count(DISTINCT w.id) AS processes, count(DISTINCT w.id) FILTER (WHERE (p ->> 'open')::boolean) AS out_of,
+           coalesce(json_agg(DISTINCT w.role) FILTER (WHERE (p ->> 'open')::boolean), '[]'::json) AS out_in
+      FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
+     WHERE w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s' GROUP BY 1) x)
+"""
+"""As all living processes tell with their heartbeats; each has breakers of its own."""
+
+NEWEST_SESSIONS, NEWEST_EACH, NEWEST_TURNS = 2000, 1000, 5000
+"""Of so many conversations the newest turns of the last day tell how fast answers are, so many in all: a busy day
+costs no more than that."""
 
 OVERVIEW = f"""
+WITH newest AS (
+  SELECT n.* FROM (SELECT id, next_turn FROM sessions
+                    ORDER BY last_active_at DESC, id DESC LIMIT {NEWEST_SESSIONS}) s
+   CROSS JOIN LATERAL (SELECT * FROM turns x WHERE x.session_id = s.id AND x.turn_no >= s.next_turn - {NEWEST_EACH}
+          AND x.opened_at > now() - interval '1 day' OFFSET 0) n
+   LIMIT {NEWEST_TURNS}
+)
 SELECT json_build_object(
-  'spend_micro', u.spent, 'spend_unknown_calls', u.unknown, 'calls', u.calls,
+  'providers', {_PROVIDERS},
   'active', (SELECT count(*) FROM sessions WHERE last_active_at > now() - interval '1 hour'),
   'near_limit', (SELECT count(*) FROM sessions WHERE last_active_at > now() - interval '1 day'
-                    AND context_limit > 0 AND context_tokens * 100.0 >= context_limit * {NEAR_PCT}.0),
+                    AND coalesce({CONTEXT_PCT}, -1) >= {NEAR_PCT}),
   'waiting', (SELECT count(*) FROM sessions WHERE answered_turn < next_turn - 1),
-  'jobs_dead', (SELECT count(*) FROM jobs WHERE state = 'dead' AND ended_at > now() - interval '1 day'),
+  'jobs_dead', (SELECT count(*) FROM jobs WHERE state = 'dead' AND ended_at > now() - interval '1 day'
+                   AND NOT outcome ? 'cancelled'),
   'jobs_retrying', (SELECT count(*) FROM jobs WHERE state IN ('due', 'running') AND last_error <> ''),
   'workers', (SELECT count(*) FROM workers WHERE role = 'worker' AND stopped_at IS NULL
                  AND beat > now() - interval '{LEASE_SECONDS} s'),
+  'charged_micro', (SELECT coalesce(max(spent_micro + reserved_micro), 0) FROM spend_days
+                     WHERE scope = 'total' AND day = (now() AT TIME ZONE $1)::date),
+  'near_caps', (SELECT count(*) FROM spend_days WHERE scope <> 'total' AND warned_at IS NOT NULL
+                   AND day = (now() AT TIME ZONE $1)::date),
+  'jobs_due', (SELECT count(*) FROM jobs WHERE state = 'due' AND due_at <= now()),
+  'summaries_resting', (SELECT count(DISTINCT session_id) FROM jobs
+                         WHERE state = 'due' AND kind = 'compact' AND outcome ->> 'resting' = 'breaker'),
+  'handovers_waiting', (SELECT count(*) FROM handovers WHERE state = 'waiting'),
+  'oldest_waiting', (SELECT min(asked_at) FROM handovers WHERE state = 'waiting'),
+  'turns_day', w.turns, 'wait_p95_ms', w.wait, 'overhead_p95_ms', o.overhead, 'overhead_turns', o.turns,
   'at', now())::text
-  FROM (SELECT CASE WHEN count(*) = 0 THEN 0 ELSE sum(cost_micro) END AS spent,
-               count(*) FILTER (WHERE cost_micro IS NULL) AS unknown, count(*) AS calls
-          FROM usage WHERE at >= date_trunc('day', now() AT TIME ZONE $1) AT TIME ZONE $1) u
-"""
-
-JOBS = f"""
-WITH page AS (SELECT * FROM jobs WHERE ($1::text = '' OR state = $1) AND id < $2 ORDER BY id DESC LIMIT $3 + 1),
-shown AS (SELECT * FROM page ORDER BY id DESC LIMIT $3)
-SELECT json_build_object(
-  'states', (SELECT json_object_agg(v.state, (SELECT count(*) FROM jobs j WHERE j.state = v.state))
-               FROM (VALUES ('due'), ('running'), ('done'), ('dead')) v(state)),
-  'dead_lately', (SELECT count(*) FROM jobs WHERE state = 'dead' AND ended_at > now() - interval '1 day'),
-  'oldest_due', (SELECT min(due_at) FROM jobs WHERE state = 'due' AND due_at <= now()),
-  'jobs', coalesce((SELECT json_agg(json_build_object('id', j.id, 'kind', j.kind, 'state', j.state,
-      'session', s.public_id, 'person', nullif(p.display_name, ''), 'trigger', j.trigger, 'attempt', j.attempt,
-      'faults', j.faults, 'error', nullif(j.last_error, ''),
-      'failures', j.failures, 'due_at', j.due_at, 'created_at', j.created_at,
-      'started_at', j.started_at, 'ended_at', j.ended_at,
-      'duration_ms', extract(epoch FROM coalesce(j.ended_at, CASE WHEN j.state = 'running' THEN now() END)
-                             - j.started_at)::float8 * 1000) ORDER BY j.id DESC)
-    FROM shown j JOIN sessions s ON s.id = j.session_id JOIN parties p ON p.id = s.party_id), '[]'::json),
-  'before', CASE WHEN (SELECT count(*) FROM page) > $3 THEN (SELECT min(id)::text FROM shown) END,
-  'workers', coalesce((SELECT json_agg(json_build_object('id', w.id, 'role', w.role, 'pid', w.pid, 'beat', w.beat,
-      'started_at', w.started_at, 'stopped_at', w.stopped_at,
-      'alive', w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s') ORDER BY w.id DESC)
-    FROM (SELECT * FROM workers WHERE beat > now() - interval '1 hour' ORDER BY id DESC LIMIT 20) w), '[]'::json),
-  'bots', coalesce((SELECT json_agg(json_build_object('id', b.bot_id, 'username', b.username, 'mode', b.mode,
-      'access', b.access, 'problem', nullif(b.problem, ''), 'heard_at', b.heard_at, 'served_by', w.pid,
-      'waiting', (SELECT count(*) FROM telegram_updates u WHERE u.bot_id = b.bot_id AND u.handled_at IS NULL))
-      ORDER BY b.bot_id)
-    FROM telegram_bots b LEFT JOIN leases l ON l.name = 'telegram:' || b.bot_id
-    LEFT JOIN workers w ON w.id = l.leased_by AND w.stopped_at IS NULL
-          AND w.beat > now() - interval '{LEASE_SECONDS} s'), '[]'::json),
-  'uncertain', coalesce((SELECT json_agg(json_build_object('session', s.public_id,
-      'person', nullif(p.display_name, ''), 'turn', d.turn_no, 'part', d.part, 'state', d.state,
-      'error', nullif(d.error, ''), 'at', d.created_at) ORDER BY d.created_at DESC)
-    FROM (SELECT * FROM deliveries WHERE state IN ('uncertain', 'dead') AND created_at > now() - interval '30 days'
-           ORDER BY created_at DESC LIMIT 20) d
-    JOIN sessions s ON s.id = d.session_id JOIN parties p ON p.id = s.party_id), '[]'::json)
-)::text
-"""
-
-COUNTERS = f"""
-SELECT json_build_object(
-  'summaries', (SELECT count(*) FROM links WHERE kind IN ('summary', 'digest')),
-  'undone', (SELECT count(*) FROM links WHERE undone_at IS NOT NULL),
-  'prunes', c.prunes, 'overflows', c.overflows, 'avg_prompt', c.avg_prompt,
-  'turns', (SELECT coalesce(json_object_agg(state, n), '{{}}'::json)
-              FROM (SELECT state, count(*) AS n FROM turns GROUP BY state) x),
-  'tokens', (SELECT json_build_object('input', coalesce(sum(input_tokens), 0),
-      'output', coalesce(sum(output_tokens), 0), 'cache_read', coalesce(sum(cache_read_tokens), 0),
-      'cache_write', coalesce(sum(cache_write_tokens), 0)) FROM session_totals),
-  'cost_micro', (SELECT coalesce(sum(cost_micro), 0) FROM session_totals),
-  'cost_unknown_calls', (SELECT coalesce(sum(cost_unknown_calls), 0) FROM session_totals),
-  'jobs', (SELECT json_object_agg(v.state, (SELECT count(*) FROM jobs j WHERE j.state = v.state))
-             FROM (VALUES ('due'), ('running'), ('done'), ('dead')) v(state)),
-  'workers', (SELECT coalesce(json_object_agg(role, n), '{{}}'::json) FROM (
-      SELECT role, count(*) AS n FROM workers
-       WHERE stopped_at IS NULL AND beat > now() - interval '{LEASE_SECONDS} s' GROUP BY role) x),
-  'sessions', (SELECT count(*) FROM sessions),
-  'flushes', (SELECT coalesce(json_object_agg(outcome, n), '{{}}'::json)
-                FROM (SELECT outcome, count(*) AS n FROM flushes GROUP BY outcome) x)
-)::text FROM (
-  SELECT count(*) FILTER (WHERE prune_triggered) AS prunes, count(*) FILTER (WHERE overflow_rejected) AS overflows,
-         avg(coalesce(reported_input_tokens, estimated_input_tokens_after_prune))::float8 AS avg_prompt
-    FROM turn_context_audit) c
+  FROM (SELECT count(*) AS turns, (percentile_cont(0.95) WITHIN GROUP (
+               ORDER BY extract(epoch FROM claimed_at - opened_at) * 1000))::float8 AS wait
+          FROM newest WHERE claimed_at IS NOT NULL) w,
+  (SELECT count(*) AS turns, (percentile_cont(0.95) WITHIN GROUP (ORDER BY greatest(0,
+               extract(epoch FROM n.ended_at - n.claimed_at) * 1000 - c.model_ms)))::float8 AS overhead
+          FROM newest n CROSS JOIN LATERAL (SELECT * FROM turn_context_audit x
+               WHERE x.session_id = n.session_id AND x.turn_id = n.turn_no OFFSET 0) c
+         WHERE n.state = 'answered' AND n.claimed_at IS NOT NULL
+           AND c.model_ms IS NOT NULL AND NOT EXISTS (
+               SELECT FROM turn_steps x WHERE x.session_id = n.session_id AND x.turn_no = n.turn_no)) o
 """

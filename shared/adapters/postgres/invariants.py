@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import asyncpg
 
 from shared.adapters.postgres.retention import GRACE_DAYS, RULES, Sweep, condition_of
+from shared.adapters.postgres.spend_sql import SUMS
+from shared.core.work import ASKED_AGAIN
 
 STATEMENT_SECONDS = 20.0
 SHOWN_AT_MOST = 20
@@ -41,7 +43,8 @@ _FINALS = """
 SELECT v.session_id, v.turn_no, v.event_seq, v.seq, v.payload
   FROM events v LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
  WHERE v.kind = 'msg' AND v.turn_no IS NOT NULL
-   AND (e.author = 'assistant' OR v.seq IS NULL AND v.payload ->> 'waiting' IS DISTINCT FROM 'true')
+   AND (e.author IN ('assistant', 'operator')
+        OR v.seq IS NULL AND v.payload ->> 'waiting' IS DISTINCT FROM 'true')
 """
 """What ends a turn on the screen: an answer or a notice, but not the word that the turn has to wait."""
 
@@ -73,11 +76,19 @@ _LOG = (
         code="I1",
         what="a stored message belongs to no turn",
         rows=f"""SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
-                  WHERE e.author <> 'operator' AND NOT EXISTS (
+                  WHERE NOT EXISTS (
                         SELECT FROM turn_entries t WHERE t.session_id = e.session_id AND t.seq = e.seq)
                     AND e.replaces_seq IS NULL AND NOT EXISTS (
                         SELECT FROM entries r
                          WHERE r.session_id = e.session_id AND r.replaces_seq = e.seq)""",
+    ),
+    _Check(
+        code="I1",
+        what="a message stands in the place of none that came before it from the same author",
+        rows=f"""SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
+                  WHERE e.replaces_seq IS NOT NULL AND NOT EXISTS (
+                        SELECT FROM entries o WHERE o.session_id = e.session_id AND o.seq = e.replaces_seq
+                           AND o.seq < e.seq AND o.author = e.author)""",
     ),
     _Check(
         code="I1",
@@ -99,11 +110,11 @@ _LOG = (
     ),
     _Check(
         code="I1",
-        what="a turn holds no message of a person, and no reminder",
+        what="a turn holds no message of a person or an operator, and no reminder",
         rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
                   WHERE NOT EXISTS (SELECT FROM turn_entries te JOIN entries e USING (session_id, seq)
                                      WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no
-                                       AND e.author IN ('person', 'program'))""",
+                                       AND e.author IN ('person', 'program', 'operator'))""",
     ),
     _Check(
         code="I1",
@@ -142,7 +153,7 @@ _LOG = (
         what="a turn holds more than one answer",
         rows=f"""SELECT {_at("session=te.session_id", "turn=te.turn_no")}
                    FROM turn_entries te JOIN entries e USING (session_id, seq)
-                  WHERE e.author = 'assistant' AND NOT e.blocks @> '[{{"type": "tool_use"}}]'
+                  WHERE e.author IN ('assistant', 'operator') AND NOT e.blocks @> '[{{"type": "tool_use"}}]'
                   GROUP BY te.session_id, te.turn_no HAVING count(*) > 1""",
     ),
     _Check(
@@ -152,6 +163,17 @@ _LOG = (
                   WHERE t.{_ENDED} AND NOT EXISTS (
                         SELECT FROM deliveries d
                          WHERE d.session_id = t.session_id AND d.turn_no = t.turn_no AND d.part = 0)""",
+    ),
+    _Check(
+        code="I2",
+        what="an answer to a page is on its way although a worker has long been there to settle it",
+        rows=f"""SELECT {_at("session=d.session_id", "turn=d.turn_no")} FROM deliveries d
+                   JOIN turns t USING (session_id, turn_no)
+                  WHERE d.channel = 'web' AND d.state IN ('queued', 'sending', 'sent')
+                    AND t.ended_at < now() - interval '1 hour' AND EXISTS (
+                        SELECT FROM workers w WHERE w.role = 'worker' AND w.stopped_at IS NULL
+                           AND w.beat > now() - interval '1 minute'
+                           AND w.started_at < now() - interval '1 hour')""",
     ),
     _Check(
         code="I2",
@@ -401,6 +423,26 @@ _PARTIES = (
                   WHERE {_STRANGERS}""",
     ),
     _Check(
+        code="I3",
+        what="somebody has read what was not yet said",
+        rows=f"""SELECT {_at("address=a.id", "session=s.id")} FROM addresses a
+                   JOIN sessions s ON s.id = a.session_id
+                  WHERE a.read_seq < 0 OR a.read_seq > s.next_event_seq - 1""",
+    ),
+    _Check(
+        code="I1",
+        what="an opinion is about a turn that has not ended",
+        rows=f"""SELECT {_at("session=f.session_id", "turn=f.turn_no")} FROM feedback f
+                   JOIN turns t USING (session_id, turn_no) WHERE t.ended_at IS NULL""",
+    ),
+    _Check(
+        code="I1",
+        what="an opinion remembers a request twice, or too many",
+        rows=f"""SELECT {_at("session=session_id", "turn=turn_no")} FROM feedback
+                  WHERE cardinality(cids) > 8
+                     OR cardinality(cids) <> (SELECT count(DISTINCT c) FROM unnest(cids) AS c)""",
+    ),
+    _Check(
         code="I7",
         what="a note was taken in a session of somebody else",
         rows=f"""SELECT {_at("note=n.id", "session=n.session_id")} FROM notes n
@@ -481,6 +523,26 @@ _PEOPLE = (
     ),
     _Check(
         code="I7",
+        what="a ticket for a stream is nobody's, or lasts for long",
+        rows=f"""SELECT {_at("created=created_at")} FROM one_time_codes
+                  WHERE purpose = 'stream' AND (address_id IS NULL OR party_id IS NULL
+                        OR expires_at > created_at + interval '5 minutes')""",
+    ),
+    _Check(
+        code="I7",
+        what="a program's key was used after its end",
+        rows=f"""SELECT {_at("key=id")} FROM api_keys
+                  WHERE last_used_at > least(revoked_at, expires_at)""",
+    ),
+    _Check(
+        code="I7",
+        what="an operator of an identity provider can come in without it",
+        rows=f"""SELECT {_at("operator=o.id")} FROM operators o
+                  WHERE o.issuer IS NOT NULL AND (o.password_hash IS NOT NULL OR EXISTS (
+                        SELECT FROM login_links l WHERE l.operator_id = o.id AND l.used_at IS NULL))""",
+    ),
+    _Check(
+        code="I7",
         what="a note is superseded for a link that is no more",
         rows=f"""SELECT {_at("note=n.id", "link=n.party_link_id")} FROM notes n
                    JOIN notes k ON k.id = n.superseded_by
@@ -533,6 +595,7 @@ _MEMORY = (
     ),
 )
 
+_SPENT = ", ".join(f"{term} AS {name}" for name, term in SUMS.items())
 _SUMS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_micro")
 
 _MONEY = (
@@ -549,10 +612,30 @@ _MONEY = (
     ),
     _Check(
         code="I9",
+        what="the ledger and what a session spent by purpose differ",
+        rows=f"""SELECT DISTINCT {_at("session=session_id")} FROM session_spend k FULL JOIN (
+                   SELECT session_id, purpose, model, {_SPENT}
+                     FROM usage GROUP BY session_id, purpose, model) u USING (session_id, purpose, model)
+                   JOIN sessions s ON s.id = session_id AND s.created_at > now() - interval '700 days'
+                  WHERE ({", ".join(f"k.{name}" for name in SUMS)})
+                        IS DISTINCT FROM ({", ".join(f"u.{name}" for name in SUMS)})""",
+    ),
+    _Check(
+        code="I9",
         what="a session has no totals, or they do not add up",
         rows=f"""SELECT {_at("session=s.id")} FROM sessions s
                    LEFT JOIN session_totals t ON t.session_id = s.id
                   WHERE t.session_id IS NULL OR t.total_tokens <> t.input_tokens + t.output_tokens""",
+    ),
+    _Check(
+        code="I9",
+        what="the channel of a session is not that of its newest message",
+        rows=f"""SELECT {_at("session=s.id", "channel=s.last_channel")} FROM sessions s
+                   JOIN LATERAL (
+                     SELECT t.channel FROM entries e JOIN turn_entries te USING (session_id, seq)
+                       JOIN turns t ON t.session_id = e.session_id AND t.turn_no = te.turn_no
+                      WHERE e.session_id = s.id AND e.author IN ('person', 'program', 'operator')
+                      ORDER BY e.seq DESC LIMIT 1) n ON n.channel <> s.last_channel""",
     ),
     _Check(
         code="I9",
@@ -610,11 +693,11 @@ _ENDS = (
         rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
                    JOIN {_WRITTEN_EVENTS} n ON n.session_id = t.session_id AND n.first = 1
                    JOIN sessions s ON s.id = t.session_id AND s.erased_turn < t.turn_no
-                  WHERE t.{_ENDED} AND NOT EXISTS (
+                  WHERE t.{_ENDED} AND t.error_code IS DISTINCT FROM 'answered_together' AND NOT EXISTS (
                         SELECT FROM events v LEFT JOIN entries e
                             ON e.session_id = v.session_id AND e.seq = v.seq
                          WHERE v.session_id = t.session_id AND v.turn_no = t.turn_no AND v.kind = 'msg'
-                           AND (e.author = 'assistant' OR v.seq IS NULL
+                           AND (e.author IN ('assistant', 'operator') OR v.seq IS NULL
                                 AND v.payload ->> 'waiting' IS DISTINCT FROM 'true'
                                 AND coalesce(v.payload ->> 'text', '') <> ''))""",
     ),
@@ -643,12 +726,57 @@ _ENDS = (
     ),
     _Check(
         code="I10",
+        what="a session has a dead job, or its newest turn failed, and is not marked as troubled",
+        rows=f"""SELECT {_at("session=s.id")} FROM sessions s
+                  WHERE s.troubled_at IS NULL AND (
+                        EXISTS (SELECT FROM jobs j WHERE j.session_id = s.id AND j.state = 'dead')
+                        OR EXISTS (SELECT FROM turns t WHERE t.session_id = s.id
+                                      AND t.turn_no = s.answered_turn AND t.state = 'failed'))""",
+    ),
+    _Check(
+        code="I10",
         what="a job runs without a lease, or has ended without an end",
         rows=f"""SELECT {_at("job=j.id", "state=j.state")} FROM jobs j
                   WHERE (j.state = 'running') <> (j.leased_by IS NOT NULL)
                      OR (j.state IN ('done', 'dead')) <> (j.ended_at IS NOT NULL)
                      OR j.state = 'running'
                         AND NOT EXISTS (SELECT FROM workers w WHERE w.id = j.leased_by)""",
+    ),
+)
+
+_HANDED_OVER = (
+    _Check(
+        code="I10",
+        what="a conversation is held for nobody, or handed over and not held",
+        rows=f"""SELECT {_at("session=s.id", "held_after=s.held_after")} FROM sessions s
+                  WHERE (s.held_after IS NOT NULL) <> EXISTS (
+                        SELECT FROM handovers h WHERE h.session_id = s.id AND h.ended_at IS NULL)""",
+    ),
+    _Check(
+        code="I10",
+        what="the assistant answers a turn that is a human's",
+        rows=f"""SELECT {_at("session=s.id", "turn=t.turn_no")} FROM sessions s JOIN turns t
+                     ON t.session_id = s.id AND t.turn_no > s.held_after
+                  WHERE t.state = 'claimed' AND s.leased_by IS NOT NULL""",
+    ),
+    _Check(
+        code="I1",
+        what="a turn was answered together with the next, which an operator did not answer",
+        rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
+                   JOIN sessions s ON s.id = t.session_id AND s.erased_turn < t.turn_no
+                  WHERE t.error_code = 'answered_together' AND NOT EXISTS (
+                        SELECT FROM turn_entries te JOIN entries e USING (session_id, seq)
+                         WHERE te.session_id = t.session_id AND te.turn_no > t.turn_no
+                           AND e.author = 'operator')""",
+    ),
+    _Check(
+        code="I2",
+        what="an operator's words wait for a delivery that is not there",
+        rows=f"""SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
+                   JOIN turn_entries te USING (session_id, seq)
+                  WHERE e.author = 'operator' AND NOT EXISTS (
+                        SELECT FROM deliveries d
+                         WHERE d.session_id = e.session_id AND d.turn_no = te.turn_no)""",
     ),
 )
 
@@ -690,7 +818,7 @@ _TELEGRAM = (
         rows=f"""SELECT DISTINCT {_at("session=d.session_id", "turn=d.turn_no")} FROM deliveries d
                    JOIN turns t USING (session_id, turn_no)
                   WHERE d.channel = 'telegram' AND d.state IN ('queued', 'sending') AND t.ended_at IS NOT NULL
-                    AND EXISTS (SELECT FROM deliveries n
+                    AND d.error <> '{ASKED_AGAIN}' AND EXISTS (SELECT FROM deliveries n
                                  WHERE n.session_id = d.session_id AND n.address_id = d.address_id
                                    AND n.turn_no > d.turn_no AND n.state = 'delivered'
                                    AND n.remote_id IS NOT NULL)""",
@@ -706,6 +834,15 @@ _TELEGRAM = (
         what="an address leads to no session",
         rows=f"""SELECT {_at("address=a.id")} FROM addresses a
                   WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.id = a.session_id)""",
+    ),
+    _Check(
+        code="I7",
+        what="a token or a code opens the place of a signed-in person, or of another site",
+        rows=f"""SELECT {_at("address=a.id")} FROM addresses a
+                   JOIN (SELECT address_id, identified, site FROM visitors
+                         UNION ALL SELECT address_id, false, NULL FROM recovery_codes) v
+                     ON v.address_id = a.id
+                  WHERE v.identified <> (a.chat LIKE 'sub:%') OR a.channel <> 'web' OR v.site <> a.account""",
     ),
 )
 
@@ -783,6 +920,17 @@ _FORGOTTEN = (
     ),
     _Check(
         code="I12",
+        what="the log of erasures holds more than numbers and ids",
+        rows=f"""SELECT {_at("erasure=r.id")} FROM erasures r
+                  CROSS JOIN LATERAL jsonb_each(r.about) f
+                  CROSS JOIN LATERAL jsonb_array_elements_text(CASE jsonb_typeof(f.value)
+                        WHEN 'array' THEN f.value ELSE jsonb_build_array(f.value) END) v
+                  WHERE r.about IS NOT NULL
+                    AND (f.key NOT IN ('family', 'session', 'seqs', 'notes')
+                         OR v !~ '^[0-9a-f-]{{1,64}}$')""",
+    ),
+    _Check(
+        code="I12",
         what="an erasure was begun and nobody has gone on with it",
         rows=f"""SELECT {_at("erasure=id")} FROM erasures
                   WHERE state = 'running' AND at < now() - interval '1 day'""",
@@ -799,6 +947,34 @@ _TOO_OLD = tuple(
     if isinstance(rule, Sweep) and not rule.costly
 )
 
+_ALERTS = (
+    _Check(
+        code="I11",
+        what="a message about an alert is due for ever",
+        rows=f"""SELECT {_at("alert_send=id")} FROM alert_sends
+                  WHERE state IN ('due', 'sending') AND created_at < now() - interval '2 days'
+                    AND EXISTS (SELECT FROM workers
+                                 WHERE role IN ('web', 'bot') AND stopped_at IS NULL
+                                   AND beat > now() - interval '5 s'
+                                   AND started_at < now() - interval '1 h')""",
+    ),
+    _Check(
+        code="I10",
+        what="an alert's end was told before its beginning",
+        rows=f"""SELECT {_at("alert_send=e.id")} FROM alert_sends e JOIN alert_sends o
+                     ON o.alert_id = e.alert_id AND o.target = e.target AND o.phase = 'opened'
+                  WHERE e.phase = 'ended' AND e.state IN ('sending', 'sent', 'uncertain')
+                    AND o.state IN ('due', 'sending')""",
+    ),
+    _Check(
+        code="I12",
+        what="an alert holds more than the numbers and ids of its kind",
+        rows=f"""SELECT {_at("alert=a.id")} FROM alerts a, jsonb_each(a.detail) f
+                  WHERE jsonb_typeof(f.value) NOT IN ('number', 'string')
+                     OR f.value #>> '{{}}' !~ '^[A-Za-z0-9._:\\[\\]-]{{1,255}}$'""",
+    ),
+)
+
 CHECKS = (
     *_LOG,
     *_VIEW,
@@ -808,8 +984,10 @@ CHECKS = (
     *_MEMORY,
     *_MONEY,
     *_ENDS,
+    *_HANDED_OVER,
     *_TELEGRAM,
     *_FORGOTTEN,
+    *_ALERTS,
     *_TOO_OLD,
 )
 

@@ -5,19 +5,29 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import asyncpg
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from shared.adapters.postgres.partitions import ensure_month_partitions
 from shared.adapters.postgres.urls import sqlalchemy_url
+from shared.core.errors import EvertalkError
 
 MIGRATIONS = Path(__file__).resolve().parents[3] / "migrations"
 _MIGRATION_LOCK = 0x45564552  # "EVER": any number will do, as long as all starts use the same
 _PATIENCE_SECONDS = 300.0
+
+
+class MigrationFailed(EvertalkError):
+    """The schema is as far as it was."""
+
+    code = "migration_failed"
 
 
 def alembic_config() -> Config:
@@ -38,6 +48,14 @@ async def migrate(database_url: str, *, revision: str = "head") -> None:
         await ensure_month_partitions(database_url)
 
 
+async def migrate_or_say_why(database_url: str) -> None:
+    """To the newest schema; raises MigrationFailed for whatever kept it from that."""
+    try:
+        await migrate(database_url)
+    except (SQLAlchemyError, CommandError, asyncpg.PostgresError, OSError, TimeoutError) as error:
+        raise MigrationFailed(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+
+
 async def current_revision(database_url: str) -> tuple[str | None, str | None]:
     """What the database is at, and what this program would bring it to."""
     engine = create_async_engine(sqlalchemy_url(database_url))
@@ -47,6 +65,11 @@ async def current_revision(database_url: str) -> tuple[str | None, str | None]:
     finally:
         await engine.dispose()
     return found, ScriptDirectory.from_config(alembic_config()).get_current_head()
+
+
+def known_revisions() -> frozenset[str]:
+    """Every schema that this program can bring up to date."""
+    return frozenset(one.revision for one in ScriptDirectory.from_config(alembic_config()).walk_revisions())
 
 
 def _upgrade(connection: Connection, revision: str) -> None:

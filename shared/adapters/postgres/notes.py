@@ -10,8 +10,9 @@ from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres import notes_sql as sql
 from shared.adapters.postgres.pool import store_method
-from shared.core.context import plain_words
-from shared.core.errors import Fenced, UnknownSession
+from shared.adapters.postgres.turns import entry_from
+from shared.core.errors import Fenced, OnHold, UnknownSession
+from shared.core.hearsay import heard, looked_up, own_words
 from shared.core.memory import (
     SAVES_PER_TURN,
     UNDO_DAYS,
@@ -22,7 +23,6 @@ from shared.core.memory import (
     note_hash,
 )
 from shared.core.memory_tools import MEMORY_TOOLS, SAVE_MEMORY, SEARCH_MEMORY
-from shared.core.messages import blocks_from_json
 from shared.core.notes import KeptNote, NewNote, NoteResult, NotesFound, NoteSource, NoteState
 from shared.core.prompts import NOTES_OPENED
 from shared.core.recall import note_line
@@ -149,10 +149,12 @@ class PostgresNotes:
     async def erase(self, whose: NoteSource, note_ids: Sequence[int]) -> int:
         """The words of these notes, of what they replaced, and of every row that shows them; how many notes.
 
-        What stays of each are hashes, so that nobody saves it again from the log.
+        What stays of each are hashes, so that nobody saves it again from the log. Raises OnHold.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, whose)
+            if await connection.fetchval("SELECT $1::bigint IN (SELECT held_parties())", whose.party_id):
+                raise OnHold
             rows = await connection.fetch(sql.CLOSURE, whose.party_id, whose.scope, list(note_ids))
             if not rows:
                 return 0
@@ -187,13 +189,17 @@ class PostgresNotes:
         return tuple(ids) if number is None else (ids[number - 1],)
 
 
-async def erase_notes(connection: Connection, party_id: int, rows: Sequence[Record]) -> None:
+async def erase_notes(
+    connection: Connection, party_id: int, rows: Sequence[Record], *, actor: str = "memory"
+) -> None:
     """The words of these notes, and of what shows them: events, a flush's stray words, blocks of prompts."""
     ids = [row["id"] for row in rows]
     for row in rows:
         if not row["gist"]:
             await connection.execute(sql.SET_GIST, row["id"], list(gist_of(row["text"])))
     await connection.execute(sql.ERASE, ids)
+    about = {"notes": [str(row["public_id"]) for row in rows]}
+    await connection.execute(sql.LOG_ERASURE, party_id, about, len(rows), actor)
     await connection.execute(sql.ERASE_EVENTS, party_id, [_short_id(row) for row in rows])
     await connection.execute(sql.ERASE_STRAY, ids)
     lines = [core_line(row["text"]) for row in rows if row["text"].strip()]
@@ -282,16 +288,26 @@ async def _provenance(
     connection: Connection, note: NewNote, source: NoteSource, *, tainted: bool
 ) -> tuple[str, list[int]]:
     """Who vouches for it, and which of the person's messages it was taken from."""
+    if source.by_operator:
+        return "operator", []
     if source.by_person or source.from_turn is None:
         return "person", []
-    row = await connection.fetchrow(
-        sql.SAID, source.session_id, source.from_turn, source.through_turn, sorted(MEMORY_TOOLS),
-        SEARCH_MEMORY.name, source.party_id, source.scope,
-    )  # fmt: skip
-    assert row is not None
-    said = [plain_words(blocks_from_json(blocks)) for blocks in row["said"] or ()]
-    authority = authority_of(note.text, said, tools_used=tainted or row["tools_used"])
-    return authority, [] if source.flush_id is not None else list(row["seqs"] or ())
+    turns = (source.session_id, source.from_turn, source.through_turn)
+    tools_used = await connection.fetchval(
+        sql.TOOLS_USED, *turns, sorted(MEMORY_TOOLS), SEARCH_MEMORY.name, source.party_id, source.scope
+    )
+    readable = [entry_from(row) for row in await connection.fetch(sql.READABLE, *turns)]
+    mine = [entry for entry in readable if entry.turn >= source.from_turn]
+    words = heard(readable)
+    authority = authority_of(
+        note.text,
+        [own_words(entry.blocks) for entry in mine if entry.author == "person"],
+        tools_used=tainted or tools_used or any(looked_up(entry.blocks) for entry in mine),
+        before=words.own,
+        foreign=(*words.foreign, *source.shown),
+    )
+    seqs = [entry.seq for entry in mine if entry.author == "person"]
+    return authority, [] if source.flush_id is not None else seqs
 
 
 async def _revived(
@@ -299,7 +315,7 @@ async def _revived(
 ) -> NoteResult:
     row = await connection.fetchrow(
         sql.REVIVE, note_id, note.text, note.subject, note.importance, note.event_date, note.durability,
-        "person" if source.by_person else None, _key(note, source),
+        "person" if source.by_person else "operator" if source.by_operator else None, _key(note, source),
     )  # fmt: skip
     assert row is not None
     kept = _note_from(row)
@@ -311,11 +327,16 @@ async def _revived(
 async def _told(
     connection: Connection, source: NoteSource, note: KeptNote, change: Any, *, replaces: str = ""
 ) -> NoteResult:
-    """The durable event that screens show; it is committed with the note."""
+    """The durable event that screens show; it is committed with the note.
+
+    `quiet`: what a flush keeps stands in an open list at once, and is announced to nobody.
+    """
     text = "" if change == "forgotten" else note.text
-    payload = {"id": note.short_id, "text": text, "kind": note.kind, "change": change}
+    payload: dict[str, object] = {"id": note.short_id, "text": text, "kind": note.kind, "change": change}
     if replaces:
         payload["replaces"] = replaces
+    if source.flush_id is not None:
+        payload["quiet"] = True
     event_seq = await _event(connection, source.session_id, payload)
     return NoteResult(outcome=change, note=note, event_seq=event_seq, payload=dict(payload))
 

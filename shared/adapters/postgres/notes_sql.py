@@ -63,17 +63,23 @@ SELECT {_COLUMNS}, n.hash = $3 AS same FROM notes n
 """
 """A little wider than what counts as nearly the same: the core decides."""
 
-SAID = """
-SELECT array_agg(e.blocks ORDER BY te.turn_no, te.step) AS said,
-       array_agg(e.seq ORDER BY te.turn_no, te.step) AS seqs,
-       EXISTS (SELECT FROM turn_steps t WHERE t.session_id = $1 AND t.turn_no BETWEEN $2 AND $3
+READABLE = """
+SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
+       false AS pinned, NULL AS form, NULL AS shown
+  FROM turn_entries te JOIN entries e USING (session_id, seq)
+ WHERE te.session_id = $1 AND te.turn_no <= $3
+   AND te.turn_no > least($2 - 1, (SELECT base_turn FROM sessions WHERE id = $1))
+ ORDER BY te.turn_no, te.step
+"""
+"""What a model could read when it kept a note: the turns that the note is of, and the live ones before."""
+
+TOOLS_USED = """
+SELECT EXISTS (SELECT FROM turn_steps t WHERE t.session_id = $1 AND t.turn_no BETWEEN $2 AND $3
                   AND t.status <> 'intent'
                   AND (t.tool <> ALL ($4::text[])
                        OR t.tool = $5 AND EXISTS (
                           SELECT FROM notes n WHERE n.party_id IN (SELECT party_family($6)) AND n.scope = $7
-                             AND n.authority = 'tool'))) AS tools_used
-  FROM turn_entries te JOIN entries e USING (session_id, seq)
- WHERE te.session_id = $1 AND te.turn_no BETWEEN $2 AND $3 AND e.author = 'person'
+                             AND n.authority = 'tool')))
 """
 """A search may have shown what only a tool vouches for: what is saved after it is not the assistant's own."""
 
@@ -131,6 +137,14 @@ UPDATE notes SET text = '', subject = '', event_date = NULL, undo_until = NULL,
        forgotten_at = coalesce(forgotten_at, now())
  WHERE id = ANY ($1::bigint[])
 """
+
+LOG_ERASURE = """
+INSERT INTO erasures (party_hash, actor, scope, state, counts, about, at, finished_at)
+SELECT sha256(convert_to('evertalk.erasures:' || coalesce(r.public_id, p.public_id)::text, 'UTF8')), $4,
+       'notes', 'done', jsonb_build_object('notes', $3::bigint), $2, clock_timestamp(), clock_timestamp()
+  FROM parties p LEFT JOIN parties r ON r.id = p.merged_into WHERE p.id = $1
+"""
+"""So that a restored backup does not remember them again."""
 
 _SESSIONS = "(SELECT id FROM sessions WHERE party_id IN (SELECT party_family($1)))"
 

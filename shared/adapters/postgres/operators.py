@@ -6,39 +6,36 @@ import asyncio
 import hashlib
 import json
 import secrets
-import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import asyncpg
 
+from shared.adapters.postgres.audit_chain import CHAIN, check_chain
+from shared.adapters.postgres.login_tries import LoginTries, address_key, keys_of
 from shared.adapters.postgres.pool import store_method
 from shared.adapters.postgres.urls import asyncpg_url
+from shared.core.browsers import browser_words
+from shared.core.operators import ROLES, Role
+from shared.core.passwords import why_too_easy
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
-Role = Literal["viewer", "operator", "admin"]
-ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
-"""Each may do what the ones before may."""
+How = Literal["link", "password", "provider"]
 
 LINK_MINUTES = 15
+STEP_MINUTES = 5
 IDLE_MINUTES = 30
 SESSION_HOURS = 12
-MIN_PASSWORD_CHARS = 10
 MAX_PASSWORD_CHARS = 1000
 
 _TOKEN_BYTES = 32
 _STATEMENT_SECONDS = 10.0
 _HASH_SECONDS = 15.0
 _MAX_WAITING_HASHES = 8
-_CHAIN = """
-  sha256(p.prev || convert_to(jsonb_build_array(
-    extract(epoch FROM {at})::text, {actor}, {action}, {object}, {detail})::text, 'UTF8'))
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +46,8 @@ class SignedIn:
     name: str
     role: Role
     has_password: bool
+    by_provider: bool = False
+    """Known to an identity provider, which alone lets them in."""
 
     def may(self, role: Role) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
@@ -61,42 +60,15 @@ class TooManyTries:
     retry_after_seconds: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeNeeded:
+    """So far all is right; `token` stands for it until the code of the authenticator app comes."""
+
+    token: str
+
+
 class WeakPassword(ValueError):
-    """The password is shorter than the least, or longer than anybody types."""
-
-
-@dataclass(slots=True)
-class TryLimit:
-    """Counts failures in a sliding window, in memory: a restart forgets them, a flood cannot fill it."""
-
-    tries: int
-    seconds: float
-    clock: Callable[[], float] = time.monotonic
-    keys: int = 10_000
-    _failures: dict[str, deque[float]] = field(default_factory=dict)
-
-    def wait_seconds(self, key: str) -> int:
-        """0 when another try is fine, else how long to wait."""
-        recent = self._recent(key)
-        if len(recent) < self.tries:
-            return 0
-        return max(1, int(recent[0] + self.seconds - self.clock()) + 1)
-
-    def failed(self, key: str) -> None:
-        if key not in self._failures and len(self._failures) >= self.keys:
-            del self._failures[next(iter(self._failures))]
-        self._failures.setdefault(key, deque(maxlen=self.tries)).append(self.clock())
-
-    def forget(self, key: str) -> None:
-        self._failures.pop(key, None)
-
-    def _recent(self, key: str) -> deque[float]:
-        moments = self._failures.get(key, deque())
-        while moments and moments[0] <= self.clock() - self.seconds:
-            moments.popleft()
-        if not moments:
-            self._failures.pop(key, None)
-        return moments
+    """The password is too short, longer than anybody types, or among the first that are guessed."""
 
 
 class Passwords:
@@ -153,39 +125,39 @@ class Passwords:
 class Operators:
     """Logins by password or one-time link, and server-side sessions; tokens are stored as hashes only."""
 
-    def __init__(
-        self,
-        pool: asyncpg.Pool[asyncpg.Record],
-        *,
-        passwords: Passwords | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, passwords: Passwords | None = None) -> None:
         self._pool = pool
         self._passwords = passwords or Passwords()
-        self._per_account = TryLimit(tries=5, seconds=900, clock=clock)
-        self._per_source = TryLimit(tries=20, seconds=900, clock=clock)
+        self._tries = LoginTries(pool)
 
-    async def log_in(self, *, name: str, password: str, source: str) -> str | TooManyTries | None:
+    async def log_in(
+        self, *, name: str, password: str, source: str, browser: str = ""
+    ) -> str | TooManyTries | CodeNeeded | None:
         """A new session token; None when name or password are wrong; `source` is the client's address."""
-        account = f"{name.casefold()[:100]}\n{source}"
-        wait = max(self._per_account.wait_seconds(account), self._per_source.wait_seconds(source))
-        if wait or self._passwords.busy:
-            return TooManyTries(retry_after_seconds=wait or 5)
-        found = await self._known(name[:200])
+        if self._passwords.busy:
+            return TooManyTries(retry_after_seconds=5)
+        found, keys = await self._known(name[:200]), keys_of(name=name, address=source)
+        wait = await self._tries.begin(keys, operator_id=found["id"] if found else None)
+        if wait:
+            return TooManyTries(retry_after_seconds=wait)
         stored = found["password_hash"] if found else None
         matched = await self._passwords.matches(stored, password[:MAX_PASSWORD_CHARS])
         if found is None or not matched:
-            self._per_account.failed(account)
-            self._per_source.failed(source)
             await self.record(actor="nobody", action="login.refused", detail={"source": source})
             return None
-        self._per_account.forget(account)
-        return await self._begin(found["id"], how="password", source=source)
+        # With a second factor the try stays counted: a known password must not make guesses of codes free.
+        if (step := await self._step(found["id"], how="password")) is not None:
+            return step
+        await self._tries.succeeded(keys)
+        return await self.begin(found["id"], how="password", source=source, browser=browser)
 
     @store_method
-    async def use_link(self, *, token: str, source: str) -> str | TooManyTries | None:
-        """A new session token; None when the link is unknown, used or older than 15 minutes."""
-        wait = self._per_source.wait_seconds(source)
+    async def use_link(
+        self, *, token: str, source: str, browser: str = ""
+    ) -> str | TooManyTries | CodeNeeded | None:
+        """A new session token; None when the link is unknown, used or too old."""
+        keys = address_key(source)
+        wait = await self._tries.begin(keys)
         if wait:
             return TooManyTries(retry_after_seconds=wait)
         operator_id = await self._pool.fetchval(
@@ -197,9 +169,11 @@ class Operators:
             timeout=_STATEMENT_SECONDS,
         )
         if operator_id is None:
-            self._per_source.failed(source)
             return None
-        return await self._begin(operator_id, how="link", source=source)
+        if (step := await self._step(operator_id, how="link")) is not None:
+            return step
+        await self._tries.succeeded(keys)
+        return await self.begin(operator_id, how="link", source=source, browser=browser)
 
     @store_method
     async def signed_in(self, token: str, *, present: bool = True) -> SignedIn | None:
@@ -207,7 +181,7 @@ class Operators:
         row = await self._pool.fetchrow(
             f"""WITH found AS (
                   SELECT s.token_hash, s.seen_at, o.id, o.name, o.role,
-                         o.password_hash IS NOT NULL AS has_password
+                         o.password_hash IS NOT NULL AS has_password, o.issuer IS NOT NULL AS by_provider
                     FROM operator_sessions s JOIN operators o ON o.id = s.operator_id
                    WHERE s.token_hash = $1 AND s.expires_at > now() AND o.disabled_at IS NULL
                      AND s.seen_at > now() - interval '{IDLE_MINUTES} minutes'
@@ -223,8 +197,9 @@ class Operators:
         if row is None:
             return None
         return SignedIn(
-            operator_id=row["id"], name=row["name"], role=row["role"], has_password=row["has_password"]
-        )
+            operator_id=row["id"], name=row["name"], role=row["role"], has_password=row["has_password"],
+            by_provider=row["by_provider"],
+        )  # fmt: skip
 
     @store_method
     async def log_out(self, token: str) -> None:
@@ -236,23 +211,48 @@ class Operators:
 
     async def set_password(self, operator_id: int, password: str, *, keep: str = "") -> None:
         """Ends every other session of this operator; raises WeakPassword."""
-        if not MIN_PASSWORD_CHARS <= len(password) <= MAX_PASSWORD_CHARS:
-            raise WeakPassword(f"A password has at least {MIN_PASSWORD_CHARS} characters.")
+        if why := why_too_easy(password, name=await self._name_of(operator_id)):
+            raise WeakPassword(why)
         hashed = await self._passwords.hash(password)
         await self._store_password(operator_id, hashed, digest_of(keep))
 
     @store_method
+    async def _step(self, operator_id: int, *, how: How) -> CodeNeeded | None:
+        """None for who has no second factor."""
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        made = await self._pool.fetchval(
+            f"""INSERT INTO operator_steps (token_hash, operator_id, how, expires_at)
+                SELECT $1, operator_id, $3, now() + interval '{STEP_MINUTES} minutes' FROM operator_factors
+                 WHERE operator_id = $2 AND confirmed_at IS NOT NULL RETURNING operator_id""",
+            digest_of(token),
+            operator_id,
+            how,
+            timeout=_STATEMENT_SECONDS,
+        )
+        return None if made is None else CodeNeeded(token=token)
+
+    @store_method
     async def _known(self, name: str) -> asyncpg.Record | None:
         return await self._pool.fetchrow(
-            "SELECT id, password_hash FROM operators WHERE name = $1 AND disabled_at IS NULL",
+            """SELECT id, password_hash FROM operators
+                WHERE name = $1 AND disabled_at IS NULL AND issuer IS NULL""",
             name,
             timeout=_STATEMENT_SECONDS,
         )
 
     @store_method
+    async def _name_of(self, operator_id: int) -> str:
+        name = await self._pool.fetchval(
+            "SELECT name FROM operators WHERE id = $1", operator_id, timeout=_STATEMENT_SECONDS
+        )
+        return str(name or "")
+
+    @store_method
     async def _store_password(self, operator_id: int, hashed: str, keep: bytes) -> None:
         await self._pool.execute(
-            """WITH changed AS (UPDATE operators SET password_hash = $2 WHERE id = $1)
+            """WITH changed AS (UPDATE operators SET password_hash = $2 WHERE id = $1),
+                    links AS (DELETE FROM login_links WHERE operator_id = $1),
+                    steps AS (DELETE FROM operator_steps WHERE operator_id = $1)
                DELETE FROM operator_sessions WHERE operator_id = $1 AND token_hash <> $3""",
             operator_id,
             hashed,
@@ -267,38 +267,56 @@ class Operators:
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
             await append_audit(connection, actor=actor, action=action, about=about, detail=detail)
 
+    @store_method
+    async def record_once(self, *, actor: str, action: str, about: str = "", minutes: int = 15) -> None:
+        """What a screen reads again and again by itself is told once in a while, not each time."""
+        told = await self._pool.fetchval(
+            """SELECT EXISTS (SELECT FROM audit WHERE actor = $1 AND action = $2 AND object = $3
+                AND at > now() - make_interval(mins => $4))""",
+            actor,
+            action,
+            about,
+            minutes,
+            timeout=_STATEMENT_SECONDS,
+        )
+        if not told:
+            await self.record(actor=actor, action=action, about=about)
+
     async def broken_audit_link(self) -> int | None:
         """The id of the first audit row that does not follow from the one before, None when all do."""
-        chained = _CHAIN.format(
-            at="p.at", actor="p.actor", action="p.action", object="p.object", detail="p.detail"
-        )
-        broken: int | None = await self._pool.fetchval(
-            f"""SELECT p.id FROM (SELECT *, coalesce(lag(hash) OVER (ORDER BY id), '') AS prev FROM audit) p
-                 WHERE p.prev_hash <> p.prev OR p.hash <> {chained} ORDER BY p.id LIMIT 1""",
-            timeout=60,
-        )
-        return broken
+        broken = (await check_chain(self._pool))["broken_at"]
+        return None if broken is None else int(broken["id"])
 
     async def close(self) -> None:
         await asyncio.to_thread(self._passwords.close)
 
     @store_method
-    async def _begin(self, operator_id: int, *, how: str, source: str) -> str:
+    async def begin(self, operator_id: int, *, how: How, source: str, browser: str = "") -> str | None:
+        """The token of a new login; None when the operator was locked meanwhile."""
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
             name = await connection.fetchval(
                 f"""WITH lapsed AS (
                       DELETE FROM operator_sessions WHERE expires_at <= now()
                           OR seen_at <= now() - interval '{IDLE_MINUTES} minutes'
+                    ), who AS (
+                      UPDATE operators SET last_login_at = now() WHERE id = $2 AND disabled_at IS NULL
+                      RETURNING id, name
                     ), begun AS (
-                      INSERT INTO operator_sessions (token_hash, operator_id, expires_at)
-                      VALUES ($1, $2, now() + interval '{SESSION_HOURS} hours')
+                      INSERT INTO operator_sessions
+                             (token_hash, operator_id, expires_at, how, source, browser)
+                      SELECT $1, id, now() + interval '{SESSION_HOURS} hours', $3, $4, $5 FROM who
                     )
-                    SELECT name FROM operators WHERE id = $2""",
+                    SELECT name FROM who""",
                 digest_of(token),
                 operator_id,
+                how,
+                source[:100],
+                browser_words(browser),
                 timeout=_STATEMENT_SECONDS,
             )
+            if name is None:
+                return None
             await append_audit(connection, actor=name, action="login", detail={"how": how, "source": source})
         return token
 
@@ -314,7 +332,7 @@ async def append_audit(
     """One more link of the chain, inside the caller's transaction. Ids and numbers only, never text."""
     # Taken first and by itself: the next statement must see the row that the holder before us wrote.
     await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.audit'))", timeout=10)
-    chained = _CHAIN.format(
+    chained = CHAIN.format(
         at="n.at", actor="n.actor", action="n.action", object="n.object", detail="n.detail"
     )
     await connection.execute(
@@ -339,7 +357,8 @@ async def create_login_link(database_url: str) -> str:
         async with connection.transaction():
             await connection.execute("LOCK TABLE operators IN SHARE ROW EXCLUSIVE MODE", timeout=10)
             operator_id = await connection.fetchval(
-                "SELECT id FROM operators WHERE disabled_at IS NULL AND role = 'admin' ORDER BY id LIMIT 1"
+                """SELECT id FROM operators WHERE disabled_at IS NULL AND role = 'admin' AND issuer IS NULL
+                    ORDER BY id LIMIT 1"""
             ) or await connection.fetchval(
                 """INSERT INTO operators (name, role)
                    SELECT CASE WHEN EXISTS (SELECT FROM operators WHERE name = 'admin')

@@ -81,17 +81,39 @@ class PostgresPeople:
                 return "no_code"
             if found["party_id"] == me["party_id"]:
                 return _joined(me, found, again=True) if _is_done(me, found) else "own_code"
-            return await self._join(connection, me, found, words)
+            joined = await self._join(connection, me, found)
+            if not isinstance(joined, str):
+                await connection.execute(sql.USE_CODE, _hash(read_code(words) or ""))
+            return joined
+
+    async def join_places(self, connection: Connection, *, kept: int, joined: int) -> bool:
+        """Who proved that both places are theirs is one person; in the caller's transaction.
+
+        Without a code, and on public sites, too: the place that was left opens nothing afterwards. False
+        while an answer is being written; one of the kept place may wait for its next attempt.
+        """
+        await connection.execute(sql.ONE_AT_A_TIME)
+        me, other = await _place(connection, kept), await _place(connection, joined)
+        if me is None or other is None or me["party_id"] == other["party_id"]:
+            return True
+        return not isinstance(await self._join(connection, me, other, patient=True), str)
 
     async def _join(
-        self, connection: Connection, me: Mapping[str, Any], other: Mapping[str, Any], words: str
+        self,
+        connection: Connection,
+        me: Mapping[str, Any],
+        other: Mapping[str, Any],
+        *,
+        patient: bool = False,
     ) -> Joined | LinkRefusal:
         kept, archived = me["session_id"], other["session_id"]
         joined = [row[0] for row in await connection.fetch("SELECT party_family($1)", other["party_id"])]
         locked = await connection.fetch(sql.LOCK_SESSIONS, [kept, archived], joined)
-        if any(row["is_open"] for row in locked if row["id"] in (kept, archived)):
+        if any(row["is_held"] for row in locked if row["id"] in (kept, archived)):
+            return "with_human"
+        waits = [row["id"] for row in locked if patient and row["is_waiting"] and row["id"] == kept]
+        if any(row["is_open"] for row in locked if row["id"] in (kept, archived) and row["id"] not in waits):
             return "busy"
-        await connection.execute(sql.USE_CODE, _hash(read_code(words) or ""))
         link_id = await connection.fetchval(
             sql.REMEMBER, me["party_id"], other["party_id"], kept, archived, self._timezone
         )
@@ -130,6 +152,8 @@ class PostgresPeople:
         family: list[int] = await connection.fetchval(sql.SUBTREE, root)
         session_id: int = await connection.fetchval(sql.WHERE_IT_WENT_ON, link["kept_session_id"])
         locked = await connection.fetch(sql.LOCK_SESSIONS, [session_id, back], family)
+        if any(row["is_held"] for row in locked if row["id"] == session_id):
+            return "with_human"
         if any(row["is_open"] for row in locked if row["id"] == session_id):
             return "busy"
         await connection.execute(sql.FORGET_LINK, link["id"])

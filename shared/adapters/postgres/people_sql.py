@@ -47,10 +47,12 @@ INSERT INTO link_guesses (session_id, party_id) VALUES ($1, $2)
 """
 
 LOCK_SESSIONS = """
-SELECT id, answered_turn < next_turn - 1 AS is_open FROM sessions
+SELECT id, answered_turn < next_turn - 1 AS is_open, held_after IS NOT NULL AS is_held,
+       leased_by IS NULL AND retry_at > now() AS is_waiting FROM sessions
  WHERE id = ANY ($1) OR party_id = ANY ($2) AND archived_at IS NULL ORDER BY id FOR NO KEY UPDATE
 """
-"""A message or a claim waits for the end of this, and then reads the row as it is."""
+"""A message or a claim waits for the end of this, and then reads the row as it is. A turn that waits for its
+next attempt is in nobody's hands meanwhile."""
 
 REMEMBER = """
 INSERT INTO party_links (kept_party_id, joined_party_id, kept_session_id, archived_session_id, day)
@@ -59,7 +61,11 @@ VALUES ($1, $2, $3, $4, (now() AT TIME ZONE $5)::date) RETURNING id
 MERGE_PARTIES = "UPDATE parties SET merged_into = $1 WHERE id = $2 OR merged_into = $2"
 """Flat: whoever had been merged into the joined one goes along."""
 ARCHIVE = "UPDATE sessions SET archived_at = now(), open_turn = NULL WHERE id = $1"
-MOVE_ADDRESSES = "UPDATE addresses SET session_id = $2 WHERE session_id = $1 RETURNING id"
+# Nothing of what was said there before is news to a place that comes.
+MOVE_ADDRESSES = """
+UPDATE addresses SET session_id = $2, read_seq = (SELECT next_event_seq - 1 FROM sessions WHERE id = $2)
+ WHERE session_id = $1 RETURNING id
+"""
 WELCOME_BACK = """
 UPDATE sessions SET left_by = nullif(ARRAY (SELECT unnest(left_by) EXCEPT SELECT unnest($2::bigint[])), '{}')
  WHERE id = $1 AND left_by && $2::bigint[]
@@ -111,7 +117,15 @@ SELECT l.id, a.channel, a.title, l.linked_at, l.joined_party_id, l.kept_session_
   FROM party_links l
   LEFT JOIN LATERAL (SELECT x.channel, x.title FROM addresses x WHERE x.party_id = l.joined_party_id
                       ORDER BY x.id LIMIT 1) a ON true
- WHERE l.unlinked_at IS NULL AND l.joined_party_id IN (SELECT party_family($1)) ORDER BY l.id
+ WHERE l.unlinked_at IS NULL AND l.joined_party_id IN (SELECT party_family($1))
+   AND EXISTS (SELECT FROM addresses x WHERE x.party_id = l.joined_party_id AND (
+         x.channel <> 'web' OR x.chat LIKE 'sub:%' OR x.chat LIKE 'x:%'
+         OR EXISTS (SELECT FROM visitors v WHERE v.address_id = x.id AND v.expires_at > now())
+         OR EXISTS (SELECT FROM recovery_codes c WHERE c.address_id = x.id AND c.expires_at > now())))
+ ORDER BY l.id
+"""
+"""Those whose other place somebody can still open: what was brought along at signing in was left for good, and
+parted again nobody would find it.
 """
 SUBTREE = """
 WITH RECURSIVE tree(id) AS (
@@ -133,7 +147,8 @@ FORGET_LINK = "UPDATE party_links SET unlinked_at = now() WHERE id = $1"
 PART_PARTIES = "UPDATE parties SET merged_into = CASE WHEN id <> $1 THEN $1 END WHERE id = ANY ($2)"
 BRING_BACK = "UPDATE sessions SET archived_at = NULL, open_address = NULL, party_id = $2 WHERE id = $1"
 TAKE_ADDRESSES_BACK = """
-UPDATE addresses SET session_id = $3 WHERE session_id = $2 AND party_id = ANY ($1) RETURNING id
+UPDATE addresses SET session_id = $3, read_seq = (SELECT next_event_seq - 1 FROM sessions WHERE id = $3)
+ WHERE session_id = $2 AND party_id = ANY ($1) RETURNING id
 """
 LEAVE = """
 UPDATE sessions SET left_by = ARRAY (SELECT unnest(coalesce(left_by, '{}')) UNION SELECT unnest($2::bigint[]))

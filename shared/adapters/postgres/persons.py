@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.postgres.operators import append_audit
+from shared.adapters.postgres.people_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.pool import store_method
 
 LISTED_AT_MOST = 200
@@ -45,6 +46,21 @@ class PostgresPersons:
         return session_id
 
     @store_method
+    async def hold(self, public_id: UUID, *, on: bool, by: str) -> bool | None:
+        """Nothing of the person goes any more, or may again; False when it was so, None for nobody."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            # An erasure begins under the same lock: it is either before this, or refused.
+            await connection.execute(ONE_AT_A_TIME)
+            person = await connection.fetchval(_PERSON, public_id)
+            if person is None:
+                return None
+            changed = await connection.fetch(_HOLD if on else _RELEASE, person, *([by] if on else []))
+            if changed:
+                action = "person.hold" if on else "person.release"
+                await append_audit(connection, actor=by, action=action, about=str(public_id))
+        return bool(changed)
+
+    @store_method
     async def audited(self, action: str, *, about: str) -> None:
         async with self._pool.acquire() as connection, connection.transaction():
             await append_audit(connection, actor="command line", action=action, about=about)
@@ -77,3 +93,16 @@ SELECT s.id FROM parties o JOIN parties p ON p.id = coalesce(o.merged_into, o.id
   JOIN sessions s ON s.party_id IN (SELECT party_family(p.id))
  WHERE o.public_id = $1 ORDER BY (s.party_id = p.id) DESC, s.id DESC LIMIT 1
 """
+
+_PERSON = "SELECT coalesce(merged_into, id) FROM parties WHERE public_id = $1"
+_HOLD = """
+UPDATE parties SET on_hold_since = now(), on_hold_by = $2
+ WHERE id = $1 AND NOT EXISTS (SELECT FROM parties f WHERE f.id IN (SELECT party_family($1))
+                                  AND f.on_hold_since IS NOT NULL)
+RETURNING id
+"""
+_RELEASE = """
+UPDATE parties SET on_hold_since = NULL, on_hold_by = NULL
+ WHERE id IN (SELECT party_family($1)) AND on_hold_since IS NOT NULL RETURNING id
+"""
+"""Also of whoever was on hold when they were joined."""

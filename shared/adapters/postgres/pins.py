@@ -26,7 +26,8 @@ class PostgresPins:
             await connection.fetchval("SELECT id FROM sessions WHERE id = $1 FOR UPDATE", session_id)
             tokens: int | None = await connection.fetchval(
                 """SELECT e.tokens FROM entries e JOIN turn_entries te USING (session_id, seq)
-                    WHERE e.session_id = $1 AND e.seq = $2 AND e.author IN ('person', 'assistant')""",
+                    WHERE e.session_id = $1 AND e.seq = $2
+                      AND e.author IN ('person', 'assistant', 'operator')""",
                 session_id, seq,
             )  # fmt: skip
             if tokens is None:
@@ -83,7 +84,7 @@ def _message(row: asyncpg.Record) -> PinnedMessage:
 
 _MESSAGE = """
 SELECT e.seq, e.author, e.blocks, e.tokens FROM entries e JOIN turn_entries te USING (session_id, seq)
- WHERE e.session_id = $1 AND e.author IN ('person', 'assistant')
+ WHERE e.session_id = $1 AND e.author IN ('person', 'assistant', 'operator')
    AND CASE WHEN $2::bigint IS NULL THEN e.author = 'assistant' ELSE e.seq = $2 END
  ORDER BY e.seq DESC LIMIT 1
 """

@@ -17,6 +17,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STATEMENT_SECONDS = 10.0
+ACQUIRE_SECONDS = 5.0
+"""How long a statement waits for a connection while slow ones hold them all."""
 _AWAY = (
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
@@ -33,8 +35,24 @@ _AWAY = (
     TimeoutError,
 )
 _NOT_FOR_US = (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError)
-_AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+_AGAIN = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    # A newer revision has changed a table under a prepared statement.
+    asyncpg.InvalidCachedStatementError,
+    asyncpg.OutdatedSchemaCacheError,
+)
 _TRIES = 4
+
+
+class _Pool(asyncpg.Pool):
+    """Nobody waits for a connection without end."""
+
+    def acquire(self, *, timeout: float | None = None) -> Any:
+        if timeout is None and self.get_idle_size() == 0 and self.get_size() == self.get_max_size():
+            # Only then: a timeout costs a task of its own, and most calls find a free connection.
+            timeout = ACQUIRE_SECONDS
+        return super().acquire(timeout=timeout)
 
 
 class _Connection(asyncpg.Connection):
@@ -50,14 +68,22 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
     Raises StorageUnavailable when nobody answers at that address, or not to us.
     """
     try:
-        return await asyncpg.create_pool(
+        return await _Pool(
             asyncpg_url(database_url),
+            init_size=None,
             min_size=1,
             max_size=size,
+            max_queries=50_000,
+            max_inactive_connection_lifetime=300.0,
+            connect=None,
+            setup=None,
+            init=_read_json,
+            reset=None,
+            loop=None,
+            connection_class=_Connection,
+            record_class=asyncpg.Record,
             timeout=5,
             command_timeout=STATEMENT_SECONDS,
-            init=_read_json,
-            connection_class=_Connection,
             server_settings={"application_name": "evertalk", "statement_timeout": "9000", "jit": "off"},
         )
     except (*_AWAY, *_NOT_FOR_US) as error:
@@ -82,12 +108,13 @@ def _read(text: str) -> Any:
 def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """One transaction, whole or not at all: a cancelled caller waits for its end, a rival is tried again.
 
-    Raises StorageUnavailable when Postgres is away, full or too slow.
+    Raises StorageUnavailable when Postgres is away, full, too slow or somebody's standby.
     """
 
     @functools.wraps(function)
     async def whole(*args: P.args, **kwargs: P.kwargs) -> T:
-        work = asyncio.ensure_future(_translated(functools.partial(function, *args, **kwargs)))
+        pool = getattr(args[0], "_pool", None) if args else None
+        work = asyncio.ensure_future(_translated(functools.partial(function, *args, **kwargs), pool))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -100,7 +127,7 @@ def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
     return whole
 
 
-async def _translated(call: Callable[[], Awaitable[T]]) -> T:
+async def _translated(call: Callable[[], Awaitable[T]], pool: asyncpg.Pool[asyncpg.Record] | None) -> T:
     for attempt in range(1, _TRIES + 1):
         try:
             return await call()
@@ -109,5 +136,8 @@ async def _translated(call: Callable[[], Awaitable[T]]) -> T:
                 raise StorageUnavailable(f"rivals kept winning: {error}") from error
             await asyncio.sleep(0.005 * attempt)
         except _AWAY as error:
+            if isinstance(error, asyncpg.ReadOnlySQLTransactionError) and pool is not None:
+                # No longer the primary: whoever is, is found behind the same address by new connections.
+                await pool.expire_connections()
             raise StorageUnavailable(f"{type(error).__name__}: {error}") from error
     raise AssertionError("unreachable")

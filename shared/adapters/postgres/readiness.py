@@ -9,6 +9,8 @@ import asyncpg
 
 from shared.adapters.postgres.pool import store_method
 
+LEAST_POSTGRES = 15
+"""Of the server's major versions: what our statements need, and what the tests of an upgrade begin with."""
 VERSIONS = Path(__file__).resolve().parents[3] / "migrations" / "versions"
 _REVISION = re.compile(r"""^(revision|down_revision)(?:\s*:[^=]+)?\s*=\s*["']([^"']+)["']""", re.MULTILINE)
 

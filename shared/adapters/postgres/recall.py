@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -34,7 +34,7 @@ class PostgresRecall:
     async def between(self, query: RecallQuery) -> list[Found]:
         """The first passages of a time or a range, in their order."""
         rows = await self._pool.fetch(BETWEEN, *_arguments(query), timeout=SEARCH_SECONDS)
-        return [_passage(row, ()) for row in rows]
+        return [_found(row, lambda _: ()) for row in rows]
 
     @store_method
     async def asked_before(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]:
@@ -52,75 +52,54 @@ def _arguments(query: RecallQuery) -> tuple[Any, ...]:
 
 
 def _search(known: Mapping[str, Any], rows: Sequence[asyncpg.Record]) -> Search:
-    found = tuple(_found(row, known["forms"]) for row in rows if row["lane"] is not None)
+    hits_of = _reader(known["forms"])
+    found = tuple([_found(row, hits_of) for row in rows if row["lane"] is not None])
     frequencies: dict[Lane, Frequencies] = {}
     for lane in LANES:
-        if any(passage.lane == lane for passage in found):
-            frequencies[lane] = _frequencies(lane, known, found)
+        mine = [passage for passage in found if passage.lane == lane]
+        if mine:
+            frequencies[lane] = _frequencies(known["lanes"].get(lane), known, mine)
     return Search(found=found, frequencies=frequencies)
 
 
-def _frequencies(lane: Lane, known: Mapping[str, Any], found: Sequence[Found]) -> Frequencies:
-    counted = known["lanes"].get(lane)
+def _frequencies(
+    counted: Mapping[str, Any] | None, known: Mapping[str, Any], mine: Sequence[Found]
+) -> Frequencies:
+    words = range(len(known["forms"]))
     if counted is not None:
         return Frequencies(
             passages=counted["passages"],
             terms=counted["terms"],
-            with_word=tuple(counted["words"].get(str(at), 0) for at in range(len(known["forms"]))),
+            with_word=tuple(counted["words"].get(str(at), 0) for at in words),
         )
-    mine = [passage for passage in found if passage.lane == lane]
+    passages = max(len(mine), known["notes"])
     return Frequencies(
-        passages=max(len(mine), known["notes"]),
-        terms=sum(passage.terms for passage in mine) * max(len(mine), known["notes"]) // max(1, len(mine)),
-        with_word=tuple(sum(1 for passage in mine if passage.hits[at]) for at in range(len(known["forms"]))),
+        passages=passages,
+        terms=sum(passage.terms for passage in mine) * passages // max(1, len(mine)),
+        with_word=tuple(sum(1 for passage in mine if passage.hits and passage.hits[at]) for at in words),
     )
 
 
-def _found(row: asyncpg.Record, forms: Sequence[Sequence[str]]) -> Found:
-    vector = row["vector"]
-    hits = tuple(max((_often(vector, form) for form in word), default=0) for word in forms)
-    if row["lane"] == "said":
-        return _passage(row, hits)
-    return Found(
-        lane=row["lane"],
-        owner=row["owner"],
-        number=row["number"],
-        text=row["text"],
-        terms=row["terms"],
-        hits=hits,
-        at=row["at"],
-        turn=row["turn_no"],
-        author=row["author"],
-        through_turn=row["through_turn"],
-        session=row["session_id"],
-        path=row["path"],
-        heading=row["heading"],
-    )
+def _found(row: asyncpg.Record, hits_of: Callable[[str], tuple[int, ...]]) -> Found:
+    """The columns stand in the order of the fields, with the words where their number goes."""
+    _, lane, owner, number, at, text, terms, vector, *rest = row
+    return Found(lane, owner, number, at, text, terms, hits_of(vector) if vector else (), *rest)
 
 
-def _passage(row: asyncpg.Record, hits: tuple[int, ...]) -> Found:
-    return Found(
-        lane="said",
-        owner=row["owner"],
-        number=row["number"],
-        text=row["text"],
-        terms=row["terms"],
-        hits=hits,
-        at=row["at"],
-        seq=row["seq"],
-        part=row["part"],
-        turn=row["turn_no"],
-        author=row["author"],
-        speaker=row["speaker"],
-        sitting=row["sitting"],
-    )
+def _reader(forms: Sequence[Sequence[str]]) -> Callable[[str], tuple[int, ...]]:
+    """How often each word stands in a vector as Postgres writes it: `'hike':3,9 'lake':4`."""
+    words = tuple(tuple((f"'{form}':", len(form) + 3) for form in word) for word in forms)
 
+    def hits_of(vector: str) -> tuple[int, ...]:
+        hits: list[int] = []
+        for word in words:
+            most = 0
+            for mark, length in word:
+                begin = vector.find(mark)
+                if begin >= 0:
+                    end = vector.find(" ", begin + length)
+                    most = max(most, vector.count(",", begin, end if end >= 0 else len(vector)) + 1)
+            hits.append(most)
+        return tuple(hits)
 
-def _often(vector: str, form: str) -> int:
-    """How often a word stands in a vector as Postgres writes it: `'hike':3,9 'lake':4`."""
-    begin = vector.find(f"'{form}':")
-    if begin < 0:
-        return 0
-    begin += len(form) + 3
-    end = vector.find(" ", begin)
-    return vector.count(",", begin, end if end >= 0 else len(vector)) + 1
+    return hits_of

@@ -11,6 +11,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.pool import store_method
 from shared.adapters.postgres.turns import described, entry_from
+from shared.core.again import without_former
 from shared.core.context import plain_words
 from shared.core.searching import date_words, dictionary_of, pieces, prevailing_dictionary, searchable
 from shared.core.session import Entry
@@ -48,7 +49,8 @@ class PostgresRecallIndex:
                 return False
             through = min(session["through"], session["indexed_turn"] + TURNS_AT_ONCE)
             rows = await connection.fetch(_ENTRIES, session_id, session["indexed_turn"], through)
-            entries = await described(connection, [entry_from(row) for row in rows])
+            said = without_former([entry_from(row) for row in rows])
+            entries = await described(connection, said)
             await connection.execute(_ADD, session_id, _passages(entries, dict(session)))
             await connection.execute(_ADVANCE, session_id, through)
             return bool(through < session["through"])
@@ -141,8 +143,8 @@ SELECT s.indexed_turn,
 """
 """Whoever erases waits for it, or it for them: nothing is made searchable of what was just forgotten."""
 _ENTRIES = """
-SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, false AS pinned,
-       NULL AS form, NULL AS shown
+SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
+       false AS pinned, NULL AS form, NULL AS shown
   FROM turn_entries te JOIN entries e USING (session_id, seq)
  WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3
  ORDER BY te.turn_no, te.step

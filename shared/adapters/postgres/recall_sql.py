@@ -44,7 +44,8 @@ WITH me AS MATERIALIZED (
 )"""
 
 BETWEEN = f"""{_WHO}
-SELECT p.session_id AS owner, p.number, p.seq, p.part, p.turn_no, p.author, p.speaker, p.sitting, p.at, p.text, p.terms
+SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, '', p.seq, p.part, p.turn_no, p.author, p.speaker,
+       p.sitting
   FROM me CROSS JOIN s JOIN passages p ON p.session_id = s.id
  WHERE {_REACHED} AND {_STILL_THERE}
    AND $3::text[] IS NOT NULL AND $4::text IS NOT NULL AND $5::text[] IS NOT NULL AND $8::bigint[] IS NOT NULL
@@ -109,22 +110,22 @@ SEARCH = f"""{_WHO}, w AS MATERIALIZED (
                         FROM owners o JOIN recall_words r ON r.lane = o.lane AND r.owner = o.owner AND r.lexeme = ''
                        GROUP BY r.lane) l)) AS known
 )
-SELECT known, NULL AS lane, NULL::bigint AS owner, NULL::bigint AS number, NULL::bigint AS seq, NULL::int AS part,
-       NULL::bigint AS turn_no, '' AS author, '' AS speaker, NULL::int AS sitting, NULL::timestamptz AS at,
-       '' AS text, NULL::int AS terms, '' AS vector, NULL::bigint AS through_turn, NULL::bigint AS session_id,
-       '' AS path, '' AS heading
+SELECT known, NULL AS lane, NULL::bigint AS owner, NULL::bigint AS number, NULL::timestamptz AS at, '' AS text,
+       NULL::int AS terms, '' AS vector, NULL::bigint AS seq, NULL::int AS part, NULL::bigint AS turn_no, '' AS author,
+       '' AS speaker, NULL::int AS sitting, NULL::bigint AS through_turn, NULL::bigint AS session_id, '' AS path,
+       '' AS heading
   FROM known
 UNION ALL
-SELECT NULL, 'said', p.session_id, p.number, p.seq, p.part, p.turn_no, p.author, p.speaker, p.sitting, p.at,
-       p.text, p.terms, CASE WHEN p.vector @@ q.any_word THEN p.vector::text ELSE '' END, p.turn_no,
-       p.session_id, '', ''
+SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms,
+       CASE WHEN p.vector @@ q.any_word THEN p.vector::text ELSE '' END, p.seq, p.part, p.turn_no, p.author, p.speaker,
+       p.sitting, 0, 0, '', ''
   FROM near CROSS JOIN me CROSS JOIN q JOIN s ON s.id = near.session_id
  CROSS JOIN LATERAL (SELECT * FROM passages x
                       WHERE x.session_id = near.session_id AND x.number = near.number OFFSET 0) p
  WHERE {_REACHED} AND {_STILL_THERE}
 UNION ALL
-(SELECT NULL, 'note', n.id, n.id, 0, 0, coalesce(n.from_turn, 0), n.authority, '', 0, n.observed_at, n.text,
-        x.terms, x.vector::text, coalesce(n.through_turn, 0), coalesce(n.session_id, 0), '', ''
+(SELECT NULL, 'note', n.id, n.id, n.observed_at, n.text, x.terms, x.vector::text, 0, 0, coalesce(n.from_turn, 0),
+        n.authority, '', 0, coalesce(n.through_turn, 0), coalesce(n.session_id, 0), '', ''
    FROM me CROSS JOIN q
    JOIN note_words x ON recall_keys(x.party_id, x.vector) && (
           SELECT array_agg(f.id || ':' || form) FROM me, party_family(me.party_id) AS f(id), w, unnest(w.forms) AS form)
@@ -135,15 +136,17 @@ UNION ALL
     AND $11::bigint IS NULL AND $12::bigint IS NULL
   ORDER BY ts_rank(x.vector, q.any_word) DESC, n.id DESC LIMIT {CANDIDATES})
 UNION ALL
-(SELECT NULL, 'knowledge', k.agent_id, k.place, 0, 0, 0, '', '', 0, k.indexed_at, k.text, k.terms,
-        k.vector::text, 0, 0, k.path, k.heading
+(SELECT NULL, 'knowledge', k.agent_id, k.place, k.indexed_at, k.text, k.terms, k.vector::text, 0, 0, 0, '', '', 0,
+        0, 0, k.path, k.heading
    FROM me CROSS JOIN q
    JOIN knowledge k ON recall_keys(k.agent_id, k.vector) && (SELECT keys FROM keys WHERE lane = 'knowledge')
   WHERE k.agent_id = me.agent_id AND (me.known_by IS NULL OR k.indexed_at <= me.known_by)
     AND $9::timestamptz IS NULL AND $10::timestamptz IS NULL AND $11::bigint IS NULL AND $12::bigint IS NULL
   ORDER BY ts_rank(k.vector, q.any_word) DESC, k.path, k.place LIMIT {CANDIDATES})
 """
-"""Words are looked for in every dictionary, since nobody knows the language of what was said.
+"""The columns are the fields of `Found` in their order, with a vector where the hits go.
+
+Words are looked for in every dictionary, since nobody knows the language of what was said.
 
 Small words of the question's own language (`$4`) do not count. Of the others the rarest are followed until
 they lead to too many passages; the rest only weighs what these have found.

@@ -112,8 +112,10 @@ class PostgresReminders:
     async def overdue(self, minutes: int) -> int:
         """How many wait although their time came so long ago: nobody serves their channel."""
         number: int = await self._pool.fetchval(
-            """SELECT count(*) FROM reminders
-                WHERE state = 'pending' AND tell_at < now() - make_interval(mins => $1)""",
+            """SELECT count(*) FROM reminders r JOIN addresses a ON a.id = r.address_id
+                 JOIN sessions s ON s.id = a.session_id
+                WHERE r.state = 'pending' AND r.tell_at < now() - make_interval(mins => $1)
+                  AND s.held_after IS NULL""",
             minutes,
         )
         return number
@@ -162,7 +164,7 @@ SELECT r.id, r.text, r.created_at AS asked_at, r.due_at, now() AS now, p.timezon
        a.unreachable_since IS NULL AS reachable
   FROM reminders r JOIN addresses a ON a.id = r.address_id
   JOIN sessions s ON s.id = a.session_id JOIN parties p ON p.id = s.party_id
- WHERE r.state = 'pending' AND r.tell_at <= now() AND a.channel = $1
+ WHERE r.state = 'pending' AND r.tell_at <= now() AND a.channel = $1 AND s.held_after IS NULL
    AND ($2::text[] IS NULL OR a.account = ANY ($2))
  ORDER BY r.tell_at LIMIT $3
 """
@@ -172,8 +174,9 @@ WITH r AS (
     FROM reminders r JOIN addresses a ON a.id = r.address_id
    WHERE r.id = $1 AND r.state = 'pending' AND r.tell_at <= now() FOR UPDATE OF r SKIP LOCKED
 ), s AS (
-  UPDATE sessions s SET next_seq = next_seq + 1, next_turn = next_turn + 1, open_turn = NULL
-    FROM r WHERE s.id = r.session_id AND s.archived_at IS NULL
+  UPDATE sessions s SET next_seq = next_seq + 1, next_turn = next_turn + 1, open_turn = NULL,
+                        last_channel = r.channel
+    FROM r WHERE s.id = r.session_id AND s.archived_at IS NULL AND s.held_after IS NULL
       AND (s.left_by IS NULL OR NOT r.address_id = ANY (s.left_by))
   RETURNING s.id, s.party_id, s.next_seq - 1 AS seq, s.next_turn - 1 AS turn_no
 ), t AS (

@@ -7,6 +7,7 @@ import asyncpg
 from shared.adapters.postgres.answer_sql import AUDIT
 from shared.adapters.postgres.pool import store_method
 from shared.adapters.postgres.turns import described, entry_from
+from shared.core.again import without_former
 from shared.core.turns import ContextAudit, StoredTurn, link_from_json
 
 _NAMED_OTHERWISE = {
@@ -21,8 +22,8 @@ SELECT c.*, (SELECT to_jsonb(l) FROM links l WHERE l.id = c.head) AS head_link
   FROM turn_context_audit c WHERE c.session_id = $1 AND c.turn_id = $2 ORDER BY c.id DESC LIMIT 1
 """
 _ENTRIES = """
-SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, false AS pinned,
-       NULL AS form, NULL AS shown
+SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
+       te.seq = ANY ($5::bigint[]) AS pinned, NULL AS form, NULL AS shown
   FROM turn_entries te JOIN entries e USING (session_id, seq)
  WHERE te.session_id = $1 AND te.turn_no <= $2 AND te.seq <= $3
    AND (te.turn_no > $4 OR te.seq = ANY ($5::bigint[]))
@@ -52,6 +53,8 @@ class PostgresReplays:
         return StoredTurn(
             audit=audit,
             head=link_from_json(row["head_link"]),
-            entries=await described(self._pool, [entry_from(found) for found in rows]),
+            entries=await described(
+                self._pool, without_former([entry_from(found) for found in rows], open_turn=turn)
+            ),
             parts={part["sha256"].hex(): part["body"] for part in parts},
         )

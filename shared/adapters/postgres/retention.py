@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import asyncpg
 
@@ -31,6 +31,8 @@ class Sweep:
     """Not looked for when invariants are checked."""
     instead: str = ""
     """`SET …` where rows lose their words and stay."""
+    whose: Literal["", "session", "party"] = ""
+    """Of whom there are words in it: rows of a person on hold stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +64,20 @@ RULES: Mapping[str, Rule] = {
     "artifacts": Stays(told=_WITH_TALK),
     "notes": Stays(told="until they are forgotten"),
     "reminders": Sweep(
+        whose="party",
         days=30,
         key="id",
         where="ended_at < now() - {age} AND text <> '-'",
         instead="SET text = '-'",
         told="their words 30 days after they were told",
+    ),
+    "handovers": Sweep(
+        whose="session",
+        days=30,
+        key="id",
+        where="ended_at < now() - {age} AND reason <> ''",
+        instead="SET reason = ''",
+        told="their reasons 30 days after they ended",
     ),
     "feedback": Stays(told=_WITH_TALK),
     "passages": Stays(told=_WITH_TALK),
@@ -83,26 +94,38 @@ RULES: Mapping[str, Rule] = {
     "link_guesses": Sweep(days=1, key="id", where="at < now() - {age}", told="a day"),
     "sessions": Stays(told="numbers, for good"),
     "session_totals": Stays(told="numbers, for good"),
+    "session_spend": Stays(told="numbers, for good"),
     "addresses": Stays(told="as long as the place can talk"),
     "parties": Stays(told="as long as their conversations"),
     "spend_days": Stays(told="numbers, for good"),
     "agents": Stays(told="configuration"),
     "sites": Stays(told="configuration"),
+    "site_secrets": Stays(told="configuration"),
     "telegram_bots": Stays(told="configuration"),
     "telegram_access": Stays(told="until an operator decides otherwise"),
     "operators": Stays(told="configuration"),
+    "operator_factors": Stays(told="configuration, sealed"),
+    "operator_steps": Sweep(
+        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they lapse"
+    ),
+    "api_keys": Sweep(
+        days=365,
+        key="id",
+        where="coalesce(revoked_at, expires_at) < now() - {age}",
+        told="365 days after their end; until then configuration",
+    ),
     "deployment": Stays(told="one row"),
     "leases": Stays(told="one row per bot"),
     "audit": Stays(told="for good: a chain of hashes without words"),
     "attachments": Sweep(
-        days=2,
+        whose="session",
+        days=1,
         costly=True,
         key="id",
         where="""created_at < now() - {age} AND NOT EXISTS (
-                   SELECT FROM entries e WHERE e.session_id = attachments.session_id
-                      AND e.blocks @> jsonb_build_array(jsonb_build_object(
-                            'type', 'image', 'attachment_id', attachments.id)))""",
-        told="those of no message two days, others as long as the conversation",
+                   SELECT FROM entries e WHERE e.session_id = attachments.session_id AND e.blocks @>
+                          jsonb_build_array(jsonb_build_object('attachment_id', attachments.id)))""",
+        told="those of no message a day, others as long as the conversation",
     ),
     "telegram_updates": Sweep(
         days=14,
@@ -115,6 +138,7 @@ RULES: Mapping[str, Rule] = {
         days=365, key="bot_id, chat_id, message_id", where="at < now() - {age}", told="365 days; ids only"
     ),
     "events": Sweep(
+        whose="session",
         days=365,
         key="session_id, event_seq",
         where="""at < now() - {age} AND kind NOT IN ('msg', 'erased')
@@ -123,6 +147,7 @@ RULES: Mapping[str, Rule] = {
         told="365 days what summaries and commands told; messages as long as the conversation",
     ),
     "deliveries": Sweep(
+        whose="session",
         days=90,
         key="session_id, turn_no, part",
         where="created_at < now() - {age} AND error <> ''",
@@ -130,14 +155,18 @@ RULES: Mapping[str, Rule] = {
         told="what went wrong 90 days; states as long as the conversation",
     ),
     "flushes": Sweep(
+        whose="session",
         days=90,
         key="id",
         where="created_at < now() - {age} AND (stray_text, error) <> ('', '') AND outcome <> 'running'",
         instead="SET stray_text = '', error = ''",
         told="their words 90 days, their numbers as long as the conversation",
     ),
-    "checkpoints": Sweep(days=90, key="id", where="created_at < now() - {age}", told="90 days"),
+    "checkpoints": Sweep(
+        whose="session", days=90, key="id", where="created_at < now() - {age}", told="90 days"
+    ),
     "jobs": Sweep(
+        whose="session",
         days=30,
         key="id",
         where="state IN ('done', 'dead') AND ended_at < now() - {age}",
@@ -166,11 +195,17 @@ RULES: Mapping[str, Rule] = {
     "login_links": Sweep(
         days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they lapse"
     ),
+    "login_tries": Sweep(
+        days=1, key="key", where="last_at < now() - {age}", told="a day after the last failed login"
+    ),
     "operator_sessions": Sweep(
         days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they lapse"
     ),
     "visitors": Sweep(
         days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they lapse"
+    ),
+    "recovery_codes": Sweep(
+        days=1, key="address_id", where="expires_at < now() - {age}", told="a day after they lapse"
     ),
     "workers": Sweep(
         days=7,
@@ -181,6 +216,8 @@ RULES: Mapping[str, Rule] = {
                  AND NOT EXISTS (SELECT FROM leases l WHERE l.leased_by = workers.id)""",
         told="7 days after their last beat",
     ),
+    "alerts": Sweep(days=90, key="id", where="ended_at < now() - {age}", told="90 days after they ended"),
+    "alert_sends": Stays(told="as long as the alert"),
     "erasures": Sweep(
         days=1095, key="id", where="state = 'done' AND at < now() - {age}", told="3 years; numbers only"
     ),
@@ -217,23 +254,22 @@ class PostgresRetention:
         """Partitions whose every day is too old, and such rows of the default one."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.partitions'))")
-            old = await connection.fetch(_OLD_PARTITIONS, table, months)
-            for row in old:
-                await connection.execute(f'DROP TABLE "{row["name"]}"')
+            dropped = await connection.fetchval("SELECT drop_months($1, $2)", table, months)
             rest = await connection.fetchval(
                 f"""WITH gone AS (DELETE FROM {table}_other WHERE {PARTITIONED[table]}
                       < date_trunc('month', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
                         - make_interval(months => $1) RETURNING 1) SELECT count(*) FROM gone""",
                 months,
             )
-        return len(old) + int(rest)
+        return int(dropped) + int(rest)
 
     @store_method
     async def idle_sessions(self, days: int, *, limit: int = 20) -> list[int]:
-        """Conversations that hold words and were last used longer ago."""
+        """Conversations that hold words and were last used longer ago, of nobody on hold."""
         rows = await self._pool.fetch(
             """SELECT id FROM sessions WHERE last_active_at < now() - make_interval(days => $1)
-                  AND next_turn - 1 > erased_turn ORDER BY last_active_at LIMIT $2""",
+                  AND next_turn - 1 > erased_turn
+                  AND party_id NOT IN (SELECT held_parties()) ORDER BY last_active_at LIMIT $2""",
             days, limit,
         )  # fmt: skip
         return [row["id"] for row in rows]
@@ -249,12 +285,12 @@ def statement_of(table: str, rule: Sweep) -> str:
 
 
 def condition_of(rule: Sweep, *, grace: int = 0) -> str:
-    return rule.where.format(age=f"interval '{rule.days + grace} days'")
+    where = rule.where.format(age=f"interval '{rule.days + grace} days'")
+    return f"{where}{_NOT_HELD[rule.whose]}"
 
 
-_OLD_PARTITIONS = r"""
-SELECT c.relname AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
- WHERE i.inhparent = to_regclass($1) AND c.relname ~ ('^' || $1 || '_\d{4}_\d{2}$')
-   AND to_date(right(c.relname, 7), 'YYYY_MM') + interval '1 month'
-       <= date_trunc('month', now() AT TIME ZONE 'UTC') - make_interval(months => $2)
-"""
+_NOT_HELD = {
+    "": "",
+    "session": " AND session_id NOT IN (SELECT held_sessions())",
+    "party": " AND party_id NOT IN (SELECT held_parties())",
+}

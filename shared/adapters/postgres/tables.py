@@ -22,6 +22,7 @@ from sqlalchemy import (
     Identity,
     Index,
     Integer,
+    LargeBinary,
     Text,
     UniqueConstraint,
     event,
@@ -41,6 +42,7 @@ from shared.adapters.postgres.columns import (
     small,
     words,
 )
+from shared.adapters.postgres.orders import CACHE_PCT, CONTEXT_PCT, KNOWN_COST, READ_TOKENS
 
 
 def field(column: Any) -> Any:
@@ -106,6 +108,10 @@ class Party(SQLModel, table=True):
         one_of("kind", "person", "group", name="party_kind"),
         CheckConstraint("merged_into <> id", name="party_not_merged_into_itself"),
         Index("parties_merged", "merged_into", postgresql_where=text("merged_into IS NOT NULL")),
+        Index("parties_by_name", text('lower(display_name) COLLATE "C"'), "id"),
+        Index("parties_by_pieces", text("name_pieces(display_name)"), postgresql_using="gin"),
+        CheckConstraint("(on_hold_since IS NULL) = (on_hold_by IS NULL)", name="hold_says_whose"),
+        Index("parties_on_hold", "id", postgresql_where=text("on_hold_since IS NOT NULL")),
     )
     id: int = field(identity())
     public_id: UUID = field(public_id())
@@ -115,6 +121,8 @@ class Party(SQLModel, table=True):
     anonymous: bool = field(flag())
     merged_into: int | None = field(big(null=True, to="parties.id"))
     created_at: datetime = field(moment())
+    on_hold_since: datetime | None = field(moment(null=True))
+    on_hold_by: str | None = field(words(null=True))
 
 
 class Site(SQLModel, table=True):
@@ -126,7 +134,25 @@ class Site(SQLModel, table=True):
     audience: str = field(words(default="personal"))
     allowed_origins: list[str] = field(text_list(default="'{}'::text[]"))
     agent_id: int = field(big(to="agents.id"))
-    texts: dict[str, Any] = field(json())
+    created_at: datetime = field(moment())
+    config: dict[str, Any] = field(json())
+    """Checked by `shared/sites.py`."""
+    version: int = field(big(default="1"))
+
+
+class SiteSecret(SQLModel, table=True):
+    """Signs who a site's people are; sealed, and two at once so that one can replace the other."""
+
+    __tablename__ = "site_secrets"
+    __table_args__ = (
+        CheckConstraint("slot IN (1, 2)", name="site_has_two_secrets"),
+        ForeignKeyConstraint(["site"], ["sites.name"], name="site_secret_site"),
+    )
+    site: str = field(words(key=True))
+    slot: int = field(small(key=True))
+    secret_id: str = field(words())
+    key_id: str = field(words())
+    sealed: bytes = field(digest())
     created_at: datetime = field(moment())
 
 
@@ -141,9 +167,29 @@ class Session(SQLModel, table=True):
         CheckConstraint("open_turn IS NULL OR open_turn = next_turn - 1", name="session_collects_newest"),
         CheckConstraint("jsonb_typeof(token_ratios) = 'object'", name="session_ratios_by_model"),
         CheckConstraint("erased_turn <= base_turn", name="session_hides_what_was_erased"),
+        CheckConstraint(
+            "held_after IS NULL OR held_after <= answered_turn + 1", name="session_holds_what_comes_next"
+        ),
         Index("sessions_unanswered", "id", postgresql_where=text("answered_turn < next_turn - 1")),
         Index("sessions_by_activity", "last_active_at", "id"),
         Index("sessions_by_party", "party_id"),
+        Index("sessions_by_channel", "last_channel", "id"),
+        Index("sessions_by_turns", "next_turn", "id"),
+        Index("sessions_by_agent", "agent_id", "id"),
+        Index("sessions_by_context", text(f"coalesce({CONTEXT_PCT}, -1)"), "id"),
+        Index("sessions_troubled", "last_active_at", "id", postgresql_where=text("troubled_at IS NOT NULL")),
+        Index(
+            "sessions_filling",
+            "last_active_at",
+            "id",
+            postgresql_where=text(f"coalesce({CONTEXT_PCT}, -1) >= 70"),
+        ),
+        Index(
+            "sessions_nearly_full",
+            "last_active_at",
+            "id",
+            postgresql_where=text(f"coalesce({CONTEXT_PCT}, -1) >= 90"),
+        ),
         Index("sessions_unflushed", "id", postgresql_where=text("flushed_turn < base_turn")),
         Index("sessions_unindexed", "id", postgresql_where=text("indexed_turn < base_turn")),
         {"postgresql_with": {"fillfactor": "70"}},
@@ -187,6 +233,12 @@ class Session(SQLModel, table=True):
     left_by: list[int] | None = field(Column(ARRAY(BigInteger), nullable=True))
     """Addresses that once led here; a screen that has not heard of it yet may not write."""
     erased_turn: int = field(big(default="0"))
+    held_after: int | None = field(big(null=True))
+    """While a person is asked for or here: the last turn that the assistant still answers."""
+    last_channel: str = field(words(default=""))
+    """Where the newest turn came from, written with it; empty before the first."""
+    troubled_at: datetime | None = field(moment(null=True))
+    """Set with every turn that fails and every job that dies; null only when neither is so any more."""
 
 
 class SessionTotals(SQLModel, table=True):
@@ -196,6 +248,11 @@ class SessionTotals(SQLModel, table=True):
     __table_args__ = (
         ForeignKeyConstraint(["session_id"], ["sessions.id"], name="totals_session"),
         CheckConstraint("total_tokens = input_tokens + output_tokens", name="totals_add_up"),
+        Index("totals_by_input", text(f"({READ_TOKENS})"), "session_id"),
+        Index("totals_by_output", "output_tokens", "session_id"),
+        Index("totals_by_cost", text(f"coalesce({KNOWN_COST}, -1)"), "session_id"),
+        Index("totals_by_cache", text(f"coalesce({CACHE_PCT}, -1)"), "session_id"),
+        Index("totals_by_compactions", "compaction_count", "session_id"),
         {"postgresql_with": {"fillfactor": "70"}},
     )
     session_id: int = field(big(key=True))
@@ -210,6 +267,35 @@ class SessionTotals(SQLModel, table=True):
     compaction_count: int = field(big(default="0"))
 
 
+class SessionSpend(SQLModel, table=True):
+    """What a conversation spent for one purpose with one model, added up with each row of the ledger."""
+
+    __tablename__ = "session_spend"
+    __table_args__ = (
+        ForeignKeyConstraint(["session_id"], ["sessions.id"], name="spend_session"),
+        one_of("purpose", "chat", "flush", "compact", "repair", "delegate", "tidy", name="spend_purpose"),
+        CheckConstraint(
+            "aborted BETWEEN 0 AND calls AND unknown_cost BETWEEN 0 AND calls "
+            "AND unknown_tokens BETWEEN 0 AND calls AND calls > 0",
+            name="spend_counts_calls",
+        ),
+        CheckConstraint("(cost_micro IS NULL) = (unknown_cost = calls)", name="spend_is_null_when_unknown"),
+        {"postgresql_with": {"fillfactor": "70"}},
+    )
+    session_id: int = field(big(key=True))
+    purpose: str = field(words(key=True))
+    model: str = field(words(key=True))
+    calls: int = field(big())
+    aborted: int = field(big())
+    input_tokens: int = field(big())
+    output_tokens: int = field(big())
+    cache_read_tokens: int = field(big())
+    cache_write_tokens: int = field(big())
+    cost_micro: int | None = field(big(null=True))
+    unknown_cost: int = field(big())
+    unknown_tokens: int = field(big())
+
+
 class Address(SQLModel, table=True):
     """A place in a channel: a Telegram chat and topic, a visitor of a site."""
 
@@ -217,6 +303,13 @@ class Address(SQLModel, table=True):
     __table_args__ = (
         UniqueConstraint("channel", "account", "chat", "thread", name="address_is_one_place"),
         Index("addresses_by_session", "session_id"),
+        Index("addresses_by_party", "party_id"),
+        Index(
+            "addresses_by_pieces",
+            text("name_pieces(title || ' ' || chat)"),
+            postgresql_using="gin",
+            postgresql_where=text("channel <> 'web'"),
+        ),
     )
     id: int = field(identity())
     channel: str = field(words())
@@ -229,17 +322,31 @@ class Address(SQLModel, table=True):
     title: str = field(words(default=""))
     settings: dict[str, Any] = field(json())
     unreachable_since: datetime | None = field(moment(null=True))
+    read_seq: int = field(big(default="0"))
 
 
 class Visitor(SQLModel, table=True):
     """A browser's token, as a hash; it opens one address and nothing else."""
 
     __tablename__ = "visitors"
+    __table_args__ = (Index("visitors_by_address", "address_id"),)
     token_hash: bytes = field(digest(key=True))
     site: str = field(words())
     address_id: int = field(big(to="addresses.id"))
     created_at: datetime = field(moment())
     last_seen_at: datetime = field(moment())
+    expires_at: datetime = field(moment(now=False))
+    identified: bool = field(flag())
+    """Given for a site's signature; it lives for a day, and its place is that of a signed-in person."""
+
+
+class RecoveryCode(SQLModel, table=True):
+    """Brings an anonymous conversation to another browser; each place has one, as a hash."""
+
+    __tablename__ = "recovery_codes"
+    address_id: int = field(big(key=True, to="addresses.id"))
+    code_hash: bytes = field(digest(unique=True))
+    created_at: datetime = field(moment())
     expires_at: datetime = field(moment(now=False))
 
 
@@ -249,7 +356,13 @@ class Entry(SQLModel, table=True):
     __tablename__ = "entries"
     __table_args__ = (
         ForeignKeyConstraint(["session_id"], ["sessions.id"], name="entry_session"),
-        UniqueConstraint("session_id", "dedupe_key", name="entry_is_stored_once"),
+        Index(
+            "entry_is_stored_once",
+            "session_id",
+            "dedupe_key",
+            unique=True,
+            postgresql_where=text("dedupe_key IS NOT NULL"),
+        ),
         one_of("role", "user", "assistant", name="entry_role"),
         one_of("author", "person", "assistant", "tool", "operator", "program", name="entry_author"),
         CheckConstraint("seq > 0", name="entry_seq_counts_from_one"),
@@ -275,6 +388,9 @@ class Turn(SQLModel, table=True):
         one_of("state", "open", "claimed", "answered", "stopped", "refused", "failed", name="turn_state"),
         CheckConstraint("(ended_at IS NULL) = (state IN ('open', 'claimed'))", name="turn_end_has_a_time"),
         Index("turns_unended", "session_id", "turn_no", postgresql_where=text("ended_at IS NULL")),
+        Index("turns_failed", "session_id", "turn_no", postgresql_where=text("error_code IS NOT NULL")),
+        Index("turns_by_time", "opened_at", postgresql_using="brin"),
+        {"postgresql_with": {"fillfactor": "85"}},
     )
     session_id: int = field(big(key=True))
     turn_no: int = field(big(key=True))
@@ -314,6 +430,7 @@ class TurnStep(SQLModel, table=True):
     __table_args__ = (
         belongs("turns", "session_id", "turn_no", name="step_turn"),
         one_of("status", "intent", "done", "failed", "unknown", name="step_status"),
+        Index("steps_by_time", "at", postgresql_using="brin"),
     )
     session_id: int = field(big(key=True))
     turn_no: int = field(big(key=True))
@@ -336,6 +453,7 @@ class Link(SQLModel, table=True):
         CheckConstraint("from_turn > 0", name="link_counts_from_one"),
         CheckConstraint("tokens >= 0", name="link_tokens"),
         Index("links_of_session", "session_id", "id"),
+        Index("links_undone", "session_id", postgresql_where=text("undone_at IS NOT NULL")),
     )
     id: int = field(identity())
     public_id: UUID = field(public_id())
@@ -373,6 +491,7 @@ class Flush(SQLModel, table=True):
         ForeignKeyConstraint(["session_id"], ["sessions.id"], name="flush_session"),
         UniqueConstraint("session_id", "cycle", "threshold", "through_turn", name="flush_once_per_range"),
         one_of("outcome", "running", "saved", "nothing", "failed", name="flush_outcome"),
+        Index("flushes_of_session", "session_id", "id"),
     )
     id: int = field(identity())
     public_id: UUID = field(public_id())
@@ -424,6 +543,7 @@ class Note(SQLModel, table=True):
             ),
         ),
         Index("notes_by_time", "created_at"),
+        Index("notes_by_pieces", text("name_pieces(text || ' ' || subject)"), postgresql_using="gin"),
         Index("notes_put_away", "undo_until", postgresql_where=text("undo_until IS NOT NULL")),
         Index("notes_of_party_link", "party_link_id", postgresql_where=text("party_link_id IS NOT NULL")),
     )
@@ -606,6 +726,14 @@ class Delivery(SQLModel, table=True):
             "created_at",
             postgresql_where=text("state IN ('queued', 'sending', 'sent')"),
         ),
+        Index(
+            "deliveries_in_doubt",
+            "created_at",
+            "session_id",
+            "turn_no",
+            "part",
+            postgresql_where=text("state IN ('uncertain', 'dead')"),
+        ),
     )
     session_id: int = field(big(key=True))
     turn_no: int = field(big(key=True))
@@ -659,6 +787,8 @@ class Job(SQLModel, table=True):
         ),
         Index("jobs_waiting", "due_at", postgresql_where=text("state IN ('due', 'running')")),
         Index("jobs_of_session", "session_id", "id"),
+        Index("jobs_dead", "id", postgresql_where=text("state = 'dead'")),
+        Index("jobs_dead_by_session", "session_id", "id", postgresql_where=text("state = 'dead'")),
     )
     id: int = field(identity())
     kind: str = field(words())
@@ -690,6 +820,77 @@ class Worker(SQLModel, table=True):
     beat: datetime = field(moment())
     started_at: datetime = field(moment())
     stopped_at: datetime | None = field(moment(null=True))
+    health: dict[str, Any] = field(json())
+
+
+class Alert(SQLModel, table=True):
+    """Something that needs an operator: open while it is so, once for each key. Never words of people."""
+
+    __tablename__ = "alerts"
+    __table_args__ = (
+        one_of(
+            "kind",
+            "spend_80",
+            "spend_100",
+            "provider_refused",
+            "breaker_open",
+            "dead_job",
+            "uncertain_delivery",
+            "disk_low",
+            "handover_waiting",
+            "no_worker",
+            "no_backup",
+            "agent_cap_80",
+            "agent_cap_100",
+            "test",
+            name="alert_kind",
+        ),
+        CheckConstraint("jsonb_typeof(detail) = 'object'", name="alert_detail_is_an_object"),
+        CheckConstraint("ended_at >= opened_at", name="alert_ends_after_it_began"),
+        Index("alert_is_open_once", "kind", "key", unique=True, postgresql_where=text("ended_at IS NULL")),
+        Index("alerts_by_time", "opened_at", "id"),
+    )
+    id: int = field(identity())
+    public_id: UUID = field(public_id())
+    kind: str = field(words())
+    key: str = field(words(default=""))
+    detail: dict[str, Any] = field(json())
+    opened_at: datetime = field(moment())
+    true_at: datetime = field(moment())
+    ended_at: datetime | None = field(moment(null=True))
+    seen_at: datetime | None = field(moment(null=True))
+    seen_by: str = field(words(default=""))
+
+
+class AlertSend(SQLModel, table=True):
+    """One message about an alert to one target; `sending` while the request is under way, and not longer."""
+
+    __tablename__ = "alert_sends"
+    __table_args__ = (
+        UniqueConstraint("alert_id", "target", "phase", name="alert_is_sent_once"),
+        one_of("state", "due", "sending", "sent", "failed", "uncertain", name="alert_send_state"),
+        one_of("phase", "opened", "ended", name="alert_send_phase"),
+        CheckConstraint(
+            "target IN ('webhook', 'email') OR target LIKE 'telegram:%'", name="alert_send_target"
+        ),
+        CheckConstraint("(ended_at IS NULL) = (state IN ('due', 'sending'))", name="alert_send_ends"),
+        CheckConstraint("(state = 'sending') = (sent_by IS NOT NULL)", name="alert_send_has_a_sender"),
+        ForeignKeyConstraint(["alert_id"], ["alerts.id"], name="alert_send_alert", ondelete="CASCADE"),
+        Index("alert_sends_waiting", "due_at", postgresql_where=text("state IN ('due', 'sending')")),
+        Index("alert_sends_by_target", "target", "id"),
+    )
+    id: int = field(identity())
+    alert_id: int = field(big())
+    target: str = field(words())
+    phase: str = field(words())
+    send_key: UUID = field(public_id(unique=False))
+    state: str = field(words(default="due"))
+    attempt: int = field(small(default="0"))
+    error: str = field(words(default=""))
+    sent_by: int | None = field(big(null=True))
+    due_at: datetime = field(moment())
+    created_at: datetime = field(moment())
+    ended_at: datetime | None = field(moment(null=True))
 
 
 class Usage(SQLModel, table=True):
@@ -700,6 +901,7 @@ class Usage(SQLModel, table=True):
         one_of("purpose", "chat", "flush", "compact", "repair", "delegate", "tidy", name="usage_purpose"),
         one_of("status", "done", "aborted", name="usage_status"),
         Index("usage_of_session", "session_id", "id"),
+        Index("usage_by_time", "at", postgresql_using="brin"),
         {"postgresql_partition_by": "RANGE (at)"},
     )
     id: int = field(Column(BigInteger, Identity(), primary_key=True))
@@ -749,6 +951,7 @@ class SpendDay(SQLModel, table=True):
     __tablename__ = "spend_days"
     __table_args__ = (
         CheckConstraint("reserved_micro >= 0 AND spent_micro >= 0", name="spend_is_not_negative"),
+        Index("spend_days_near", "day", postgresql_where=text("warned_at IS NOT NULL")),
     )
     scope: str = field(words(key=True))
     day: date = field(Column(Date, primary_key=True))
@@ -790,6 +993,8 @@ class TurnContextAudit(SQLModel, table=True):
     prune_seqs: list[Any] = field(json(default="[]"))
     renderer_version: int = field(small(default="1"))
     recipe: dict[str, Any] = field(json())
+    model_ms: int | None = field(big(null=True))
+    """How long the turn's calls of its model took together; null where nobody measured."""
 
 
 class PromptPart(SQLModel, table=True):
@@ -806,6 +1011,11 @@ class Attachment(SQLModel, table=True):
     __table_args__ = (
         CheckConstraint("size <= 20971520", name="attachment_is_at_most_20_mib"),
         one_of("state", "waiting", "stored", "refused", name="attachment_state"),
+        UniqueConstraint("session_id", "arrived_sha256", name="attachment_arrives_once"),
+        CheckConstraint(
+            "arrived_sha256 IS NULL OR (words IS NULL) = (width IS NOT NULL)",
+            name="attachment_is_seen_or_read",
+        ),
     )
     id: int = field(identity())
     public_id: UUID = field(public_id())
@@ -818,6 +1028,10 @@ class Attachment(SQLModel, table=True):
     created_at: datetime = field(moment())
     name: str = field(words(default=""))
     description: str = field(words(default=""))
+    arrived_sha256: bytes | None = field(digest(null=True))
+    width: int | None = field(small(null=True))
+    height: int | None = field(small(null=True))
+    words: str | None = field(words(null=True))
 
 
 class TelegramUpdate(SQLModel, table=True):
@@ -907,11 +1121,11 @@ class TelegramMessage(SQLModel, table=True):
 
 
 class OneTimeCode(SQLModel, table=True):
-    """A code that does one thing once: makes its bearer a bot's owner, or joins two channels."""
+    """A code that does one thing once: makes a bot's owner, joins two channels, opens an event stream."""
 
     __tablename__ = "one_time_codes"
     __table_args__ = (
-        one_of("purpose", "telegram_owner", "link", name="one_time_code_purpose"),
+        one_of("purpose", "telegram_owner", "link", "stream", name="one_time_code_purpose"),
         Index("link_codes_of_party", "party_id", "created_at", postgresql_where=text("purpose = 'link'")),
     )
     code_hash: bytes = field(digest(key=True))
@@ -922,6 +1136,7 @@ class OneTimeCode(SQLModel, table=True):
     expires_at: datetime = field(moment(now=False))
     used_at: datetime | None = field(moment(null=True))
     address_id: int | None = field(big(null=True, to="addresses.id"))
+    wishes: dict[str, Any] | None = field(json(null=True))
 
 
 class PartyLink(SQLModel, table=True):
@@ -1008,6 +1223,52 @@ class Reminder(SQLModel, table=True):
     ended_at: datetime | None = field(moment(null=True))
 
 
+class Handover(SQLModel, table=True):
+    """A conversation that waits for an operator, is with one, or was; `told` is the word that it is over.
+
+    Only a channel that sends messages needs `told`; on the web the stored notice is on the screen.
+    """
+
+    __tablename__ = "handovers"
+    __table_args__ = (
+        one_of("state", "waiting", "human", "ended", name="handover_state"),
+        one_of("asked_by", "person", "assistant", "operator", name="handover_asker"),
+        CheckConstraint("char_length(reason) <= 500", name="handover_reason_is_short"),
+        CheckConstraint(
+            "state <> 'human' OR operator_id IS NOT NULL AND taken_at IS NOT NULL",
+            name="handover_has_its_operator",
+        ),
+        CheckConstraint("(ended_at IS NULL) = (state <> 'ended')", name="handover_end_has_a_time"),
+        CheckConstraint(
+            "ended_by IN ('', 'operator', 'person', 'unanswered', 'silent', 'off') "
+            "AND (ended_by = '') = (state <> 'ended')",
+            name="handover_end_has_a_reason",
+        ),
+        CheckConstraint(
+            "told IN ('nothing', 'queued', 'sending', 'told', 'uncertain', 'dead') "
+            "AND (told = 'nothing' OR state = 'ended')",
+            name="handover_told",
+        ),
+        Index("handover_is_open_once", "session_id", unique=True, postgresql_where=text("ended_at IS NULL")),
+        Index("handovers_by_session", "session_id", "asked_at"),
+        Index("handovers_untold", "id", postgresql_where=text("told IN ('queued', 'sending')")),
+    )
+    id: int = field(identity())
+    session_id: int = field(big(to="sessions.id"))
+    address_id: int = field(big(to="addresses.id"))
+    state: str = field(words(default="waiting"))
+    asked_by: str = field(words())
+    reason: str = field(words(default=""))
+    call_key: str | None = field(words(null=True, unique=True))
+    operator_id: int | None = field(big(null=True, to="operators.id"))
+    operator_name: str = field(words(default=""))
+    asked_at: datetime = field(moment())
+    taken_at: datetime | None = field(moment(null=True))
+    ended_at: datetime | None = field(moment(null=True))
+    ended_by: str = field(words(default=""))
+    told: str = field(words(default="nothing"))
+
+
 class Feedback(SQLModel, table=True):
     """What a person thought of an answer; the newest opinion counts."""
 
@@ -1018,29 +1279,65 @@ class Feedback(SQLModel, table=True):
     )
     session_id: int = field(big(key=True))
     turn_no: int = field(big(key=True))
-    opinion: str = field(words())
+    opinion: str | None = field(words(null=True))
     source: str = field(words(default=""))
     at: datetime = field(moment())
+    words: str = field(words(default=""))
+    cids: list[str] = field(text_list(default="'{}'::text[]"))
 
 
 class Operator(SQLModel, table=True):
+    """Who runs the program; one of an identity provider has `issuer` and `subject` and no password."""
+
     __tablename__ = "operators"
-    __table_args__ = (one_of("role", "viewer", "operator", "admin", name="operator_role"),)
+    __table_args__ = (
+        one_of("role", "viewer", "operator", "admin", name="operator_role"),
+        CheckConstraint("(issuer IS NULL) = (subject IS NULL)", name="operator_of_a_provider"),
+        CheckConstraint("issuer IS NULL OR password_hash IS NULL", name="operator_has_one_way_in"),
+        UniqueConstraint("issuer", "subject", name="operator_identity"),
+    )
     id: int = field(identity())
     name: str = field(words(unique=True))
     role: str = field(words(default="admin"))
     password_hash: str | None = field(words(null=True))
     created_at: datetime = field(moment())
     disabled_at: datetime | None = field(moment(null=True))
+    public_id: UUID = field(public_id())
+    version: int = field(small(default="1"))
+    issuer: str | None = field(words(null=True))
+    subject: str | None = field(words(null=True))
+    last_login_at: datetime | None = field(moment(null=True))
 
 
 class OperatorSession(SQLModel, table=True):
+    """A browser in which an operator is logged in."""
+
     __tablename__ = "operator_sessions"
+    __table_args__ = (one_of("how", "link", "password", "provider", name="operator_session_how"),)
     token_hash: bytes = field(digest(key=True))
     operator_id: int = field(big(to="operators.id"))
     created_at: datetime = field(moment())
     seen_at: datetime = field(moment())
     expires_at: datetime = field(moment(now=False))
+    public_id: UUID = field(public_id())
+    how: str = field(words(default="link"))
+    source: str = field(words(default=""))
+    browser: str = field(words(default=""))
+
+
+class LoginTries(SQLModel, table=True):
+    """Failed logins by the hash of an account, an address, or both; whoever asks too often waits longer."""
+
+    __tablename__ = "login_tries"
+    __table_args__ = (
+        CheckConstraint("failures >= 0", name="login_tries_count"),
+        CheckConstraint("octet_length(key) = 32", name="login_tries_are_of_hashes"),
+    )
+    key: bytes = field(digest(key=True))
+    operator_id: int | None = field(big(null=True, to="operators.id"))
+    failures: int = field(small(default="0"))
+    last_at: datetime = field(moment())
+    refused_until: datetime | None = field(moment(null=True))
 
 
 class LoginLink(SQLModel, table=True):
@@ -1054,10 +1351,70 @@ class LoginLink(SQLModel, table=True):
     used_at: datetime | None = field(moment(null=True))
 
 
+class OperatorFactor(SQLModel, table=True):
+    """An operator's authenticator app: its key, sealed, and hashes of the codes for when it is lost."""
+
+    __tablename__ = "operator_factors"
+    __table_args__ = (
+        CheckConstraint("confirmed_at IS NOT NULL OR recovery = '{}'", name="factor_opens_when_confirmed"),
+    )
+    operator_id: int = field(big(key=True, to="operators.id"))
+    key_id: str = field(words())
+    sealed: bytes = field(digest())
+    last_step: int = field(big(default="0"))
+    recovery: list[bytes] = field(Column(ARRAY(LargeBinary), nullable=False, server_default=text("'{}'")))
+    created_at: datetime = field(moment())
+    confirmed_at: datetime | None = field(moment(null=True))
+
+
+class OperatorStep(SQLModel, table=True):
+    """Half a login: the password was right, the code is still to come."""
+
+    __tablename__ = "operator_steps"
+    __table_args__ = (
+        one_of("how", "link", "password", name="operator_step_how"),
+        Index("operator_steps_of_operator", "operator_id"),
+    )
+    token_hash: bytes = field(digest(key=True))
+    operator_id: int = field(big(to="operators.id"))
+    how: str = field(words())
+    created_at: datetime = field(moment())
+    expires_at: datetime = field(moment(now=False))
+
+
+class ApiKey(SQLModel, table=True):
+    """What a program may do over REST, by a token that is kept as a hash only."""
+
+    __tablename__ = "api_keys"
+    __table_args__ = (
+        CheckConstraint("cardinality(scopes) > 0", name="api_key_may_something"),
+        CheckConstraint("octet_length(token_hash) = 32", name="api_key_is_kept_as_a_hash"),
+        ForeignKeyConstraint(["site"], ["sites.name"], name="api_key_site", ondelete="CASCADE"),
+        ForeignKeyConstraint(["agent_id"], ["agents.id"], name="api_key_agent", ondelete="CASCADE"),
+        Index("api_key_of_a_name", "name", unique=True, postgresql_where=text("revoked_at IS NULL")),
+    )
+    id: int = field(identity())
+    name: str = field(words())
+    prefix: str = field(words())
+    token_hash: bytes = field(digest(unique=True))
+    scopes: list[str] = field(text_list())
+    site: str | None = field(words(null=True))
+    agent_id: int | None = field(big(null=True))
+    created_at: datetime = field(moment())
+    expires_at: datetime | None = field(moment(null=True))
+    last_used_at: datetime | None = field(moment(null=True))
+    revoked_at: datetime | None = field(moment(null=True))
+
+
 class AuditRecord(SQLModel, table=True):
     """Who read or changed what; each row carries the hash of the one before. Ids, never text."""
 
     __tablename__ = "audit"
+    __table_args__ = (
+        Index("audit_by_actor", "actor", "id"),
+        Index("audit_by_action", "action", "id"),
+        Index("audit_by_time", "at"),
+    )
     id: int = field(identity())
     at: datetime = field(moment())
     actor: str = field(words())
@@ -1096,14 +1453,18 @@ def _counting(table: str, lane: str, owner: str) -> tuple[str, ...]:
 
 
 class Erasure(SQLModel, table=True):
-    """The log of what was erased, without content; `work` says what is left to do and goes with its end."""
+    """The log of what was erased, without content; `work` says what is left to do and goes with its end.
+
+    `about` holds numbers, random ids and hashes of them: what to erase again in a restored backup.
+    """
 
     __tablename__ = "erasures"
     __table_args__ = (
-        one_of("scope", "everything", "messages", "retention", name="erasure_scope"),
+        one_of("scope", "everything", "messages", "retention", "notes", name="erasure_scope"),
         one_of("state", "running", "done", name="erasure_state"),
         CheckConstraint("(state = 'done') = (work IS NULL)", name="erasure_keeps_no_ids"),
         CheckConstraint("(state = 'done') = (finished_at IS NOT NULL)", name="erasure_end_has_a_time"),
+        CheckConstraint("about IS NULL OR jsonb_typeof(about) = 'object'", name="erasure_is_about_ids"),
         Index("erasures_running", "id", postgresql_where=text("state = 'running'")),
     )
     id: int = field(identity())
@@ -1116,6 +1477,7 @@ class Erasure(SQLModel, table=True):
     counts: dict[str, Any] = field(json())
     work: dict[str, Any] | None = field(json(null=True))
     finished_at: datetime | None = field(moment(null=True))
+    about: dict[str, Any] | None = field(json(null=True))
 
 
 class ErasureWish(SQLModel, table=True):
@@ -1128,6 +1490,10 @@ class ErasureWish(SQLModel, table=True):
 
 BEFORE_TABLES = (
     "CREATE EXTENSION IF NOT EXISTS btree_gist",
+    """CREATE FUNCTION name_pieces(text) RETURNS text[]
+       LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+         SELECT coalesce(array_agg(DISTINCT substr(lower($1), n, 3)), '{}')
+           FROM generate_series(1, length($1) - 2) n $$""",
     """CREATE FUNCTION recall_keys(bigint, tsvector) RETURNS text[]
        LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
          SELECT array_agg($1 || ':' || lexeme) FROM unnest(tsvector_to_array($2)) AS lexeme $$""",
@@ -1192,6 +1558,85 @@ AFTER_TABLES = (
        END $$""",
     """CREATE TRIGGER notes_not_of_erased_turns BEFORE INSERT ON notes
        FOR EACH ROW EXECUTE FUNCTION nothing_of_erased_turns()""",
+    """CREATE FUNCTION audit_is_only_added() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN
+         RAISE EXCEPTION 'the audit is only ever added to' USING ERRCODE = 'integrity_constraint_violation';
+       END $$""",
+    """CREATE TRIGGER audit_is_only_added BEFORE UPDATE OR DELETE OR TRUNCATE ON audit
+       FOR EACH STATEMENT EXECUTE FUNCTION audit_is_only_added()""",
+    "ALTER TABLE audit ENABLE ALWAYS TRIGGER audit_is_only_added",
+    """CREATE FUNCTION erasures_stay_on_record() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN
+         IF TG_OP = 'UPDATE' AND OLD.state = 'running'
+            AND (NEW.at, NEW.party_hash, NEW.actor, NEW.scope)
+              = (OLD.at, OLD.party_hash, OLD.actor, OLD.scope)
+            AND NEW.about IS NOT DISTINCT FROM OLD.about THEN
+           RETURN NEW;
+         END IF;
+         IF TG_OP = 'DELETE' AND OLD.state = 'done' AND OLD.at < now() - interval '1095 days' THEN
+           RETURN OLD;
+         END IF;
+         RAISE EXCEPTION 'an erasure stays on record' USING ERRCODE = 'integrity_constraint_violation';
+       END $$""",
+    """CREATE TRIGGER erasures_stay_on_record BEFORE UPDATE OR DELETE ON erasures
+       FOR EACH ROW EXECUTE FUNCTION erasures_stay_on_record()""",
+    """CREATE TRIGGER erasures_are_not_emptied BEFORE TRUNCATE ON erasures
+       FOR EACH STATEMENT EXECUTE FUNCTION erasures_stay_on_record()""",
+    "ALTER TABLE erasures ENABLE ALWAYS TRIGGER erasures_stay_on_record",
+    "ALTER TABLE erasures ENABLE ALWAYS TRIGGER erasures_are_not_emptied",
+    """CREATE FUNCTION make_months(ahead integer) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
+       DECLARE grown record; start date; month text; taken boolean; other regrole;
+       BEGIN
+         FOR grown IN VALUES ('usage', 'at'), ('turn_context_audit', 'created_at') LOOP
+           FOR step IN 0..least(ahead, 12) LOOP
+             start := (date_trunc('month', now() AT TIME ZONE 'UTC') + make_interval(months => step))::date;
+             month := grown.column1 || to_char(start, '_YYYY_MM');
+             CONTINUE WHEN to_regclass(month) IS NOT NULL;
+             EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE %I >= $1 AND %2$I < $2)',
+                            grown.column1 || '_other', grown.column2)
+                INTO taken USING start, start + interval '1 month';
+             IF NOT taken THEN
+               EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
+                              month, grown.column1, start || ' 00:00+00',
+                              (start + interval '1 month')::date || ' 00:00+00');
+               -- Whoever may write does it by the table, which says who may change what.
+               FOR other IN SELECT DISTINCT a.grantee::regrole FROM pg_class c, aclexplode(c.relacl) a
+                             WHERE c.oid = month::regclass AND a.grantee NOT IN (0, c.relowner) LOOP
+                 EXECUTE format('REVOKE INSERT, UPDATE, DELETE ON %I FROM %s', month, other);
+               END LOOP;
+             END IF;
+           END LOOP;
+         END LOOP;
+       END $$""",
+    r"""CREATE FUNCTION drop_months(grown text, months integer) RETURNS bigint
+           LANGUAGE plpgsql SECURITY DEFINER AS $$
+       DECLARE old text; dropped bigint := 0;
+       BEGIN
+         IF grown NOT IN ('usage', 'turn_context_audit') OR months < 6 THEN
+           RAISE EXCEPTION 'these months stay' USING ERRCODE = 'integrity_constraint_violation';
+         END IF;
+         FOR old IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                     WHERE i.inhparent = to_regclass(grown) AND c.relname ~ ('^' || grown || '_\d{4}_\d{2}$')
+                       AND to_date(right(c.relname, 7), 'YYYY_MM') + interval '1 month'
+                           <= date_trunc('month', now() AT TIME ZONE 'UTC') - make_interval(months => months)
+         LOOP
+           EXECUTE format('DROP TABLE %I', old);
+           dropped := dropped + 1;
+         END LOOP;
+         RETURN dropped;
+       END $$""",
+    # A function that has its owner's rights looks for tables nowhere but where its owner has them.
+    """DO $$ BEGIN
+         EXECUTE format('ALTER FUNCTION make_months(integer) SET search_path = %I, pg_temp',
+                        current_schema());
+         EXECUTE format('ALTER FUNCTION drop_months(text, integer) SET search_path = %I, pg_temp',
+                        current_schema());
+       END $$""",
+    """CREATE FUNCTION held_parties() RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 5 AS $$
+         SELECT f FROM parties h CROSS JOIN LATERAL party_family(coalesce(h.merged_into, h.id)) AS f
+          WHERE h.on_hold_since IS NOT NULL $$""",
+    """CREATE FUNCTION held_sessions() RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 5 AS $$
+         SELECT id FROM sessions WHERE party_id IN (SELECT held_parties()) $$""",
 )
 """What SQLModel cannot say: the migration runs the same statements, a test compares both dumps."""
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
+from shared.adapters.postgres.feedback import PostgresFeedback
 from shared.adapters.postgres.people_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.pool import store_method
 
@@ -163,7 +164,8 @@ class PostgresTelegramPlaces:
         """The entry of a turn's answer."""
         seq: int | None = await self._pool.fetchval(
             """SELECT max(te.seq) FROM turn_entries te JOIN entries e USING (session_id, seq)
-                WHERE te.session_id = $1 AND te.turn_no = $2 AND e.author = 'assistant'""",
+                WHERE te.session_id = $1 AND te.turn_no = $2
+                  AND e.author IN ('assistant', 'operator')""",
             session_id, turn,
         )  # fmt: skip
         return seq
@@ -176,7 +178,7 @@ class PostgresTelegramPlaces:
                       (SELECT count(*) FROM turn_entries te JOIN entries e USING (session_id, seq)
                         WHERE te.session_id = l.session_id
                           AND te.turn_no BETWEEN l.from_turn AND l.through_turn
-                          AND e.author IN ('person', 'assistant')) AS messages
+                          AND e.author IN ('person', 'assistant', 'operator')) AS messages
                  FROM sessions s JOIN links l ON l.id = s.head
                 WHERE s.id = $1 AND l.active AND l.kind IN ('summary', 'digest')""",
             session_id,
@@ -242,17 +244,7 @@ class PostgresTelegramPlaces:
     @store_method
     async def record_opinion(self, session_id: int, turn: int, opinion: str | None, *, source: str) -> None:
         """What a person thinks of an answer; None takes it back."""
-        if opinion is None:
-            await self._pool.execute(
-                "DELETE FROM feedback WHERE session_id = $1 AND turn_no = $2", session_id, turn
-            )
-            return
-        await self._pool.execute(
-            """INSERT INTO feedback (session_id, turn_no, opinion, source) VALUES ($1, $2, $3, $4)
-               ON CONFLICT (session_id, turn_no) DO UPDATE
-                  SET opinion = excluded.opinion, source = excluded.source, at = now()""",
-            session_id, turn, opinion, source,
-        )  # fmt: skip
+        await PostgresFeedback(self._pool).record_opinion(session_id, turn, opinion, source=source)
 
 
 _FIGURES = """

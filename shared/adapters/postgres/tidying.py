@@ -51,7 +51,9 @@ SELECT id, scope, text, gist, authority, durability, event_date, observed_at::da
   FROM notes WHERE {_FAMILY} AND superseded_by IS NULL AND forgotten_at IS NULL ORDER BY id DESC LIMIT $2
 """
 
-_DUE = f"SELECT * FROM notes WHERE {_FAMILY} AND undo_until <= now()"
+_DUE = f"""
+SELECT * FROM notes WHERE {_FAMILY} AND undo_until <= now() AND party_id NOT IN (SELECT held_parties())
+"""
 
 _SUPERSEDE = """
 UPDATE notes o SET superseded_by = x.heir, superseded_reason = 'duplicate'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.adapters.postgres.spend_sql import WRITTEN
 from shared.core.memory import CORE_CANDIDATES
 
 LEASE_SECONDS = 4
@@ -33,7 +34,7 @@ WITH {before}s AS (
      SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1,
          next_turn = next_turn + (open_turn IS NULL OR open_address IS DISTINCT FROM $4)::int,
          open_turn = CASE WHEN open_address = $4 THEN coalesce(open_turn, next_turn) ELSE next_turn END,
-         open_address = $4, last_active_at = now()
+         open_address = $4, last_channel = $3, last_active_at = now()
    WHERE id = $1 AND archived_at IS NULL AND (left_by IS NULL OR NOT $4 = ANY (left_by))
      AND NOT EXISTS (SELECT FROM entries WHERE session_id = $1 AND dedupe_key = $2) {only}
   RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, open_turn AS turn_no
@@ -119,6 +120,12 @@ REFUSED_SCOPE = """(SELECT min(scope) FROM want w WHERE w.cap IS NOT NULL AND w.
 NEAR_SCOPES = f"""(SELECT array_agg(h.scope ORDER BY h.scope) FROM held h JOIN want w USING (scope)
          WHERE h.warned_at IS NULL AND h.used * 100 >= w.cap * {WARN_PERCENT})"""
 
+NOBODY_COMES = """
+       (SELECT coalesce(bool_and(coalesce(w.config -> 'handover' = 'false', false)), false)
+          FROM addresses x LEFT JOIN sites w ON x.channel = 'web' AND w.name = x.account WHERE x.session_id = s.id)
+"""
+"""Whether a person can be asked for from no place of the conversation, as its sites say."""
+
 CORE_NOTES = f"""(SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
                  'authority', n.authority, 'importance', n.importance) ORDER BY n.importance DESC, n.id)
           FROM (SELECT m.* FROM party_family(s.party_id) AS family(id)
@@ -134,17 +141,22 @@ RECALLABLE = """(
     SELECT coalesce(max(l.through_turn), 0) FROM links l
      WHERE l.session_id = s.id AND l.active AND l.kind IN ('new', 'separator'))
   OR EXISTS (SELECT FROM knowledge k WHERE k.agent_id = s.agent_id)
-  OR EXISTS (SELECT FROM sessions o
-              WHERE o.party_id IN (SELECT party_family(s.party_id)) AND o.agent_id = s.agent_id
-                AND o.id <> s.id AND o.indexed_turn > 0))"""
-"""Whether there is anything that a turn could be reminded of, notes aside."""
+  OR EXISTS (SELECT FROM party_family(s.party_id) AS family(id)
+              CROSS JOIN LATERAL (
+                SELECT FROM sessions o WHERE o.party_id = family.id AND o.agent_id + 0 = s.agent_id
+                   AND o.id <> s.id AND o.indexed_turn > 0 OFFSET 0) k))"""
+"""Whether there is anything that a turn could be reminded of, notes aside.
+
+`+ 0` keeps the way through the person's few sessions: a plan that was made while there were few of all would walk
+through each of the agent's in every turn.
+"""
 
 CLAIM = f"""
 WITH s AS (
   UPDATE sessions
      SET turn_epoch = turn_epoch + 1, leased_by = $2, retry_at = NULL,
          open_turn = nullif(open_turn, answered_turn + 1)
-   WHERE id = $1 AND answered_turn < next_turn - 1
+   WHERE id = $1 AND answered_turn < next_turn - 1 AND (held_after IS NULL OR answered_turn < held_after)
      AND (retry_at IS NULL OR retry_at <= now())
      AND (leased_by IS NULL OR NOT EXISTS (
            SELECT FROM workers w WHERE w.id = leased_by AND w.stopped_at IS NULL
@@ -176,17 +188,25 @@ SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
 {CORE_NOTES},
+       CASE WHEN t.attempt > 1 THEN
+         (SELECT o.epoch = s.turn_epoch - 1 FROM turns o WHERE o.session_id = s.id AND o.turn_no = t.turn_no)
+       ELSE false END AS after_death,
        (SELECT array_agg(x.opened_at)
           FROM (SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
                  ORDER BY n.turn_no DESC LIMIT 21) x) AS turn_times,
-       a.name AS agent_name, a.config AS agent_config, p.anonymous, p.kind AS party_kind, p.display_name, p.timezone,
+       a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes,
+       p.anonymous, p.kind AS party_kind, p.display_name, p.timezone,
        {RECALLABLE} AS recallable
   FROM s CROSS JOIN t CROSS JOIN cost c JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id
   LEFT JOIN r ON true
 """
+"""Whoever gives a turn back raises the epoch: where nobody has since the last claim, its process died.
+
+Of `turns` a part of this statement sees what was there before it.
+"""
 
 LOAD = """
-SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at,
+SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
        te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1) AS pinned, d.form, d.shown
   FROM turn_entries te
  CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
@@ -195,8 +215,11 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at,
                         AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1)
                       ORDER BY x.turn_no DESC LIMIT 1) d ON true
  WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3
+   AND te.turn_no <> ALL (SELECT x.turn_no FROM turns x
+                           WHERE x.session_id = $1 AND x.turn_no > $2 AND x.turn_no <= $3
+                             AND x.state = 'failed' AND x.error_code = 'model_rejected_request')
 UNION ALL
-SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, true, NULL, NULL
+SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq, true, NULL, NULL
   FROM pins p
  CROSS JOIN LATERAL (SELECT * FROM turn_entries x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) te
  CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) e
@@ -204,6 +227,8 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, t
  ORDER BY 2, 3
 """
 """Entries are shortened as they were in the turn `$3`. `OFFSET 0` keeps the way through the keys: a plan made before there were statistics joins in the square.
+
+A turn that was given up because the provider refused it is never sent again: every later one would be refused too.
 
 The innermost SELECT is asked once, so that a session without prunes is not searched for one per entry.
 """
@@ -230,7 +255,7 @@ WITH s AS (
     FROM s, jsonb_to_recordset($8::jsonb) AS x(party_id bigint, status text, model text, input_tokens bigint,
          output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
          cost_micro bigint, request_id text)
-), tot AS (
+  {WRITTEN}), tot AS (
   UPDATE session_totals SET input_tokens = input_tokens + ($9::bigint[])[1],
          output_tokens = output_tokens + ($9::bigint[])[2],
          total_tokens = total_tokens + ($9::bigint[])[1] + ($9::bigint[])[2],
@@ -301,6 +326,11 @@ WITH s AS (
   SELECT $1, event_seq, 'msg', $4, $6::jsonb FROM s WHERE $6::jsonb IS NOT NULL
 )
 SELECT event_seq, now() AS at FROM s
+"""
+
+LET_GO = """
+UPDATE sessions SET leased_by = NULL, retry_at = now(), turn_epoch = turn_epoch + 1
+ WHERE id = $1 AND leased_by = $2
 """
 
 RESERVE = f"""
@@ -374,16 +404,31 @@ greatest(0, (SELECT coalesce(sum(u.cost_micro), 0) FROM usage u
 """
 """What the ledger has of a job beyond what its other reservations have paid: nothing is charged twice."""
 
+LEFT_BEHIND = """
+SELECT r.id FROM reservations r
+ WHERE r.state = 'held' AND r.created_at < now() - interval '20 minutes'
+   AND (r.created_at < now() - interval '2 days' OR NOT EXISTS (
+         SELECT FROM turns t WHERE t.session_id = r.session_id AND t.turn_no = r.turn_no AND t.ended_at IS NULL))
+ ORDER BY r.id LIMIT 100
+"""
+"""A turn that waits for its next attempt is not among them: that one books what the others left (`LOST`).
+
+Until then the money is held; two days later no cap asks for it any more.
+"""
+
 SWEEP_RESERVATION = f"""
 WITH done AS (
   UPDATE reservations r SET state = 'released', ended_at = now(),
-         settled_micro = CASE WHEN r.job_id IS NULL THEN {COMMITTED_MICRO} ELSE {JOB_OWES_MICRO} END
+         settled_micro = CASE WHEN r.job_id IS NOT NULL THEN {JOB_OWES_MICRO}
+                              WHEN r.turn_no IS NULL THEN r.amount_micro ELSE {COMMITTED_MICRO} END
    WHERE r.id = $1 AND r.state = 'held' RETURNING amount_micro, settled_micro, scopes, day
 )
 UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
        spent_micro = d.spent_micro + done.settled_micro
   FROM done WHERE d.day = done.day AND d.scope = ANY (done.scopes)
 """
+
+"""A helper's call, or a look at a picture, is of no turn and no job: what it cost nobody knows, so all of it."""
 
 RELEASE_RESERVATION = f"""
 WITH done AS (
@@ -397,7 +442,7 @@ UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
 """
 """A turn that is put back has paid for the rounds that it committed, though no answer settled them."""
 
-_SPENT = """
+_SPENT = f"""
 WITH u AS (
   INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
                      cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
@@ -406,7 +451,7 @@ WITH u AS (
     FROM jsonb_to_recordset($4::jsonb) AS x(status text, model text, input_tokens bigint,
          output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
          cost_micro bigint, request_id text)
-), r AS (
+  {WRITTEN}), r AS (
   UPDATE reservations SET state = 'settled', settled_micro = $7, ended_at = now()
    WHERE id = $6 AND state = 'held' RETURNING amount_micro, scopes, day
 ), sp AS (
@@ -432,9 +477,43 @@ DESCRIBED = f"""{_SPENT}, seen AS (
 {_ADDED_UP}"""
 """What a picture shows and what it cost to look, in one commit; the first description stays."""
 
+LOST = f"""
+WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), r AS (
+  UPDATE reservations r SET state = 'settled', ended_at = now(),
+         settled_micro = greatest(r.amount_micro, {COMMITTED_MICRO})
+    FROM s WHERE r.session_id = $1 AND r.turn_no = $4 AND r.job_id IS NULL AND r.state = 'held'
+     AND r.id IS DISTINCT FROM $5::bigint
+  RETURNING s.party_id, r.amount_micro, r.settled_micro, r.scopes, r.day
+), calls AS (
+  SELECT party_id FROM r UNION ALL SELECT party_id FROM s WHERE $8 AND NOT EXISTS (SELECT FROM r)
+), owed AS (
+  SELECT scope, day, sum(amount_micro)::bigint AS held, sum(settled_micro)::bigint AS spent
+    FROM r, unnest(scopes) AS scope GROUP BY scope, day
+), sp AS (
+  UPDATE spend_days d SET reserved_micro = d.reserved_micro - owed.held, spent_micro = d.spent_micro + owed.spent
+    FROM owed WHERE d.day = owed.day AND d.scope = owed.scope
+), u AS (
+  INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
+                     cache_read_tokens, cache_write_tokens, known, cost_micro)
+  SELECT $1, party_id, $4, 'chat', 'aborted', $6, $7::bigint, 0, 0, 0, false, NULL FROM calls
+  {WRITTEN}), tot AS (
+  UPDATE session_totals SET input_tokens = input_tokens + number * $7::bigint,
+         total_tokens = total_tokens + number * $7::bigint, cost_unknown_calls = cost_unknown_calls + number
+    FROM (SELECT count(*) AS number FROM calls) lost WHERE session_id = $1 AND number > 0
+)
+SELECT (SELECT count(*) FROM calls) AS number FROM s
+"""
+"""What attempts that died held for this turn is spent: none of them could say what its call cost.
+
+The ledger says so, one call each at no known price; the caps count all that was set aside, so that nothing that
+dies again and again gets past one. Whoever puts a turn back has settled and holds nothing. Where no cap makes
+anybody hold something, `$8` tells of the last attempt alone.
+"""
+
 UNANSWERED = f"""
 SELECT s.id FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
- WHERE s.answered_turn < s.next_turn - 1 AND t.channel = $1
+ WHERE s.answered_turn < s.next_turn - 1 AND (s.held_after IS NULL OR s.answered_turn < s.held_after)
+   AND t.channel = $1
    AND (s.retry_at IS NULL OR s.retry_at <= now())
    AND (s.leased_by IS NULL OR NOT EXISTS (
          SELECT FROM workers w WHERE w.id = s.leased_by AND w.stopped_at IS NULL

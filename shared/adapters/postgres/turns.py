@@ -13,7 +13,7 @@ from asyncpg.pool import PoolConnectionProxy
 from shared.adapters.postgres import turn_sql
 from shared.adapters.postgres.answer_sql import ANSWER, ANSWER_PLAIN, AUDIT, USAGE
 from shared.adapters.postgres.pool import store_method
-from shared.core.agents import with_chosen_model
+from shared.core.agents import with_chosen_model, without_tool
 from shared.core.errors import CapReached, EvertalkError, Fenced, SessionMoved, UnknownSession
 from shared.core.exchange import Accepted, Inbound, InboxReceipt
 from shared.core.messages import Block, Image, ToolUse, blocks_from_json, blocks_to_json
@@ -51,7 +51,9 @@ class PostgresTurns:
         With a receipt also Fenced: another process has made a message of some of its updates, of which this
         one changed nothing; what is left of them is to be read again.
         """
-        extra = {"cid": inbound.cid} if inbound.cid else {}
+        extra: dict[str, Any] = {"cid": inbound.cid} if inbound.cid else {}
+        if inbound.attached:
+            extra["attachments"] = [one.shown() for one in inbound.attached]
         arguments: tuple[Any, ...] = (
             inbound.session_id, inbound.dedupe_key, channel, inbound.address_id,
             blocks_to_json(inbound.blocks), tokens, inbound.cid, extra,
@@ -110,7 +112,7 @@ class PostgresTurns:
 
     @store_method
     async def load(self, session_id: int, *, base_turn: int, through_turn: int) -> tuple[Entry, ...]:
-        """Live entries in the order of the context, hidden pins first."""
+        """Live entries in the order of the context, hidden pins first; former answers among them."""
         rows = await self._pool.fetch(turn_sql.LOAD, session_id, base_turn, through_turn)
         return await described(self._pool, [entry_from(row) for row in rows])
 
@@ -199,14 +201,26 @@ class PostgresTurns:
 
     @store_method
     async def postpone(
-        self, claim: Claim, *, seconds: float, fault: bool, notice: Mapping[str, Any] | None
+        self,
+        claim: Claim,
+        *,
+        seconds: float,
+        fault: bool,
+        notice: Mapping[str, Any] | None,
+        spent: Sequence[Spending] = (),
+        settled_micro: int = 0,
     ) -> tuple[int, Mapping[str, Any]] | None:
-        """Put the turn back, due again after `seconds`; a notice tells the person, once per turn."""
-        row = await self._pool.fetchrow(
-            turn_sql.POSTPONE, *_fence(claim), seconds, None if notice is None else dict(notice), int(fault)
-        )
-        if row is None:
-            raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
+        """Put the turn back, due again after `seconds`; a notice tells the person, once per turn.
+
+        With calls that were broken off it is one transaction: whoever takes the turn finds them paid for.
+        """
+        told = None if notice is None else dict(notice)
+        async with self._pool.acquire() as connection, connection.transaction():
+            row = await connection.fetchrow(turn_sql.POSTPONE, *_fence(claim), seconds, told, int(fault))
+            if row is None:
+                raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
+            if spent:
+                await connection.execute(turn_sql.WASTE, *_waste(claim, spent, settled_micro))
         if notice is None:
             return None
         payload = notice_payload(
@@ -215,12 +229,23 @@ class PostgresTurns:
         return row["event_seq"], payload
 
     @store_method
+    async def let_go(self, session_id: int, *, worker_id: int) -> None:
+        """Whatever this process may have claimed there without hearing of it is due again."""
+        await self._pool.execute(turn_sql.LET_GO, session_id, worker_id)
+
+    @store_method
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None:
         """Calls that led to nothing and are paid for all the same; the claim's reservation ends with them."""
-        await self._pool.execute(
-            turn_sql.WASTE, claim.session_id, claim.party_id, claim.turn, usage_rows(spent), sums_of(spent),
-            claim.reservation_id, settled_micro,
+        await self._pool.execute(turn_sql.WASTE, *_waste(claim, spent, settled_micro))
+
+    @store_method
+    async def record_lost(self, claim: Claim, *, model: str, input_tokens: int) -> int:
+        """Book the calls of attempts at this turn that died in them, by an estimate; returns how many."""
+        lost = await self._pool.fetchval(
+            turn_sql.LOST, *_fence(claim), claim.reservation_id, model, input_tokens,
+            claim.after_death and claim.reservation_id is None,
         )  # fmt: skip
+        return _not_fenced(lost, claim)
 
     @store_method
     async def record_delegated(
@@ -327,6 +352,7 @@ def entry_from(row: Record) -> Entry:
         blocks=blocks_from_json(row["blocks"]),
         tokens=row["tokens"],
         at=row["at"],
+        replaces=row["replaces_seq"],
         pinned=row["pinned"],
         pruned=row["form"],
         pruned_as=row["shown"],
@@ -374,6 +400,12 @@ def view_from(
     )
 
 
+def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The agent's, as it holds in this conversation."""
+    config = with_chosen_model(row["agent_config"], row["model"])
+    return without_tool(config, "ask_human") if row["nobody_comes"] else config
+
+
 def _claim_from(row: Record, worker_id: int) -> Claim:
     return Claim(
         session_id=row["id"],
@@ -381,6 +413,7 @@ def _claim_from(row: Record, worker_id: int) -> Claim:
         epoch=row["turn_epoch"],
         worker_id=worker_id,
         attempt=row["attempt"],
+        after_death=row["after_death"],
         faults=row["faults"],
         stop_requested=row["stop_requested"],
         told_waiting=row["told_waiting"],
@@ -389,7 +422,7 @@ def _claim_from(row: Record, worker_id: int) -> Claim:
         channel=row["channel"],
         anonymous=row["anonymous"],
         agent=row["agent_name"],
-        agent_config=with_chosen_model(row["agent_config"], row["model"]),
+        agent_config=config_of(row),
         token_ratio=row["token_ratio"],
         context_tokens=row["context_tokens"],
         measured_by=row["measured_by"],
@@ -408,6 +441,13 @@ def _claim_from(row: Record, worker_id: int) -> Claim:
         recallable=row["recallable"],
         erased_turn=row["erased_turn"],
     )
+
+
+def _waste(claim: Claim, spent: Sequence[Spending], settled_micro: int) -> tuple[Any, ...]:
+    return (
+        claim.session_id, claim.party_id, claim.turn, usage_rows(spent), sums_of(spent),
+        claim.reservation_id, settled_micro,
+    )  # fmt: skip
 
 
 def _fence(claim: Claim) -> tuple[int, int, int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -12,9 +12,10 @@ from asyncpg.pool import PoolConnectionProxy
 from shared.adapters.postgres import upkeep_sql as sql
 from shared.adapters.postgres.hidden import state_from
 from shared.adapters.postgres.pool import store_method
-from shared.adapters.postgres.turn_sql import LOAD, SWEEP_RESERVATION
+from shared.adapters.postgres.turn_sql import LEFT_BEHIND, LOAD, SWEEP_RESERVATION
 from shared.adapters.postgres.turns import described, entry_from, sums_of, usage_rows
 from shared.adapters.postgres.upkeep_asks import LATE_SECONDS, ask_for_late_flush, ask_for_upgrade
+from shared.core.again import without_former
 from shared.core.errors import Fenced, StaleView, UnknownSession
 from shared.core.ledger import ledger_to_json
 from shared.core.selection import LeftOut
@@ -51,7 +52,7 @@ class PostgresUpkeep:
             if row is None:
                 raise UnknownSession(f"session {session_id}")
             rows = await connection.fetch(LOAD, session_id, row["base_turn"], row["answered_turn"])
-            entries = await described(connection, [entry_from(entry) for entry in rows])
+            entries = await described(connection, without_former([entry_from(entry) for entry in rows]))
         return state_from(row, entries)
 
     @store_method
@@ -116,6 +117,8 @@ class PostgresUpkeep:
     ) -> int | None:
         """`done`, `dead`, or `due` again; the successor's id when one was asked for. Raises Fenced."""
         async with self._pool.acquire() as connection, connection.transaction():
+            if state == "dead":
+                await connection.execute(sql.MARK_TROUBLED, [job.id])
             ended = await connection.fetchval(
                 sql.END_JOB,
                 job.id,
@@ -355,16 +358,27 @@ class PostgresUpkeep:
         return event_seq
 
     @store_method
+    async def let_go_jobs(self, worker_id: int, *, but: Collection[int]) -> int:
+        """Jobs that this process holds, except these, are due again."""
+        rows = await self._pool.fetch(
+            """UPDATE jobs SET state = 'due', leased_by = NULL, due_at = now()
+                WHERE state = 'running' AND leased_by = $1 AND id <> ALL ($2::bigint[]) RETURNING id""",
+            worker_id, list(but),
+        )  # fmt: skip
+        return len(rows)
+
+    @store_method
     async def sweep_reservations(self) -> int:
         """Free what dead processes had set aside, charging what the ledger says they used."""
-        rows = await self._pool.fetch(
-            """SELECT r.id FROM reservations r
-                WHERE r.state = 'held' AND r.created_at < now() - interval '20 minutes'
-                ORDER BY r.id LIMIT 100"""
-        )
+        rows = await self._pool.fetch(LEFT_BEHIND)
         for row in rows:
             await self._pool.execute(SWEEP_RESERVATION, row["id"])
         return len(rows)
+
+    @store_method
+    async def settle_pages(self) -> int:
+        """Answers whose process died before it said that they are where pages read them; how many."""
+        return len(await self._pool.fetch(sql.SETTLE_PAGES))
 
 
 _NOT_CROSSED = {
@@ -411,25 +425,22 @@ async def _context_after(
     left_out: LeftOut | None = None,
 ) -> int:
     """What the next request would hold: never the old anchor, always the view as it will be."""
-    if left_out is None:
-        # Without a measure of the policy: what was hidden stays so, unless the policy has changed.
-        live: int = await connection.fetchval(
-            sql.LIVE_TOKENS, session["id"], base, session["answered_turn"], False
-        )
-    else:
-        view = await _view_after(connection, session, base, summary_tokens)
-        live = sum(entry.tokens for entry in view.entries) - left_out(view)
+    # Without a measure of the policy: what was hidden stays so, unless the policy has changed.
+    view = await _view_after(connection, session, base, summary_tokens, whole=left_out is not None)
+    live = sum(entry.tokens for entry in view.entries) - (left_out(view) if left_out else 0)
     pinned: int = await connection.fetchval(sql.PINNED_TOKENS, session["id"], base)
     ratio: float = session["token_ratio"]
     return fixed_tokens + round(ratio * (live + pinned + summary_tokens))
 
 
-async def _view_after(connection: Connection, session: Record, base: int, summary_tokens: int) -> View:
-    """The view as it will be; its entries are as large as they are shown, hidden ones as they are stored."""
+async def _view_after(
+    connection: Connection, session: Record, base: int, summary_tokens: int, *, whole: bool
+) -> View:
+    """The view as it will be; its entries are as large as they are shown, with `whole` hidden ones, too."""
     rows = await connection.fetch(LOAD, session["id"], base, session["answered_turn"])
-    sizes = await connection.fetch(sql.SHOWN_SIZES, session["id"], base, session["answered_turn"], True)
+    sizes = await connection.fetch(sql.SHOWN_SIZES, session["id"], base, session["answered_turn"], whole)
     shown = {row["seq"]: row["tokens"] for row in sizes}
-    entries = [entry_from(row) for row in rows]
+    entries = without_former([entry_from(row) for row in rows])
     return View(
         session_id=session["id"],
         base_turn=base,

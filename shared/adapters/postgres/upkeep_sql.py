@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.turn_sql import CORE_NOTES, LEASE_SECONDS, OVERFLOW_COMES_FIRST
+from shared.adapters.postgres.spend_sql import ADD_UP, RETURNING
+from shared.adapters.postgres.turn_sql import CORE_NOTES, LEASE_SECONDS, NOBODY_COMES, OVERFLOW_COMES_FIRST
 
 STATE = f"""
-SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous, p.kind AS party_kind, p.display_name, p.timezone,
+SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes,
+       p.anonymous, p.kind AS party_kind, p.display_name, p.timezone,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f
          WHERE f.session_id = s.id AND f.cycle = s.cycle AND f.outcome <> 'failed') AS thresholds,
@@ -17,10 +19,13 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous, p.kind 
   FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id WHERE s.id = $1
 """
 
+_KNOWN = "j.kind IN ('flush', 'compact', 'tidy')"
+"""In a rolling deploy the jobs of a newer revision wait for its workers."""
+
 CLAIM_JOB = f"""
 UPDATE jobs j
    SET state = 'running', leased_by = $2, epoch = epoch + 1, attempt = attempt + 1, started_at = now()
- WHERE j.id = $1
+ WHERE j.id = $1 AND {_KNOWN}
    AND (j.state = 'due' AND j.due_at <= now()
         OR j.state = 'running' AND NOT EXISTS (
              SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL
@@ -32,14 +37,29 @@ RETURNING j.*
 
 DUE_JOBS = f"""
 SELECT id, attempt FROM jobs j
- WHERE j.state = 'due' AND j.due_at <= now()
+ WHERE {_KNOWN} AND (j.state = 'due' AND j.due_at <= now()
     OR j.state = 'running' AND NOT EXISTS (
          SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL
-            AND w.beat > now() - interval '{LEASE_SECONDS} s')
+            AND w.beat > now() - interval '{LEASE_SECONDS} s'))
  ORDER BY due_at LIMIT $1
 """
 
+SETTLE_PAGES = """
+UPDATE deliveries d SET state = 'delivered', delivered_at = now() FROM turns t
+ WHERE d.channel = 'web' AND d.state IN ('queued', 'sent') AND d.created_at < now() - interval '1 minute'
+   AND t.session_id = d.session_id AND t.turn_no = d.turn_no AND t.ended_at IS NOT NULL
+RETURNING d.part
+"""
+"""A page is not sent an answer as a chat is: it is stored as an event of its session, and whoever looks there,
+at once or after a reconnect, finds it. Only the word about it was missing."""
+
 RUNNING = "id = $1 AND epoch = $2 AND state = 'running'"
+
+MARK_TROUBLED = """
+UPDATE sessions SET troubled_at = clock_timestamp()
+ WHERE id IN (SELECT session_id FROM jobs WHERE id = ANY ($1::bigint[]))
+"""
+"""Before its jobs are made dead, in the same transaction: a session is locked before its jobs everywhere."""
 
 END_JOB = f"""
 WITH j AS (
@@ -82,15 +102,18 @@ UPDATE flushes SET outcome = $2, note_count = (SELECT count(*) FROM notes n WHER
 
 ADVANCE_CURSOR = "UPDATE sessions SET flushed_turn = greatest(flushed_turn, $2) WHERE id = $1"
 
-SPEND = """
-INSERT INTO usage (session_id, party_id, job_id, purpose, status, model, input_tokens, output_tokens,
-                   cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
-SELECT $1, $2, $3, $4, x.status, x.model, x.input_tokens, x.output_tokens,
-       x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
-  FROM jsonb_to_recordset($5::jsonb) AS x(status text, model text, input_tokens bigint,
-       output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
-       cost_micro bigint, request_id text)
-"""
+SPEND = f"""
+WITH u AS (
+  INSERT INTO usage (session_id, party_id, job_id, purpose, status, model, input_tokens, output_tokens,
+                     cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
+  SELECT $1, $2, $3, $4, x.status, x.model, x.input_tokens, x.output_tokens,
+         x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
+    FROM jsonb_to_recordset($5::jsonb) AS x(status text, model text, input_tokens bigint,
+         output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
+         cost_micro bigint, request_id text)
+  {RETURNING}
+)
+{ADD_UP}"""
 
 ADD_TOTALS = """
 UPDATE session_totals SET input_tokens = input_tokens + ($2::bigint[])[1],
@@ -142,13 +165,11 @@ How short exactly is a matter of the policy, which is not known here: a result t
 counts in full. With `$4` hidden messages do, too, for whoever measures by the policy what is not sent.
 """
 
-LIVE_TOKENS = f"SELECT coalesce(sum(s.tokens), 0)::bigint FROM ({SHOWN_SIZES}) s"
-"""With the pins of hidden turns the size of the conversation part."""
-
 PINNED_TOKENS = """
 SELECT coalesce(sum(e.tokens), 0)::bigint FROM pins p JOIN turn_entries te USING (session_id, seq)
   JOIN entries e USING (session_id, seq) WHERE p.session_id = $1 AND te.turn_no <= $2
 """
+"""With what is live the size of the conversation part."""
 
 MOVE_VIEW = """
 UPDATE sessions SET base_turn = $2, head = $3, redo = $4, view_epoch = view_epoch + 1,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import asyncpg
 
 from shared.adapters.postgres.pool import store_method
+from shared.adapters.vault import Sealed
 
 TOKEN_BYTES = 32
 YEARS = 1
@@ -23,6 +26,9 @@ class SiteRow:
     name: str
     audience: str
     allowed_origins: tuple[str, ...]
+    config: Mapping[str, Any]
+    secrets: Mapping[str, Sealed]
+    """By id; sign who a site's people are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +41,10 @@ class VisitorRow:
     address_id: int
     session_id: int
     session_public_id: UUID
+    identified: bool = False
+    """Let in for the site's signature."""
+    place: str = ""
+    """The chat of their address: of signed-in people, who they are on the site."""
 
 
 def new_token() -> str:
@@ -50,29 +60,37 @@ class PostgresVisitors:
 
     @store_method
     async def sites(self) -> dict[str, SiteRow]:
-        rows = await self._pool.fetch("SELECT name, audience, allowed_origins FROM sites")
-        return {
-            row["name"]: SiteRow(
-                name=row["name"], audience=row["audience"], allowed_origins=tuple(row["allowed_origins"])
-            )
-            for row in rows
-        }
+        rows = await self._pool.fetch(_SITES)
+        return {row["name"]: _site(row) for row in rows}
 
     @store_method
     async def find(self, token: str) -> VisitorRow | None:
-        """Who comes with this token; each visit begins its year anew."""
+        """Who comes with this token; each visit begins the year of an anonymous one anew."""
         row = await self._pool.fetchrow(
             f"""WITH seen AS (
                   UPDATE visitors SET last_seen_at = now(), expires_at = now() + interval '{YEARS} years'
-                   WHERE token_hash = $1 AND expires_at > now() AND last_seen_at < now() - interval '1 minute'
-                )
-                SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id
-                  FROM visitors v JOIN addresses a ON a.id = v.address_id
-                  JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
-                 WHERE v.token_hash = $1 AND v.expires_at > now()""",
-            _hash(token),
+                   WHERE token_hash = $1 AND expires_at > now() AND NOT identified
+                     AND last_seen_at < now() - interval '1 minute'
+                ) {_KNOWN}""",
+            token_hash(token),
         )
-        return None if row is None else _visitor(row)
+        return None if row is None else visitor_of(row)
+
+    @store_method
+    async def revoke(self, token: str) -> None:
+        """From now on it opens nothing."""
+        await self._pool.execute("DELETE FROM visitors WHERE token_hash = $1", token_hash(token))
+
+    @store_method
+    async def ended(
+        self, token_hashes: Iterable[bytes], key_ids: Iterable[int]
+    ) -> tuple[frozenset[bytes], frozenset[int]]:
+        """Which of these tokens of visitors and keys of programs open nothing any more."""
+        rows = await self._pool.fetch(_ENDED, list(token_hashes), list(key_ids))
+        return (
+            frozenset(row["token_hash"] for row in rows if row["token_hash"] is not None),
+            frozenset(row["key_id"] for row in rows if row["key_id"] is not None),
+        )
 
     @store_method
     async def create(self, token: str, *, site: str, timezone: str | None = None) -> VisitorRow | None:
@@ -83,18 +101,33 @@ class PostgresVisitors:
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.visitor' || $1, 0))",
-                _hash(token).hex(),
+                token_hash(token).hex(),
             )
-            known = await connection.fetchrow(_KNOWN, _hash(token))
-            row = known or await connection.fetchrow(_CREATE, _hash(token), site, timezone)
-        return None if row is None else _visitor(row)
+            known = await connection.fetchrow(_KNOWN, token_hash(token))
+            row = known or await connection.fetchrow(_CREATE, token_hash(token), site, timezone)
+        return None if row is None else visitor_of(row)
 
 
+_SITES = """
+SELECT w.name, w.audience, w.allowed_origins, w.config,
+       coalesce((SELECT jsonb_object_agg(c.secret_id, jsonb_build_array(c.key_id, encode(c.sealed, 'hex')))
+                   FROM site_secrets c WHERE c.site = w.name), '{}') AS secrets
+  FROM sites w
+"""
 _KNOWN = """
-SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id
+SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id, v.identified,
+       a.chat AS place
   FROM visitors v JOIN addresses a ON a.id = v.address_id
   JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
  WHERE v.token_hash = $1 AND v.expires_at > now()
+"""
+_ENDED = """
+SELECT t.token_hash, NULL::bigint AS key_id FROM unnest($1::bytea[]) AS t(token_hash)
+ WHERE NOT EXISTS (SELECT FROM visitors v WHERE v.token_hash = t.token_hash AND v.expires_at > now())
+UNION ALL
+SELECT NULL, t.id FROM unnest($2::bigint[]) AS t(id)
+ WHERE NOT EXISTS (SELECT FROM api_keys k WHERE k.id = t.id AND k.revoked_at IS NULL
+                      AND (k.expires_at IS NULL OR k.expires_at > now()))
 """
 _CREATE = f"""
 WITH w AS (
@@ -107,19 +140,21 @@ WITH w AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 ), a AS (
   INSERT INTO addresses (channel, account, chat, party_id, session_id)
-  SELECT 'web', w.name, p.public_id::text, p.id, s.id FROM w, p, s RETURNING id
+  SELECT 'web', w.name, p.public_id::text, p.id, s.id FROM w, p, s RETURNING id, chat
 ), v AS (
   INSERT INTO visitors (token_hash, site, address_id, expires_at)
   SELECT $1, w.name, a.id, now() + interval '{YEARS} years' FROM w, a
   ON CONFLICT (token_hash) DO UPDATE
-     SET site = excluded.site, address_id = excluded.address_id, expires_at = excluded.expires_at
+     SET site = excluded.site, address_id = excluded.address_id, expires_at = excluded.expires_at,
+         identified = false
 )
-SELECT w.name AS site, w.audience, p.id AS party_id, a.id AS address_id, s.id AS session_id, s.public_id
+SELECT w.name AS site, w.audience, p.id AS party_id, a.id AS address_id, s.id AS session_id, s.public_id,
+       false AS identified, a.chat AS place
   FROM w, p, s, a
 """
 
 
-def _visitor(row: asyncpg.Record) -> VisitorRow:
+def visitor_of(row: asyncpg.Record) -> VisitorRow:
     return VisitorRow(
         site=row["site"],
         audience=row["audience"],
@@ -127,8 +162,24 @@ def _visitor(row: asyncpg.Record) -> VisitorRow:
         address_id=row["address_id"],
         session_id=row["session_id"],
         session_public_id=row["public_id"],
+        identified=row["identified"],
+        place=row["place"],
     )
 
 
-def _hash(token: str) -> bytes:
+def _site(row: asyncpg.Record) -> SiteRow:
+    sealed = {
+        name: Sealed(key_id=key_id, data=bytes.fromhex(data))
+        for name, (key_id, data) in row["secrets"].items()
+    }
+    return SiteRow(
+        name=row["name"],
+        audience=row["audience"],
+        allowed_origins=tuple(row["allowed_origins"]),
+        config=row["config"],
+        secrets=sealed,
+    )
+
+
+def token_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()

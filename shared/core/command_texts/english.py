@@ -46,6 +46,9 @@ class CommandTexts:
     )
     stopped: Markdown = "Stopped."
     nothing_to_stop: Markdown = "Nothing is being written at the moment."
+    answering_again: Markdown = "I answer your last message again."
+    nothing_to_retry: Markdown = "There is no message that I could answer again."
+    still_answering: Markdown = "I am still answering. Stop that first, or wait for its end."
     fresh_start: Markdown = (
         "We begin afresh. What I know about you stays, and everything above can still be read."
     )
@@ -78,6 +81,10 @@ class CommandTexts:
     pin_too_long: Markdown = "This is too long to keep word for word. Please pin something shorter."
     which_pin: Markdown = "Several messages are pinned. Send `/unpin` with a number of `/pins`."
 
+    feedback_how: Markdown = "Write what you think behind it: `/feedback <text>`"
+    feedback_kept: Markdown = "Thank you. I have noted this beside my last answer."
+    feedback_of_nothing: Markdown = "There is no answer yet that this could be about."
+
     memory: MemoryTexts = field(default_factory=MemoryTexts)
     no_reminders: Markdown = "No reminders wait. Ask me in your own words to remind you of something."
     no_such_reminder: Markdown = "There is no such reminder. Send `/reminders` to see their numbers."
@@ -92,11 +99,24 @@ class CommandTexts:
             "too_many_codes": "You have had three codes within an hour; that is enough for now. "
             "One that you got less than ten minutes ago still works.",
             "busy": "An answer is still being written. Please try again when it is there.",
+            "with_human": "Somebody of the team was asked for or is writing here. Please try again "
+            "when the assistant answers again.",
             "group": "This works only where you talk with me alone, not in a group.",
             "not_here": "This is not possible here.",
             "moved": "This conversation goes on elsewhere by now. Please look there.",
         }
     )
+    no_humans: Markdown = (
+        "I am sorry: there is nobody here who could take over, only me. What can I do for you?"
+    )
+    human_asked: Markdown = (
+        "I have asked for somebody of our team. They will write to you here; that may take some minutes. "
+        "What you write meanwhile is kept and read. `/human cancel` takes it back."
+    )
+    human_asked_before: Markdown = "Somebody was asked for already. They will write to you here."
+    human_too_often: Markdown = "Somebody was asked for several times just now. Please try again in an hour."
+    human_taken_back: Markdown = "All right, I answer here again."
+    human_not_asked: Markdown = "Nobody was asked for: I am the one who answers here."
     not_linked: Markdown = "This conversation is not joined with another channel."
     linked_before: Markdown = "Done already: both channels are one conversation."
 
@@ -116,6 +136,10 @@ class CommandTexts:
     forget_unasked: Markdown = (
         "Nothing was forgotten. Send `/forget everything` first: it shows what would go, and for ten minutes "
         "`/forget everything yes` does it."
+    )
+    on_hold: Markdown = (
+        "Nothing was deleted: whoever runs this bot has to keep what is here for the time being, for a legal "
+        "reason. Please ask them; they can lift that."
     )
     forgetting_goes_on: Markdown = (
         "Everything is out of use from now on. There is so much that its removal goes on in the background."
@@ -284,6 +308,9 @@ class CommandTexts:
         title = f" “{excerpt(link.title)}”" if link.title else ""
         return f"{self.channel(link.channel)}{title}, since {link.day}"
 
+    def feedback_too_long(self, *, most: int) -> Markdown:
+        return f"This is too long to be noted: {self.number(most)} characters are the most."
+
     def pinned(self, *, words: str) -> Markdown:
         return f"📌 Pinned: “{excerpt(words)}” I keep this word for word, however long we talk."
 
@@ -328,6 +355,9 @@ class CommandTexts:
 
     def reminder(self, one: ReminderShown) -> Markdown:
         return f"{one.due} ({excerpt(one.zone)}): “{excerpt(one.text)}”"
+
+    def human_is_here(self, *, name: str) -> Markdown:
+        return f"{excerpt(name)} is here and reads what you write."
 
     def reminder_cancelled(self, *, words: str) -> Markdown:
         return f"Cancelled: “{excerpt(words)}”"

@@ -38,12 +38,14 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "pin": "Eine Nachricht Wort für Wort behalten; als Antwort senden",
     "unpin": "Angeheftetes wieder lösen; als Antwort senden",
     "pins": "Zeigen, was angeheftet ist",
+    "feedback": "Sagen, was du von der letzten Antwort hältst",
     "memory": "Zeigen, was ich mir gemerkt habe; mit Worten auch suchen",
     "remember": "Einen Satz für immer merken",
     "forget": "Löschen, was du nennst, oder mit everything alles; zeigt zuerst, was es wäre",
     "reminders": "Deine Erinnerungen zeigen oder absagen",
     "link": "Dieses Gespräch auf einem anderen Kanal weiterführen: hier einen Code holen, dort eingeben",
     "unlink": "Zwei Kanäle wieder trennen, die mit /link verbunden wurden",
+    "human": "Einen Menschen aus dem Team rufen; `cancel` nimmt es zurück",
     "export": "Das ganze Gespräch als Datei bekommen",
     "goal": "Sagen, wozu dieses Gespräch da ist; `-` nimmt es zurück",
     "mode": "Wählen, wie ich antworte: brief (kurz), thorough (gründlich) …",
@@ -73,6 +75,9 @@ class GermanCommandTexts(CommandTexts):
     )
     stopped: Markdown = "Angehalten."
     nothing_to_stop: Markdown = "Ich schreibe gerade nichts."
+    answering_again: Markdown = "Ich beantworte deine letzte Nachricht noch einmal."
+    nothing_to_retry: Markdown = "Es gibt keine Nachricht, die ich noch einmal beantworten könnte."
+    still_answering: Markdown = "Ich antworte noch. Halte das erst an, oder warte das Ende ab."
     fresh_start: Markdown = "Wir fangen neu an. Was ich über dich weiß, bleibt, und alles oben bleibt lesbar."
     new_already: Markdown = "Dieses Gespräch ist schon neu."
     separated: Markdown = "Ab hier sehe ich mir nur noch an, was folgt. Alles oben bleibt lesbar."
@@ -86,11 +91,26 @@ class GermanCommandTexts(CommandTexts):
             "too_many_codes": "Du hast in einer Stunde drei Codes bekommen, das reicht fürs Erste. "
             "Einer, der keine zehn Minuten alt ist, gilt noch.",
             "busy": "Ich schreibe noch an einer Antwort. Bitte versuch es wieder, wenn sie da ist.",
+            "with_human": "Hier ist jemand aus dem Team gerufen oder schreibt gerade. Bitte versuch es "
+            "wieder, wenn der Assistent wieder antwortet.",
             "group": "Das geht nur, wo du mit mir allein sprichst, nicht in einer Gruppe.",
             "not_here": "Das geht hier nicht.",
             "moved": "Dieses Gespräch geht inzwischen anderswo weiter. Bitte sieh dort nach.",
         }
     )
+    no_humans: Markdown = (
+        "Es tut mir leid: Hier ist niemand, der übernehmen könnte, nur ich. Was kann ich tun?"
+    )
+    human_asked: Markdown = (
+        "Ich habe jemanden aus unserem Team gerufen. Du bekommst hier Antwort; das kann einige Minuten "
+        "dauern. Was du inzwischen schreibst, wird aufbewahrt und gelesen. `/human cancel` nimmt es zurück."
+    )
+    human_asked_before: Markdown = "Es ist schon jemand gerufen. Du bekommst hier Antwort."
+    human_too_often: Markdown = (
+        "Gerade eben ist mehrmals jemand gerufen worden. Bitte versuch es in einer Stunde wieder."
+    )
+    human_taken_back: Markdown = "Gut, dann antworte ich hier wieder."
+    human_not_asked: Markdown = "Es ist niemand gerufen: Hier antworte ich."
     not_linked: Markdown = "Dieses Gespräch ist mit keinem anderen Kanal verbunden."
     linked_before: Markdown = "Schon geschehen: Beide Kanäle sind ein Gespräch."
 
@@ -118,6 +138,10 @@ class GermanCommandTexts(CommandTexts):
     )
 
     context_empty: Markdown = "Es wurde noch nichts an das Modell geschickt, der Blick ist also leer."
+
+    feedback_how: Markdown = "Schreib dahinter, was du meinst: `/feedback <text>`"
+    feedback_kept: Markdown = "Danke. Das habe ich neben meiner letzten Antwort vermerkt."
+    feedback_of_nothing: Markdown = "Es gibt noch keine Antwort, um die es gehen könnte."
 
     pinned_before: Markdown = "Das ist schon angeheftet."
     not_pinned: Markdown = "Das ist nicht angeheftet."
@@ -150,6 +174,10 @@ class GermanCommandTexts(CommandTexts):
     forget_unasked: Markdown = (
         "Nichts wurde vergessen. Schick erst `/forget everything`: das zeigt, was verschwände, und zehn "
         "Minuten lang tut `/forget everything yes` es dann."
+    )
+    on_hold: Markdown = (
+        "Nichts wurde gelöscht: Wer diesen Bot betreibt, muss aus rechtlichen Gründen vorerst alles "
+        "aufbewahren, was hier steht. Frag dort nach; es lässt sich wieder aufheben."
     )
     forgetting_goes_on: Markdown = (
         "Alles ist ab jetzt außer Gebrauch. Es ist so viel, dass das Entfernen im Hintergrund weitergeht."
@@ -312,6 +340,9 @@ class GermanCommandTexts(CommandTexts):
         title = f" „{excerpt(link.title)}“" if link.title else ""
         return f"{self.channel(link.channel)}{title}, seit {link.day}"
 
+    def feedback_too_long(self, *, most: int) -> Markdown:
+        return f"Das ist zu lang zum Vermerken: Höchstens {self.number(most)} Zeichen gehen."
+
     def pinned(self, *, words: str) -> Markdown:
         return f"📌 Angeheftet: „{excerpt(words)}“ Das behalte ich Wort für Wort, egal wie lange wir reden."
 
@@ -343,6 +374,9 @@ class GermanCommandTexts(CommandTexts):
 
     def reminder(self, one: ReminderShown) -> Markdown:
         return f"{one.due} ({excerpt(one.zone)}): „{excerpt(one.text)}“"
+
+    def human_is_here(self, *, name: str) -> Markdown:
+        return f"{excerpt(name)} ist da und liest, was du schreibst."
 
     def reminder_cancelled(self, *, words: str) -> Markdown:
         return f"Abgesagt: „{excerpt(words)}“"

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from shared.core.command_texts import command_texts, described
 from shared.core.commands import Audience, BadArguments, Channel, Command, commands_for
+from shared.core.errors import OnHold
 from shared.core.turns import Caps
 from shared.ports import Announcer, Doorbell
 from shared.services.commands.call import Call, Doer, Doers, Passing, Progress, Said
@@ -53,9 +54,11 @@ class Commands:
         doorbell: Doorbell,
         caps: Caps,
         model_name: str,
+        humans: bool = True,
         more: Sequence[Doers] = (),
     ) -> None:
-        """`more` are commands of other rooms: memory, people, money."""
+        """`more` are commands of other rooms: memory, people, money; `humans` may take conversations."""
+        self._humans = humans
         self._store = store
         self._conversation = conversation
         self._announcer = announcer
@@ -76,7 +79,7 @@ class Commands:
 
     def offered(self, *, channel: Channel, audience: Audience) -> tuple[Command, ...]:
         """What a person can give there; a channel may carry out more by itself than this service does."""
-        table = commands_for(channel=channel, audience=audience)
+        table = commands_for(channel=channel, audience=audience, humans=self._humans)
         return tuple(command for command in table if command.name in self._doers or channel == "telegram")
 
     async def run(
@@ -109,11 +112,14 @@ class Commands:
             progress=progress or _no_progress,
             language=language,
             texts=command_texts(language),
+            cid=cid,
         )
         try:
             success, words = await doer(call)
         except BadArguments as error:
             success, words = False, str(error)
+        except OnHold:
+            success, words = False, call.texts.on_hold
         if isinstance(words, Passing):
             return CommandResult(
                 command=name, success=success, result=str(words), error=None if success else str(words)

@@ -26,6 +26,8 @@ class Call:
     progress: Progress
     language: str
     texts: CommandTexts
+    cid: str | None = None
+    """What the caller names this call, where it may come twice."""
 
 
 class Passing(str):

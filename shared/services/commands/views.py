@@ -8,15 +8,22 @@ from typing import Any, Protocol
 
 from shared.core.command_texts import CommandTexts
 from shared.core.commands import compact_arguments
+from shared.core.rest import MANUAL
 from shared.core.selection import LeftOut
 from shared.core.turns import JobOrder
 from shared.core.upkeep import LinkStored, Refused, SessionState
 from shared.ports import Announcer, Doorbell
-from shared.services.commands.call import Call, Doer, Said, refused
+from shared.services.commands.call import Call, Doer, Passing, Said, refused
 from shared.services.conversation import Conversation
 
 COMPACT_SECONDS = 180.0
 _LOOK_SECONDS = 0.1
+_FLUSHED = {
+    "saved": "Saved to memory.",
+    "nothing": "It was read; nothing of it is worth keeping.",
+    "failed": "It did not work; what was not read yet is read later.",
+}
+_FLUSH_GOES_ON = "This takes a while; it goes on in the background."
 
 
 class HideAll(Protocol):
@@ -56,6 +63,7 @@ class ViewCommands:
             "new": self._new,
             "separator": self._separator,
             "compact": self._compact,
+            "flush": self._flush,
             "undo": self._undo,
             "restore": self._restore,
         }
@@ -123,18 +131,39 @@ class ViewCommands:
             return False, call.texts.compact_running
         await self._doorbell.ring(job_id, 0)
         await call.progress(call.texts.organizing, 0)
-        return await self._wait_for(call, job_id)
+        ended = await self._ended(job_id)
+        return (True, call.texts.compact_goes_on) if ended is None else told_outcome(call.texts, *ended)
 
-    async def _wait_for(self, call: Call, job_id: int) -> Said:
+    async def _flush(self, call: Call) -> Said:
+        """For operators: whoever asked hears what came of it, and no screen of the person does."""
+        state = await self._store.state(call.session_id)
+        key = f"flush:{call.session_id}:{MANUAL}"
+        payload = {"threshold": MANUAL, "cycle": state.view.cycle}
+        order = JobOrder(kind="flush", key=key, trigger=MANUAL, payload=payload)
+        job_id = await self._store.ask(call.session_id, order)
+        if job_id is None:
+            job_id = await self._store.waiting_job(call.session_id, key)
+        if job_id is None:
+            return False, Passing(call.texts.compact_running)
+        await self._doorbell.ring(job_id, 0)
+        ended = await self._ended(job_id)
+        if ended is None:
+            return True, Passing(_FLUSH_GOES_ON)
+        job_state, outcome = ended
+        words = _FLUSHED.get(str(outcome.get("outcome")) if job_state == "done" else "", _FLUSHED["failed"])
+        return job_state == "done", Passing(words)
+
+    async def _ended(self, job_id: int) -> tuple[str, Mapping[str, Any]] | None:
+        """How a job ended; None when that takes too long."""
         try:
             async with asyncio.timeout(COMPACT_SECONDS):
                 while True:
                     state, outcome = await self._store.job_outcome(job_id)
                     if state in ("done", "dead"):
-                        return told_outcome(call.texts, state, outcome)
+                        return state, outcome
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError:
-            return True, call.texts.compact_goes_on
+            return None
 
     async def _told(self, call: Call, stored: LinkStored) -> None:
         await self._announcer.announce(call.session_id, {"event_seq": stored.event_seq})

@@ -48,6 +48,7 @@ def test_a_plain_request_has_nothing_it_does_not_need() -> None:
     }
 
 
+@pytest.mark.control("S29")
 def test_the_output_is_never_asked_longer_than_the_model_can() -> None:
     assert body(MODEST, "Hello", max_output_tokens=50_000)["max_tokens"] == MODEST.max_output
 

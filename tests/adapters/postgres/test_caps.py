@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
-import asyncpg
 import pytest
 
-from shared.adapters.postgres.invariants import check_invariants
+from shared.adapters.postgres.spend_sql import ADD_UP
 from shared.core.errors import CapReached
 from shared.core.messages import Text
 from shared.core.turns import Caps, Claim, Outcome, Spending
-from tests.journeys.house import Visit, running_app, settings_for, visit
+from tests.journeys.house import Visit, visit
 
 RIVALS = 100
 NONE = Caps(total=None, person=None, visitor=None, session=None)
 ONE_CLAIM = 6_000
 """What a claim sets aside at one micro-dollar per token: 2,000 at least, and 4,000 for what is new."""
-
-
-@pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    async with running_app(settings_for(database_url, redis_url)) as app:
-        yield await visit(app)
-        connection = await asyncpg.connect(database_url, timeout=10)
-        try:
-            assert await check_invariants(connection) == []
-        finally:
-            await connection.close(timeout=5)
 
 
 def caps(**given: int | str) -> Caps:
@@ -88,6 +76,7 @@ async def claimed_at_once(found: Sequence[Visit], limits: Caps) -> list[Claim]:
     return list(await asyncio.gather(*(claim_of(one, limits) for one in found)))
 
 
+@pytest.mark.control("S28")
 async def test_a_hundred_sessions_at_the_edge_of_the_total_cap_stay_below_it(guest: Visit) -> None:
     found = await sessions_of(guest, RIVALS)
     limits = caps(total=10 * ONE_CLAIM + ONE_CLAIM // 2)
@@ -99,6 +88,7 @@ async def test_a_hundred_sessions_at_the_edge_of_the_total_cap_stay_below_it(gue
     assert await day_of(guest, "total") == (0, 0)
 
 
+@pytest.mark.control("S28")
 async def test_a_hundred_sessions_of_one_person_stay_below_theirs_while_others_end(guest: Visit) -> None:
     found = await sessions_of(guest, RIVALS, one_party=True)
     limits = caps(person=20 * ONE_CLAIM, visitor=20 * ONE_CLAIM, session=2 * ONE_CLAIM, total=10**9)
@@ -116,6 +106,7 @@ async def test_a_hundred_sessions_of_one_person_stay_below_theirs_while_others_e
     assert await day_of(guest, "total") == (0, 20 * ONE_CLAIM)
 
 
+@pytest.mark.control("S28", "S30")
 async def test_turns_and_background_calls_share_one_lid(guest: Visit) -> None:
     found = await sessions_of(guest, 40)
     limits = caps(total=15 * ONE_CLAIM)
@@ -144,6 +135,7 @@ async def test_turns_and_background_calls_share_one_lid(guest: Visit) -> None:
         await end(one, claim, 0)
 
 
+@pytest.mark.control("S28")
 async def test_a_turn_that_grows_sets_more_aside_or_is_refused_whole(guest: Visit) -> None:
     await guest.say("Hello")
     limits = caps(session=3 * ONE_CLAIM, total=5 * ONE_CLAIM)
@@ -199,10 +191,11 @@ async def job_of(guest: Visit) -> int:
 
 async def pay(guest: Visit, job_id: int, micro: int) -> None:
     await guest.app.pool.execute(
-        """WITH t AS (UPDATE session_totals SET cost_micro = cost_micro + $3 WHERE session_id = $1)
+        f"""WITH t AS (UPDATE session_totals SET cost_micro = cost_micro + $3 WHERE session_id = $1), u AS (
            INSERT INTO usage (session_id, party_id, job_id, purpose, status, model, input_tokens,
                               output_tokens, cache_read_tokens, cache_write_tokens, cost_micro)
-           SELECT id, party_id, $2, 'flush', 'done', 'a-model', 0, 0, 0, 0, $3 FROM sessions WHERE id = $1""",
+           SELECT id, party_id, $2, 'flush', 'done', 'a-model', 0, 0, 0, 0, $3 FROM sessions WHERE id = $1
+           RETURNING *) {ADD_UP}""",
         guest.session_id, job_id, micro,
     )  # fmt: skip
 
@@ -221,6 +214,7 @@ async def test_what_a_job_left_behind_is_not_charged_twice(guest: Visit) -> None
     assert await day_of(guest, "total") == (0, 400)
 
 
+@pytest.mark.control("S30")
 async def test_what_a_job_has_used_and_not_settled_is_charged_once(guest: Visit) -> None:
     limits, turns, job_id = caps(total=10**9), guest.app.turns, await job_of(guest)
     for _ in range(2):

@@ -20,10 +20,12 @@ def wordy(table: Table) -> set[str]:
     }
 
 
+@pytest.mark.control("S40")
 def test_the_map_names_the_tables_of_the_schema() -> None:
     assert sorted(ACTIONS) == TABLES
 
 
+@pytest.mark.control("S40")
 @pytest.mark.parametrize("name", TABLES)
 def test_every_column_that_can_hold_words_is_decided_upon(name: str) -> None:
     action = ACTIONS[name]
@@ -39,6 +41,7 @@ def test_every_column_that_can_hold_words_is_decided_upon(name: str) -> None:
             assert set(columns) | set(kept) == wordy(SQLModel.metadata.tables[name])
 
 
+@pytest.mark.control("S40")
 @pytest.mark.parametrize("name", TABLES)
 def test_rows_with_an_owner_are_never_kept_without_saying_why(name: str) -> None:
     owned = {"session_id", "party_id"} & set(SQLModel.metadata.tables[name].columns.keys())

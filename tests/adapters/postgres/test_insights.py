@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,8 +12,11 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.insights import BadQuery, Insights, SessionQuery, judge
+from shared.adapters.postgres.insights_session import SessionInsights
 from shared.adapters.postgres.insights_sql import SORTS
 from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.running_sums import RunningSums
+from shared.adapters.postgres.session_list import matches_statement, pieces_of
 from tests.web.dashboard import seed
 
 Pool = asyncpg.Pool
@@ -61,14 +65,12 @@ async def every_page(insights: Insights, **query: Any) -> list[dict[str, Any]]:
 
 async def test_an_empty_house_has_empty_pages(insights: Insights) -> None:
     assert await insights.sessions(SessionQuery()) == {"sessions": [], "next": None}
-    page = await insights.jobs()
-    assert (page["jobs"], page["bots"], page["uncertain"]) == ([], [], [])
     assert (await insights.overview())["active"] == 0
     assert await insights.session(uuid4()) is None
-    assert await insights.timeline(uuid4()) is None
+    assert await SessionInsights(insights._pool).timeline(uuid4()) is None
     assert await insights.compactions(uuid4()) is None
     assert await insights.messages(uuid4()) is None
-    assert (await insights.counters())["avg_prompt"] is None
+    assert (await RunningSums(insights._pool).read())["calls"]["prompts"] == 0
 
 
 async def test_every_order_turns_all_pages_both_ways(pool: Pool, insights: Insights) -> None:
@@ -152,6 +154,7 @@ async def test_the_state_of_a_session_is_derived(
     async with pool.acquire() as connection:
         await seed.a_session(connection, turns=3)
         await connection.execute(change)
+        await seed.written_along(connection)
     assert [row["state"] for row in (await insights.sessions(SessionQuery(state=state)))["sessions"]] == [
         state
     ]
@@ -207,7 +210,7 @@ async def test_the_session_page_is_what_sql_says(pool: Pool, insights: Insights)
 async def test_the_timeline_of_a_short_session_is_every_turn(pool: Pool, insights: Insights) -> None:
     async with pool.acquire() as connection:
         seeded, links = await seed.a_long_session(connection)
-    timeline = await insights.timeline(seeded.public_id)
+    timeline = await SessionInsights(insights._pool).timeline(seeded.public_id)
     assert timeline is not None
     rows = await pool.fetch("SELECT turn_id, context_tokens FROM turn_context_audit ORDER BY turn_id")
     assert [(p["turn"], p["context"]) for p in timeline["points"]] == [tuple(row) for row in rows]
@@ -221,7 +224,7 @@ async def test_the_timeline_of_a_short_session_is_every_turn(pool: Pool, insight
 async def test_a_long_timeline_keeps_every_peak_and_every_fall(pool: Pool, insights: Insights) -> None:
     async with pool.acquire() as connection:
         seeded, _ = await seed.a_long_session(connection, turns=2000)
-    timeline = await insights.timeline(seeded.public_id)
+    timeline = await SessionInsights(insights._pool).timeline(seeded.public_id)
     assert timeline is not None
     drawn = {point["turn"]: point["context"] for point in timeline["points"]}
     facts = {
@@ -247,7 +250,7 @@ async def test_only_the_last_call_of_a_turn_is_drawn(pool: Pool, insights: Insig
                VALUES ($1, 2, 'm', 1, 1, 1, 1, 1, 1, 77)""",
             seeded.session_id,
         )
-    timeline = await insights.timeline(seeded.public_id)
+    timeline = await SessionInsights(insights._pool).timeline(seeded.public_id)
     assert timeline is not None
     assert [(p["turn"], p["calls"]) for p in timeline["points"]] == [(1, 1), (2, 2)]
     assert timeline["points"][1]["context"] == 77
@@ -348,22 +351,6 @@ def test_what_stands_behind_a_summary_is_named_as_the_reason_against_its_undo(ki
     assert words in verdict["undo_reason"]
 
 
-async def test_the_jobs_page_is_what_sql_says(pool: Pool, insights: Insights) -> None:
-    async with pool.acquire() as connection:
-        await seed.a_long_session(connection, turns=12)
-    page = await insights.jobs()
-    assert page["states"] == {"due": 1, "running": 1, "done": 1, "dead": 1}
-    assert [job["state"] for job in page["jobs"]] == ["due", "running", "dead", "done"]
-    assert [worker["alive"] for worker in page["workers"]] == [False, True, True]
-    assert [job["error"] for job in (await insights.jobs(state="dead"))["jobs"]] == ["The summary was empty."]
-    first = await insights.jobs(limit=3)
-    assert [job["state"] for job in (await insights.jobs(before=int(first["before"]), limit=3))["jobs"]] == [
-        "done"
-    ]
-    with pytest.raises(BadQuery):
-        await insights.jobs(state="lost")
-
-
 async def test_the_overview_counts_what_needs_an_eye(pool: Pool, insights: Insights) -> None:
     async with pool.acquire() as connection:
         await seed.a_long_session(connection, turns=12)
@@ -381,16 +368,127 @@ async def test_the_overview_counts_what_needs_an_eye(pool: Pool, insights: Insig
     assert overview["workers"] == 1
 
 
-async def test_counters_add_up(pool: Pool, insights: Insights) -> None:
+async def test_counters_add_up(pool: Pool) -> None:
     async with pool.acquire() as connection:
         _, links = await seed.a_long_session(connection)
         await connection.execute(
             "UPDATE turn_context_audit SET prune_triggered = turn_id < 4, overflow_rejected = turn_id = 9"
         )
-    counters = await insights.counters()
+    counted = await RunningSums(pool).read()
     average = await pool.fetchval("SELECT avg(reported_input_tokens)::float8 FROM turn_context_audit")
-    assert (counters["summaries"], counters["prunes"], counters["overflows"]) == (len(links), 3, 1)
-    assert counters["avg_prompt"] == pytest.approx(average)
-    assert counters["turns"] == {"answered": 412}
-    assert counters["jobs"] == {"due": 1, "running": 1, "done": 1, "dead": 1}
-    assert counters["tokens"]["cache_read"] == 8_700_000
+    calls = counted["calls"]
+    assert (counted["links"]["summaries"], calls["prunes"], calls["overflows"]) == (len(links), 3, 1)
+    assert calls["prompt_tokens"] / calls["prompts"] == pytest.approx(average)
+    assert {state: n for state, n in counted["turns"].items() if n} == {"answered": 412}
+    assert counted["jobs"]["all"] == 4
+    assert counted["spend"]["cache_read_tokens"] == 8_700_000
+
+
+async def some_troubled_sessions(pool: Pool) -> None:
+    await some_sessions(pool, 30)
+    for statement in (
+        "UPDATE sessions SET next_turn = next_turn + 1, leased_by = 1 WHERE id % 10 = 1",
+        "UPDATE sessions SET next_turn = next_turn + 1 WHERE id % 10 = 2",
+        """INSERT INTO jobs (kind, session_id, key, state)
+           SELECT 'flush', id, id::text, 'running' FROM sessions WHERE id % 10 = 3""",
+        """INSERT INTO jobs (kind, session_id, key, state, ended_at)
+           SELECT 'flush', id, id::text, 'dead', now() FROM sessions WHERE id % 10 IN (1, 4)""",
+        """UPDATE turns t SET state = 'failed' FROM sessions s
+            WHERE s.id = t.session_id AND t.turn_no = s.answered_turn AND s.id % 10 IN (4, 5)""",
+    ):
+        await pool.execute(statement)
+    async with pool.acquire() as connection:
+        await seed.written_along(connection)
+
+
+@pytest.mark.parametrize("column", ["state", "-state", "active", "person", "-agent"])
+async def test_every_state_is_found_whatever_the_order(pool: Pool, insights: Insights, column: str) -> None:
+    await some_troubled_sessions(pool)
+    every = await every_page(insights, sort=column)
+    assert len({row["id"] for row in every}) == 30
+    for state in ("answering", "waiting", "tidying", "problem", "idle"):
+        found = await every_page(insights, sort=column, state=state)
+        assert [row["id"] for row in found] == [row["id"] for row in every if row["state"] == state]
+        assert found, state
+    if column.endswith("state"):
+        states = [row["state"] for row in every]
+        assert states == sorted(states, reverse=column.startswith("-"))
+
+
+async def test_names_are_found_in_any_alphabet_and_by_their_first_letters(
+    pool: Pool, insights: Insights
+) -> None:
+    async with pool.acquire() as connection:
+        for name in ("Мария Иванова", "田中 美咲", "Zoë O'Neil", "Ann", "Joanna"):
+            await seed.a_session(connection, person=name)
+    wanted = {
+        "иван": ["Мария Иванова"], "мАр": ["Мария Иванова"], "田": ["田中 美咲"], "ZO": ["Zoë O'Neil"],
+        "ë o'n": ["Zoë O'Neil"], "an": ["Ann"], "ann": ["Ann", "Joanna"], "美咲": [], "xyz": [],
+    }  # fmt: skip
+    for words, names in wanted.items():
+        found = await insights.sessions(SessionQuery(search=words, sort="person"))
+        assert [row["person"] for row in found["sessions"]] == names, words
+
+
+async def test_a_search_that_means_very_many_follows_the_order(
+    pool: Pool, insights: Insights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await some_sessions(pool)
+    usual = [row["id"] for row in await every_page(insights, search="person", sort="-turns")]
+    monkeypatch.setattr("shared.adapters.postgres.session_list.FEW_PEOPLE", 3)
+    assert [row["id"] for row in await every_page(insights, search="person", sort="-turns")] == usual
+    assert len(usual) == await pool.fetchval("SELECT count(*) FROM parties WHERE display_name <> ''")
+
+
+async def test_an_id_is_found_by_its_beginning(pool: Pool, insights: Insights) -> None:
+    await some_sessions(pool)
+    wanted = str(await pool.fetchval("SELECT public_id FROM sessions ORDER BY id LIMIT 1"))
+    for words in (wanted, wanted[:8], wanted[:13].upper()):
+        found = await insights.sessions(SessionQuery(search=words))
+        assert [row["id"] for row in found["sessions"]] == [wanted]
+
+
+async def test_agents_and_sites_narrow_the_list(pool: Pool, insights: Insights) -> None:
+    await some_sessions(pool)
+    await pool.execute("INSERT INTO agents (name) VALUES ('second')")
+    await pool.execute(
+        "UPDATE sessions SET agent_id = (SELECT id FROM agents WHERE name = 'second') WHERE id % 4 = 1"
+    )
+    await pool.execute("UPDATE addresses SET account = 'shop' WHERE channel = 'web' AND session_id % 3 = 0")
+    count = pool.fetchval
+    assert len(await every_page(insights, agent="second", sort="agent")) == await count(
+        "SELECT count(*) FROM sessions WHERE id % 4 = 1"
+    )
+    assert len(await every_page(insights, site="shop")) == await count(
+        "SELECT count(*) FROM addresses WHERE account = 'shop'"
+    )
+    names = [row["agent"] for row in await every_page(insights, sort="-agent")]
+    assert names == sorted(names, reverse=True)
+
+
+async def test_words_are_found_by_their_rare_pieces_and_by_usual_ones_where_they_have_no_other(
+    pool: Pool,
+) -> None:
+    """The statistics say which pieces nearly everybody has; without any, all pieces lead."""
+    await pool.execute(
+        """INSERT INTO parties (display_name)
+           SELECT 'number ' || to_hex(n * 7919) FROM generate_series(1, 5000) n"""
+    )
+    rare = f"number {4321 * 7919:x}"
+    for words, most in ((rare, 1), (rare[3:], 1), ("number", 4001), ("ber", 4001), ("nobody", 0)):
+        expected = await pool.fetch(
+            "SELECT id FROM parties WHERE strpos(display_name, $1) > 0 ORDER BY id", words
+        )
+        for statistics in (False, True):
+            if statistics:
+                await pool.execute("ANALYZE parties")
+            found = json.loads(await pool.fetchval(matches_statement(words), words))["people"]
+            if most > 4000:
+                assert found is None
+            else:
+                assert sorted(found or []) == [row["id"] for row in expected]
+                assert len(expected) == most
+    pieces = await pool.fetchval(f"SELECT {pieces_of('$1::text', 'parties_by_pieces')}", rare)
+    assert "num" not in pieces
+    usual = await pool.fetchval(f"SELECT {pieces_of('$1::text', 'parties_by_pieces')}", "number")
+    assert sorted(usual) == ["ber", "num"]

@@ -101,6 +101,13 @@ async def connection(
 
 
 BROKEN = [
+    (
+        "I2",
+        "on its way although a worker",
+        """UPDATE deliveries SET state = 'queued' WHERE (session_id, turn_no) = (1, 3);
+           UPDATE turns SET ended_at = now() - interval '2 hours' WHERE (session_id, turn_no) = (1, 3);
+           INSERT INTO workers (role, pid, started_at) VALUES ('worker', 1, now() - interval '2 hours')""",
+    ),
     ("I1", "belongs to no turn", "DELETE FROM turn_entries WHERE session_id = 1 AND seq = 5"),
     (
         "I1",
@@ -121,7 +128,7 @@ BROKEN = [
     (
         "I1",
         "no message of a person",
-        "UPDATE entries SET author = 'operator' WHERE (session_id, seq) = (1, 1)",
+        "UPDATE entries SET author = 'tool' WHERE (session_id, seq) = (1, 1)",
     ),
     (
         "I2",
@@ -156,6 +163,18 @@ BROKEN = [
     ),
     ("I3", "events have a gap", "DELETE FROM events WHERE (session_id, event_seq) = (1, 6)"),
     ("I3", "events have a gap", "UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = 1"),
+    ("I3", "not yet said", "UPDATE addresses SET read_seq = 10000"),
+    (
+        "I1",
+        "turn that has not ended",
+        """INSERT INTO feedback (session_id, turn_no)
+           SELECT session_id, turn_no FROM turns WHERE ended_at IS NULL""",
+    ),
+    (
+        "I1",
+        "request twice",
+        "INSERT INTO feedback (session_id, turn_no, cids) VALUES (1, 1, '{a,a}')",
+    ),
     ("I3", "turns have a gap", "UPDATE sessions SET next_turn = next_turn + 1 WHERE id = 1"),
     (
         "I3",
@@ -269,8 +288,12 @@ BROKEN = [
     ("I7", "charged to somebody else", "UPDATE usage SET party_id = 2 WHERE session_id = 1"),
     ("I9", "ledger and the totals", "UPDATE session_totals SET cache_read_tokens = 5 WHERE session_id = 1"),
     ("I9", "ledger and the totals", "DELETE FROM usage WHERE id = (SELECT max(id) FROM usage)"),
+    ("I9", "spent by purpose", "UPDATE session_spend SET calls = calls + 1 WHERE session_id = 1"),
+    ("I9", "spent by purpose", "DELETE FROM session_spend WHERE session_id = 2"),
+    ("I9", "spent by purpose", "UPDATE usage SET cost_micro = NULL WHERE id = (SELECT max(id) FROM usage)"),
     ("I9", "has no totals", "DELETE FROM session_totals WHERE session_id = 2"),
     ("I9", "number of compactions", "UPDATE session_totals SET compaction_count = 0"),
+    ("I9", "channel of a session", "UPDATE sessions SET last_channel = 'telegram' WHERE id = 2"),
     (
         "I9",
         "nobody will do",
@@ -286,6 +309,17 @@ BROKEN = [
         """UPDATE events SET seq = NULL, payload = '{"text": ""}'
             WHERE session_id = 1 AND turn_no = 4 AND seq = (
                   SELECT max(seq) FROM turn_entries WHERE session_id = 1 AND turn_no = 4)""",
+    ),
+    (
+        "I10",
+        "not marked as troubled",
+        """UPDATE turns SET state = 'failed' WHERE session_id = 1
+              AND turn_no = (SELECT answered_turn FROM sessions WHERE id = 1)""",
+    ),
+    (
+        "I10",
+        "not marked as troubled",
+        "UPDATE jobs SET state = 'dead' WHERE id = (SELECT min(id) FROM jobs WHERE state = 'done')",
     ),
     ("I10", "answered by nobody", "UPDATE turns SET state = 'claimed' WHERE state = 'open'"),
     ("I10", "out of its order", "UPDATE turns SET state = 'claimed', ended_at = NULL WHERE turn_no = 4"),
@@ -329,6 +363,7 @@ BROKEN = [
         "INSERT INTO prune_decisions (session_id, seq, form, turn_no) VALUES (1, 1, 'hide', 1)",
     ),
     ("I7", "leads to no session", "UPDATE addresses SET session_id = 999 WHERE session_id = 1"),
+    ("I7", "opens the place of a signed-in person", "UPDATE visitors SET identified = true"),
     ("I7", "who is merged, a group", "UPDATE parties SET merged_into = 1 WHERE id = 2"),
     (
         "I7",
@@ -339,6 +374,31 @@ BROKEN = [
     ("I7", "archived without a link", "UPDATE sessions SET archived_at = now() WHERE id = 2"),
     ("I7", "archived session has an address", "UPDATE sessions SET archived_at = now() WHERE id = 1"),
     ("I7", "belongs to a person who is merged", "UPDATE parties SET merged_into = 1 WHERE id = 2"),
+    (
+        "I1",
+        "in the place of none",
+        "UPDATE entries SET replaces_seq = 2 WHERE (session_id, seq) = (1, 1)",
+    ),
+    (
+        "I7",
+        "ticket for a stream",
+        """INSERT INTO one_time_codes (code_hash, purpose, expires_at)
+           VALUES (sha256('t'), 'stream', now() + interval '1 hour')""",
+    ),
+    (
+        "I7",
+        "used after its end",
+        """INSERT INTO api_keys (name, prefix, token_hash, scopes, revoked_at, last_used_at)
+           VALUES ('x', 'evk_x', sha256('x'), '{memory:read}', now() - interval '1 day', now())""",
+    ),
+    (
+        "I7",
+        "can come in without it",
+        """WITH o AS (INSERT INTO operators (name, issuer, subject) VALUES ('ida', 'https://id.example', '1')
+                      RETURNING id)
+           INSERT INTO login_links (token_hash, operator_id, expires_at)
+           SELECT sha256('x'), id, now() + interval '1 hour' FROM o""",
+    ),
     ("I7", "collects messages of two places", "UPDATE sessions SET open_address = 1 WHERE id = 2"),
     (
         "I7",
@@ -359,6 +419,7 @@ async def test_a_conversation_with_everything_in_it_keeps_every_promise(
     assert await check_invariants(connection) == []
 
 
+@pytest.mark.control("S08")
 @pytest.mark.parametrize(("code", "words", "statement"), BROKEN, ids=[f"{c}-{w}" for c, w, _ in BROKEN])
 async def test_each_broken_promise_is_found(
     connection: asyncpg.Connection[asyncpg.Record], code: str, words: str, statement: str

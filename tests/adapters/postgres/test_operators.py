@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
 import asyncpg
 import pytest
 
+from shared.adapters.postgres.login_tries import LoginTries, keys_of
 from shared.adapters.postgres.operators import (
     Operators,
     TooManyTries,
-    TryLimit,
     WeakPassword,
     create_login_link,
     digest_of,
 )
 from shared.adapters.postgres.pool import open_pool
+from tests.forgery import forge
 
 PASSWORD = "correct horse battery"
-
-
-@dataclass(slots=True)
-class Clock:
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -38,15 +30,19 @@ async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]
 
 
 @pytest.fixture
-async def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def operators(pool: asyncpg.Pool[asyncpg.Record], clock: Clock) -> AsyncIterator[Operators]:
-    made = Operators(pool, clock=clock)
+async def operators(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Operators]:
+    made = Operators(pool)
     yield made
     await made.close()
+
+
+async def later(pool: asyncpg.Pool[asyncpg.Record], seconds: int) -> None:
+    """So much time goes by for those who failed to log in."""
+    await pool.execute(
+        """UPDATE login_tries SET last_at = last_at - make_interval(secs => $1),
+                                  refused_until = refused_until - make_interval(secs => $1)""",
+        seconds,
+    )
 
 
 async def with_password(operators: Operators, pool: asyncpg.Pool[asyncpg.Record]) -> int:
@@ -83,6 +79,7 @@ async def test_an_old_link_is_worth_nothing(
     assert await operators.use_link(token=token, source="127.0.0.1") is None
 
 
+@pytest.mark.control("S09", "S11")
 async def test_tokens_and_passwords_are_stored_as_hashes_only(
     database_url: str, operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
@@ -110,6 +107,7 @@ async def test_a_password_logs_in_and_a_wrong_one_does_not(
     assert await operators.log_in(name="nobody", password=PASSWORD, source="a") is None
 
 
+@pytest.mark.control("S09")
 async def test_an_operator_without_a_password_cannot_log_in_by_one(
     database_url: str, operators: Operators
 ) -> None:
@@ -117,35 +115,107 @@ async def test_an_operator_without_a_password_cannot_log_in_by_one(
     assert await operators.log_in(name="admin", password="", source="a") is None
 
 
+@pytest.mark.control("S10")
 async def test_the_sixth_try_is_refused_before_hashing_and_time_heals(
-    operators: Operators, pool: asyncpg.Pool[asyncpg.Record], clock: Clock
+    operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     await with_password(operators, pool)
     for _ in range(5):
         assert await operators.log_in(name="ada", password="wrong", source="a") is None
     refused = await operators.log_in(name="ada", password=PASSWORD, source="a")
     assert isinstance(refused, TooManyTries)
-    assert 0 < refused.retry_after_seconds <= 901
+    assert 0 < refused.retry_after_seconds <= 60
     assert isinstance(await operators.log_in(name="ada", password=PASSWORD, source="b"), str)
-    clock.now += 901
+    await later(pool, 61)
+    assert isinstance(await operators.log_in(name="ada", password=PASSWORD, source="a"), str)
+    for _ in range(4):
+        assert await operators.log_in(name="ada", password="wrong", source="a") is None
     assert isinstance(await operators.log_in(name="ada", password=PASSWORD, source="a"), str)
 
 
+@pytest.mark.control("S10")
+async def test_each_failure_after_a_wait_makes_the_next_wait_longer(
+    operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    waits = []
+    for _ in range(4):
+        await operators.log_in(name="ada", password="wrong", source="a")
+    for _ in range(7):
+        assert await operators.log_in(name="ada", password="wrong", source="a") is None
+        refused = await operators.log_in(name="ada", password="wrong", source="a")
+        assert isinstance(refused, TooManyTries)
+        waits.append(refused.retry_after_seconds)
+        await later(pool, refused.retry_after_seconds + 1)
+    assert waits == [60, 120, 240, 480, 900, 900, 900]
+    await later(pool, 25 * 3600)
+    for _ in range(5):
+        assert await operators.log_in(name="ada", password="wrong", source="a") is None
+
+
+@pytest.mark.control("S10")
+async def test_another_process_and_a_restart_know_of_the_tries(
+    operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    await with_password(operators, pool)
+    other = Operators(pool)
+    for one in (operators, other, operators, other, operators):
+        assert await one.log_in(name="ada", password="wrong", source="a") is None
+    await other.close()
+    born = Operators(pool)
+    assert isinstance(await born.log_in(name="ADA", password=PASSWORD, source="a"), TooManyTries)
+    await born.close()
+
+
+@pytest.mark.control("S10")
+async def test_many_tries_at_once_are_no_more_than_many_in_a_row(
+    operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    tries = LoginTries(pool)
+    waits = await asyncio.gather(*(tries.begin(keys_of(name="ada", address="a")) for _ in range(20)))
+    assert waits.count(0) == 5
+
+
+@pytest.mark.control("S10")
+async def test_an_operator_cannot_be_guessed_from_everywhere_either(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    tries = LoginTries(pool)
+    for number in range(50):
+        assert await tries.begin(keys_of(name="ada", address=f"10.0.0.{number}")) == 0
+    assert await tries.begin(keys_of(name="ada", address="10.0.1.1")) > 0
+    assert await tries.begin(keys_of(name="eve", address="10.0.1.1")) == 0
+
+
+def test_a_network_of_ipv6_is_one_address_and_nothing_readable_is_stored() -> None:
+    one, other = (keys_of(name="ada", address=f"2001:db8::{host}") for host in ("1", "beef"))
+    assert one == other
+    assert one != keys_of(name="ada", address="2001:db8:0:1::1")
+    assert keys_of(name="ada", address="::ffff:10.0.0.1") == keys_of(name="ada", address="10.0.0.1")
+    assert {len(key) for key in one.values()} == {32}
+
+
+@pytest.mark.control("S10")
 async def test_one_source_cannot_try_many_names(
     operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     for number in range(20):
         assert await operators.log_in(name=f"n{number}", password="x", source="a") is None
     assert isinstance(await operators.log_in(name="other", password="x", source="a"), TooManyTries)
+    assert isinstance(await operators.use_link(token="x" * 43, source="a"), TooManyTries)
 
 
-async def test_a_flood_of_keys_does_not_grow_the_limit() -> None:
-    limit = TryLimit(tries=2, seconds=10, clock=Clock(), keys=3)
-    for number in range(50):
-        limit.failed(str(number))
-    assert len(limit._failures) == 3
+async def test_what_is_read_by_itself_again_and_again_is_told_once(
+    operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    for about in ("s1", "s1", "s2"):
+        await operators.record_once(actor="ada", action="read.messages", about=about)
+    assert await pool.fetchval("SELECT count(*) FROM audit") == 2
+    await forge(pool, "UPDATE audit SET at = at - interval '16 minutes'")
+    await operators.record_once(actor="ada", action="read.messages", about="s1")
+    assert await pool.fetchval("SELECT count(*) FROM audit") == 3
 
 
+@pytest.mark.control("S11")
 @pytest.mark.parametrize(
     "lapse",
     ["expires_at = now()", "seen_at = now() - interval '31 minutes'", "seen_at = now() - interval '3 days'"],
@@ -172,6 +242,7 @@ async def test_only_a_person_keeps_a_session_alive(
     assert await pool.fetchval(idle) is False
 
 
+@pytest.mark.control("S11")
 async def test_logging_out_and_a_disabled_operator_end_it(
     database_url: str, operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
@@ -186,6 +257,7 @@ async def test_logging_out_and_a_disabled_operator_end_it(
     assert await operators.signed_in(second) is None
 
 
+@pytest.mark.control("S11")
 async def test_a_new_password_ends_the_other_sessions(
     operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
@@ -198,11 +270,13 @@ async def test_a_new_password_ends_the_other_sessions(
     assert await operators.signed_in(other) is None
 
 
+@pytest.mark.control("S09")
 async def test_a_short_password_is_refused(operators: Operators, pool: asyncpg.Pool[asyncpg.Record]) -> None:
     with pytest.raises(WeakPassword):
         await operators.set_password(1, "short")
 
 
+@pytest.mark.control("S14")
 async def test_the_audit_chain_holds_under_many_writers_and_shows_a_forgery(
     operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
@@ -212,15 +286,16 @@ async def test_the_audit_chain_holds_under_many_writers_and_shows_a_forgery(
     assert await pool.fetchval("SELECT count(*) FROM audit") == 12
     assert await operators.broken_audit_link() is None
     forged = await pool.fetchval("SELECT id FROM audit ORDER BY id OFFSET 5 LIMIT 1")
-    await pool.execute("UPDATE audit SET actor = 'eve' WHERE id = $1", forged)
+    await forge(pool, "UPDATE audit SET actor = 'eve' WHERE id = $1", forged)
     assert await operators.broken_audit_link() == forged
 
 
+@pytest.mark.control("S14")
 async def test_a_removed_audit_row_breaks_the_chain(
     operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     for number in range(4):
         await operators.record(actor="ada", action=f"read.{number}")
     second, third = await pool.fetch("SELECT id FROM audit ORDER BY id OFFSET 1 LIMIT 2")
-    await pool.execute("DELETE FROM audit WHERE id = $1", second["id"])
+    await forge(pool, "DELETE FROM audit WHERE id = $1", second["id"])
     assert await operators.broken_audit_link() == third["id"]

@@ -97,6 +97,7 @@ async def test_indexing_again_changes_nothing(pool: asyncpg.Pool[asyncpg.Record]
     assert counted == len(LINES)
 
 
+@pytest.mark.control("S22")
 async def test_others_find_nothing_and_a_merged_person_finds_all(
     pool: asyncpg.Pool[asyncpg.Record], talked: Stored
 ) -> None:
@@ -157,6 +158,7 @@ async def test_notes_are_found_by_their_party_until_they_are_forgotten(
     assert await pool.fetchval("SELECT count(*) FROM note_words") == 0
 
 
+@pytest.mark.control("S21")
 async def test_what_only_a_tool_vouches_for_is_never_recalled(
     pool: asyncpg.Pool[asyncpg.Record], talked: Stored
 ) -> None:

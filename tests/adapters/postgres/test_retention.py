@@ -52,6 +52,7 @@ async def broken(guest: Visit) -> list[str]:
         await connection.close()
 
 
+@pytest.mark.control("S42")
 async def test_only_what_is_too_old_goes(guest: Visit) -> None:
     await guest.app.pool.execute(OLD)
     assert any(found.startswith("I11") for found in await broken(guest))
@@ -69,6 +70,7 @@ async def test_only_what_is_too_old_goes(guest: Visit) -> None:
     assert await guest.ask("Are you still there?")
 
 
+@pytest.mark.control("S42")
 async def test_whole_months_go_with_their_partitions(guest: Visit) -> None:
     pool = guest.app.pool
     await pool.execute(
@@ -85,6 +87,7 @@ async def test_whole_months_go_with_their_partitions(guest: Visit) -> None:
     assert await pool.fetchval("SELECT count(*) FROM usage") == 1
 
 
+@pytest.mark.control("S42")
 async def test_a_conversation_that_nobody_uses_is_forgotten_and_the_person_is_not(guest: Visit) -> None:
     other = await visit(guest.app)
     await other.ask("Please remember that my cat is called Miso.")
@@ -102,6 +105,7 @@ async def test_a_conversation_that_nobody_uses_is_forgotten_and_the_person_is_no
     assert "conversations" not in await guest.app.retaining.sweep()
 
 
+@pytest.mark.control("S42")
 def test_every_rule_has_a_time_and_a_key() -> None:
     for table, rule in RULES.items():
         if isinstance(rule, Sweep):

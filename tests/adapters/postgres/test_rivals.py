@@ -48,6 +48,7 @@ async def talk(guest: Visit, turns: int) -> None:
         await guest.ask(f"Message {number}: the ferry to Bodø leaves at 1{number % 10}:40.")
 
 
+@pytest.mark.row("F47")
 async def test_of_three_rivals_with_the_same_view_exactly_one_commits(guest: Visit) -> None:
     rivals = await rivals_of(guest)
     for number in range(1, COMMITS + 1):
@@ -126,6 +127,7 @@ class Storm:
         await asyncio.sleep(self.rng.random() * most_ms / 1000)
 
 
+@pytest.mark.row("F47")
 async def test_a_storm_of_writers_rivals_undos_and_pins_loses_nothing(guest: Visit) -> None:
     storm = Storm(guest, await rivals_of(guest), random.Random(4))
     await storm.blow()

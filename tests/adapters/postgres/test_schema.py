@@ -90,6 +90,7 @@ async def test_two_active_links_never_hide_the_same_turn(connection: asyncpg.Con
     await connection.close()
 
 
+@pytest.mark.control("S39")
 async def test_a_stored_message_cannot_be_changed_or_deleted(connection: asyncpg.Connection) -> None:
     await connection.execute(
         """INSERT INTO entries (session_id, seq, role, author, blocks, tokens)

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.deliveries import PostgresDeliveries
-from shared.adapters.postgres.insights import Insights
+from shared.adapters.postgres.insights_work import DeliveryQuery, WorkInsights
 from shared.adapters.postgres.leases import PostgresLeases
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.telegram_access import PostgresTelegramAccess
@@ -21,6 +21,7 @@ from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.workers import PostgresWorkers
 from shared.core.errors import Fenced, UnknownSession
 from shared.core.exchange import Inbound, InboxReceipt
+from shared.core.work import JobMatch
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 BOT = 7_000_000_001
@@ -166,6 +167,7 @@ async def test_a_place_takes_the_name_its_chat_has_now(pool: Pool) -> None:
     assert (await place(pool, title="Ada Lovelace")).session_id == before.session_id
 
 
+@pytest.mark.control("S31")
 async def test_whom_nobody_let_in_is_capped_like_a_visitor(pool: Pool) -> None:
     known = await place(pool)
     await PostgresTelegramPlaces(pool).enrol(
@@ -232,6 +234,7 @@ async def test_a_stranger_gets_one_code_and_an_operator_decides(pool: Pool) -> N
     assert [row.chat_id for row in await access.all(state="allowed")] == [ADA]
 
 
+@pytest.mark.control("S31")
 async def test_strangers_cannot_fill_the_list(pool: Pool) -> None:
     access = PostgresTelegramAccess(pool)
     rows = [await access.ask(BOT, 1000 + number, name="x", username="") for number in range(52)]
@@ -294,14 +297,14 @@ async def test_a_part_is_begun_once_and_found_until_it_is_delivered(pool: Pool) 
 
 
 async def test_operators_see_the_bot_and_what_may_not_have_arrived(pool: Pool) -> None:
-    deliveries, insights = PostgresDeliveries(pool), Insights(pool)
+    deliveries, insights = PostgresDeliveries(pool), WorkInsights(pool)
     turn = await answered_turn(pool, row := await place(pool))
     await deliveries.plan(*turn, address_id=row.address_id, count=1)
     await deliveries.give_up(*turn, 0, state="uncertain", error="connection lost")
     await PostgresTelegramInbox(pool).store(BOT, [update(3)])
     await PostgresTelegramPlaces(pool).tell_problem(BOT, "Another program polls this bot.")
-    page = await insights.jobs()
-    (bot,), (part,) = page["bots"], page["uncertain"]
+    (bot,) = (await insights.jobs(JobMatch()))["bots"]
+    (part,) = (await insights.deliveries(DeliveryQuery()))["deliveries"]
     assert (bot["id"], bot["waiting"], bot["served_by"]) == (BOT, 1, None)
     assert bot["problem"] == "Another program polls this bot."
     assert (part["turn"], part["part"], part["error"]) == (1, 0, "connection lost")

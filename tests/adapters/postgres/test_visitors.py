@@ -24,6 +24,7 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
     await pool.close()
 
 
+@pytest.mark.control("S05")
 async def test_a_token_is_stored_as_a_hash_only(pool: Pool) -> None:
     token = new_token()
     made = await PostgresVisitors(pool).create(token, site="default", timezone="Europe/Berlin")
@@ -39,6 +40,7 @@ async def test_a_token_is_stored_as_a_hash_only(pool: Pool) -> None:
     )
 
 
+@pytest.mark.control("S05")
 async def test_tokens_have_256_bits_and_differ() -> None:
     tokens = {new_token() for _ in range(100)}
     assert len(tokens) == 100
@@ -52,6 +54,7 @@ async def test_the_same_new_token_twice_at_once_makes_one_visitor(pool: Pool) ->
     assert await pool.fetchval("SELECT count(*) FROM sessions") == 1
 
 
+@pytest.mark.control("S05")
 async def test_each_visit_begins_the_year_anew_and_a_lapsed_token_opens_nothing(pool: Pool) -> None:
     visitors, token = PostgresVisitors(pool), new_token()
     made = await visitors.create(token, site="default")

@@ -55,6 +55,7 @@ def added(by: Sender = ADA, where: Where = GROUP) -> Membership:
     return Membership(update_id=1, where=where, by=by, change="added", is_admin=False)
 
 
+@pytest.mark.control("S47")
 @pytest.mark.parametrize(
     ("message", "expected"),
     [

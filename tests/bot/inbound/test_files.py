@@ -16,11 +16,12 @@ from pypdf import PdfWriter
 
 from bot.telegram.api import BotApi, TokenRefused
 from bot.telegram.arrivals import Media, Spoken
-from bot.telegram.files import MOST_BYTES, CannotRead, Document, FileReader, Picture
+from bot.telegram.files import CannotRead, FileReader
 from bot.telegram.incoming import read_update
-from bot.telegram.text_files import NotText, read_text
 from shared.adapters.opened import opened_elsewhere
 from shared.adapters.opening import LONGEST_SIDE
+from shared.core.files import MOST_BYTES, Document, Picture
+from shared.core.text_files import NotText, read_text
 from tests.bot.inbound.making import BOT
 from tests.fakes.bot_api import Person, RunningBotApi
 from tests.fakes.bot_api.person import Sent
@@ -125,6 +126,7 @@ async def test_twenty_one_megabytes_are_refused_before_anything_is_asked(
     assert not await fake.calls("getFile")
 
 
+@pytest.mark.control("S32", "S48")
 async def test_a_file_that_is_larger_than_it_says_is_cut_off(ann: Person, api: BotApi) -> None:
     media = await media_of(api, await ann.send_file("liar.txt", b"x" * 300_000, size=10))
     found = await FileReader(api, most_bytes=100_000).read(media)
@@ -181,6 +183,7 @@ async def test_what_cannot_be_read_is_refused_kindly(
     assert await reader.read(media) == CannotRead(reason=reason, name=name)
 
 
+@pytest.mark.control("S37", "S48")
 async def test_no_secret_of_ours_is_within_reach_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TELEGRAM_BOT_TOKEN", "a secret")
     given: list[dict[str, str]] = []
@@ -205,6 +208,7 @@ async def test_a_locked_pdf_is_refused() -> None:
     assert await opened_elsewhere("pdf", out.getvalue()) == (None, b"")
 
 
+@pytest.mark.control("S35", "S48")
 async def test_a_picture_of_too_many_pixels_is_never_unpacked() -> None:
     """A PNG of 60,000 × 60,000 grey pixels packed into a few kilobytes; its header alone tells."""
 
@@ -217,6 +221,7 @@ async def test_a_picture_of_too_many_pixels_is_never_unpacked() -> None:
     assert await opened_elsewhere("picture", bomb) == (None, b"")
 
 
+@pytest.mark.control("S48")
 async def test_a_file_that_takes_for_ever_is_given_up_and_its_process_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -233,6 +238,7 @@ async def test_a_file_that_takes_for_ever_is_given_up_and_its_process_ended(
     assert started[0].returncode == -9
 
 
+@pytest.mark.control("S35", "S48")
 async def test_a_pdf_that_unpacks_without_end_is_stopped() -> None:
     """40 kB that become 40 MB of text commands."""
     stream = zlib.compress(b"BT /F1 12 Tf (" + b"a" * 40_000_000 + b") Tj ET", 9)

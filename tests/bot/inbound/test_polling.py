@@ -296,6 +296,7 @@ def test_what_cannot_be_a_token_is_refused_before_any_call(token: str) -> None:
         bot_id_of(token)
 
 
+@pytest.mark.control("S03")
 async def test_the_token_is_in_no_log_and_no_error(
     fake: RunningBotApi, notes: Notes, capfd: pytest.CaptureFixture[str]
 ) -> None:

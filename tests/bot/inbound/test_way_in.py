@@ -11,7 +11,7 @@ from aiohttp import web
 
 from bot.telegram.api import BotApi
 from bot.telegram.arrivals import Incoming, Membership, Migrated, PinChanged, Pressed, Reacted, Spoken
-from bot.telegram.files import FileReader, Picture
+from bot.telegram.files import FileReader
 from bot.telegram.lane_driver import Lanes
 from bot.telegram.lanes import Gathered
 from bot.telegram.polling import Poller, PollTimes
@@ -19,6 +19,7 @@ from bot.telegram.reader import Reader
 from bot.telegram.webhook import PATH, WebhookMode, make_webhook_handler, register
 from shared.adapters.postgres.telegram_inbox import PostgresTelegramInbox
 from shared.adapters.postgres.telegram_places import PostgresTelegramPlaces
+from shared.core.files import Picture
 from tests.bot.inbound.making import BOT
 from tests.fakes.bot_api import Person, RunningBotApi
 

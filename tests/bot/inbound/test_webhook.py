@@ -99,6 +99,7 @@ async def test_a_good_update_is_stored_then_acknowledged_then_told(
 WRONG = [None, "", "wrong", SECRET[:-1], SECRET + "x", "ünï©ode", "\udcff\udcfe", "-" * 32]
 
 
+@pytest.mark.control("S01", "S50")
 async def test_without_the_secret_nobody_comes_in(door: Door, inbox: PostgresTelegramInbox) -> None:
     for secret in WRONG:
         assert await raw_post(door, secret, body()) == 401, secret
@@ -118,6 +119,7 @@ async def raw_post(door: Door, secret: str | None, content: bytes, *, path: str 
     return int(answer.split()[1])
 
 
+@pytest.mark.control("S01")
 async def test_the_secret_is_asked_before_the_body_is_read(door: Door) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
     writer.write(b"POST /telegram/700001 HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n\r\n{")
@@ -126,11 +128,13 @@ async def test_the_secret_is_asked_before_the_body_is_read(door: Door) -> None:
     assert b" 401 " in answer
 
 
+@pytest.mark.control("S02")
 async def test_other_bots_have_no_door_here(door: Door) -> None:
     for bot_id in ["1", "0", "700001x", "99999999999999999999", "%D9%A1"]:
         assert await raw_post(door, SECRET, body(), path=f"/telegram/{bot_id}") == 401, bot_id
 
 
+@pytest.mark.control("S32")
 async def test_five_megabytes_are_too_much_however_they_come(
     door: Door, http: aiohttp.ClientSession, inbox: PostgresTelegramInbox
 ) -> None:
@@ -184,6 +188,7 @@ async def test_what_is_no_update_is_refused_without_words(door: Door, http: aioh
     assert not door.rings
 
 
+@pytest.mark.control("S35")
 async def test_a_compressed_body_is_refused(door: Door, http: aiohttp.ClientSession) -> None:
     for content in (b"no gzip at all", gzip.compress(body()), gzip.compress(b"x" * 9_000_000)):
         assert await posted(http, door.url, content, **{"Content-Encoding": "gzip"}) == 415
@@ -249,6 +254,7 @@ async def test_telegram_is_told_only_what_it_does_not_know(
     assert (await fake.bot())["allowed_updates"] == sorted(ALLOWED_UPDATES)
 
 
+@pytest.mark.control("S01")
 @pytest.mark.parametrize("secret", ["", "tiny-and-weak", "x" * 31, "ü" * 40, "a b" * 20, "x" * 257])
 def test_a_weak_secret_refuses_to_start(secret: str) -> None:
     with pytest.raises(BadWebhook) as caught:
@@ -257,6 +263,7 @@ def test_a_weak_secret_refuses_to_start(secret: str) -> None:
     assert not secret or secret not in str(caught.value)
 
 
+@pytest.mark.control("S02")
 @pytest.mark.parametrize(
     "url",
     [

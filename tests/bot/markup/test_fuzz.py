@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -122,6 +123,7 @@ bounded = settings(
 )
 
 
+@pytest.mark.control("S18")
 @bounded
 @given(answers)
 def test_telegram_reads_any_text_as_we_mean_it(markdown: str) -> None:
@@ -132,6 +134,7 @@ def test_telegram_reads_any_text_as_we_mean_it(markdown: str) -> None:
     assert plain(markdown).entities == ()
 
 
+@pytest.mark.control("S18")
 @settings(bounded, max_examples=1_000)
 @given(answers, st.integers(min_value=16, max_value=60))
 def test_any_text_is_the_sum_of_its_parts(markdown: str, limit: int) -> None:

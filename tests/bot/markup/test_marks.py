@@ -29,6 +29,7 @@ def test_styles_are_nested_and_never_around_code() -> None:
     assert covered(rendered, "code") == ("c",)
 
 
+@pytest.mark.control("S18")
 @pytest.mark.parametrize(
     "address", ["http://e.org", "HTTPS://e.org/x?a=b#c", "https://1.2.3.4:80/", "https://é.fr/ü"]
 )
@@ -36,6 +37,7 @@ def test_an_address_of_the_web_becomes_a_link(address: str) -> None:
     assert [each.url for each in render(f"[x](<{address}>)").entities] == [address]
 
 
+@pytest.mark.control("S18")
 @pytest.mark.parametrize(
     "address",
     [

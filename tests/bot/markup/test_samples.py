@@ -12,6 +12,7 @@ from tests.bot.markup.samples import SAMPLES, WHOLE, Sample
 samples = pytest.mark.parametrize("sample", [pytest.param(each, id=name) for name, each in SAMPLES.items()])
 
 
+@pytest.mark.control("S18")
 @samples
 def test_telegram_reads_a_sample_as_we_mean_it(sample: Sample) -> None:
     judge(render(sample.markdown))

@@ -11,8 +11,10 @@ import pytest
 from bot.telegram.markup import LIVE_UNITS, render
 from bot.telegram.pacing import Clock, Limits
 from bot.telegram.streaming import PRIVATE, Rhythm
+from shared.adapters.postgres.handover import PostgresHandovers
 from shared.core.errors import StorageUnavailable
-from shared.core.exchange import Organizing, RunEnded, RunStarted, Stored, ToolRunning
+from shared.core.exchange import Inbound, Organizing, RunEnded, RunStarted, Stored, ToolRunning
+from shared.core.messages import Text
 from tests.bot.outbound.desk import BOT_ID, FAST, Desk
 from tests.fakes.bot_api import Person, RunningBotApi
 
@@ -136,6 +138,7 @@ async def test_an_answer_of_more_than_five_parts_is_a_beginning_and_a_file(
     assert await desk.states(answer) == ["delivered", "delivered"]
 
 
+@pytest.mark.row("F50")
 async def test_a_final_that_is_told_to_wait_comes_once_after_both_waits(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
@@ -185,6 +188,7 @@ async def test_a_wait_that_is_too_long_is_left_to_the_next_process(
     assert await shown(ann) == ["It is so."]
 
 
+@pytest.mark.row("F50")
 async def test_a_lost_acknowledgement_leaves_the_text_once_and_the_part_uncertain(
     fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
 ) -> None:
@@ -386,6 +390,7 @@ async def test_the_bubble_of_a_turn_that_was_taken_away_is_deleted(
     assert await shown(ann) == ["From the living."]
 
 
+@pytest.mark.row("F50")
 async def test_a_bubble_that_the_person_deleted_comes_back_as_the_answer(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
@@ -399,6 +404,7 @@ async def test_a_bubble_that_the_person_deleted_comes_back_as_the_answer(
     assert await desk.states(answer) == ["delivered"]
 
 
+@pytest.mark.row("F50")
 async def test_a_blocked_chat_is_left_alone(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
     place = await desk.place()
     answer = await desk.begin(place)
@@ -430,6 +436,8 @@ async def test_an_answer_follows_a_group_that_became_a_supergroup(
     assert stored.chat_id == bigger.id
 
 
+@pytest.mark.control("S18")
+@pytest.mark.row("F50")
 async def test_refused_formatting_arrives_as_plain_text(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
     answer = await desk.begin(await desk.place())
     await fake.fail("sendMessage", status=400)
@@ -609,3 +617,31 @@ async def test_typing_goes_on_through_silence_and_a_429_and_ends_with_the_answer
     assert calls[0] == "sendChatAction"
     assert calls[-1] == "sendMessage"
     assert not (await ann.screen()).is_typing
+
+
+async def test_what_was_shown_before_a_human_answered_is_taken_back(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    place = await desk.place()
+    first = await desk.begin(place)
+    await first.stream(ANSWER[:300])
+    await desk.turns.postpone(first.claim, seconds=600.0, fault=True, notice=None)
+    await first.emit.close()
+    await desk.turns.accept(
+        Inbound(session_id=place.session_id, address_id=place.address_id, text="Anybody?", dedupe_key="tg:x"),
+        channel="telegram",
+        tokens=2,
+    )
+    operator = await desk.pool.fetchval(
+        "INSERT INTO operators (name, role) VALUES ('Anna', 'operator') RETURNING id"
+    )
+    humans = PostgresHandovers(desk.pool)
+    await humans.take(place.session_id, operator_id=operator, name="Anna")
+    await humans.reply(
+        place.session_id, operator_id=operator, cid="r1", blocks=(Text(text="Here I am."),), tokens=3
+    )
+    await desk.recover()
+    assert await shown(ann) == ["👤 Anna\n\nHere I am."]
+    assert await desk.states(first) == ["delivered"]
+    assert await desk.recover() == 0
+    assert await desk.broken_invariants() == []

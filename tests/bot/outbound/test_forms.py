@@ -91,8 +91,8 @@ async def test_a_draft_whose_process_died_goes_on_in_the_next_one_with_nothing_m
 
 async def test_a_draft_is_kept_alive_while_tools_run(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
     desk.wanted = {"drafts"}
-    desk.set_up(clock=Clock(speed=200.0))
-    await fake.set_speed(200.0)
+    desk.set_up(clock=Clock(speed=50.0))
+    await fake.set_speed(50.0)
     answer = await desk.begin(await desk.place())
     await answer.say(WORDS)
     await answer.emit(ToolRunning(turn=answer.turn, name="look_up"))

@@ -28,13 +28,13 @@ ANN = Where(chat_id=42)
 
 @pytest.fixture
 def sender(client: Bot) -> Sender:
-    return Sender(client, limits=FREE, timeout=1.0, backoff=0.01)
+    return Sender(client.id, lambda: client, limits=FREE, timeout=1.0, backoff=0.01)
 
 
 @pytest.fixture
 def hasty(client: Bot) -> Sender:
     """Its seconds are twenty times shorter, so that waiting for a 429 is soon over."""
-    return Sender(client, clock=Clock(speed=20.0), limits=FREE, timeout=1.0, backoff=0.01)
+    return Sender(client.id, lambda: client, clock=Clock(speed=20.0), limits=FREE, timeout=1.0, backoff=0.01)
 
 
 async def test_a_sent_message_has_its_number(fake: RunningBotApi, sender: Sender, ann: Person) -> None:
@@ -145,7 +145,7 @@ async def test_an_edit_that_waits_is_replaced_by_the_newer_text(
     fake: RunningBotApi, client: Bot, ann: Person
 ) -> None:
     slow = Limits(private=(Rate(most=2, seconds=0.4),))
-    sender = Sender(client, limits=slow, timeout=1.0)
+    sender = Sender(client.id, lambda: client, limits=slow, timeout=1.0)
     sent = await sender.send_text(ANN, Part(text="0"), priority=Priority.FINAL)
     assert isinstance(sent, Sent)
     edits = [
@@ -231,11 +231,12 @@ def log_entries() -> Iterator[list[Any]]:
         yield entries
 
 
+@pytest.mark.control("S03")
 async def test_the_token_is_in_no_reason_and_no_log_line(
     fake: RunningBotApi, ann: Person, log_entries: list[Any]
 ) -> None:
     client = open_bot(TOKEN, api_url=fake.base_url, timeout=0.3)
-    sender = Sender(client, limits=FREE, timeout=0.3, backoff=0.01)
+    sender = Sender(client.id, lambda: client, limits=FREE, timeout=0.3, backoff=0.01)
     outcomes = []
     for fault in ({"status": 502, "html": True}, {"truncate": True}, {"reset": "before"}, {"stall": 1.0}):
         await fake.fail("sendMessage", **fault)
@@ -249,7 +250,8 @@ async def test_the_token_is_in_no_reason_and_no_log_line(
 
 
 async def test_who_still_waits_when_the_sender_closes_is_told(fake: RunningBotApi, ann: Person) -> None:
-    sender = Sender(open_bot(TOKEN, api_url=fake.base_url), limits=FREE, timeout=1.0)
+    client = open_bot(TOKEN, api_url=fake.base_url)
+    sender = Sender(client.id, lambda: client, limits=FREE, timeout=1.0)
     await fake.fail("sendMessage", status=429, retry_after=60)
     waiting = asyncio.create_task(sender.send_text(ANN, HI))
     while not sender.held_for(42):

@@ -6,39 +6,20 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
-import asyncpg
 import pytest
 from aiohttp import web
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from shared.adapters.postgres.operators import create_login_link
 from shared.adapters.postgres.pool import open_pool
 from shared.settings import load_settings
+from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.dashboard.place import Place, log_in
 from tests.web.dashboard import seed
 from tests.web.dashboard.conftest import RunCommands
 from tests.web.dashboard.serve import served
 
 pytestmark = pytest.mark.browser
-WAIT_MS = 8000
-
-
-@dataclass(slots=True)
-class Place:
-    """The dashboard over one seeded database."""
-
-    url: str
-    database_url: str
-    pool: asyncpg.Pool[asyncpg.Record]
-    seeded: seed.Seeded
-    links: list[UUID]
-    commands: RunCommands
-    cookies: list[Any] = field(default_factory=list)
-
-    @property
-    def session_url(self) -> str:
-        return f"{self.url}/dashboard/sessions/{self.seeded.public_id}"
 
 
 @pytest.fixture(scope="module")
@@ -72,16 +53,6 @@ class Seen:
 
 
 @pytest.fixture
-async def context(browser: Browser, place: Place) -> AsyncIterator[BrowserContext]:
-    opened = await browser.new_context(viewport={"width": 1360, "height": 900}, locale="en-GB")
-    opened.set_default_timeout(WAIT_MS)
-    if place.cookies:
-        await opened.add_cookies(place.cookies)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
 async def seen(context: BrowserContext, place: Place) -> AsyncIterator[Seen]:
     """Logged in; fails when the page complained, broke its own policy or asked another host."""
     seen = Seen(page=await context.new_page())
@@ -102,16 +73,9 @@ async def seen(context: BrowserContext, place: Place) -> AsyncIterator[Seen]:
     assert seen.foreign == []
 
 
-async def log_in(page: Page, place: Place) -> None:
-    token = await create_login_link(place.database_url)
-    await page.goto(f"{place.url}/dashboard/login?token={token}")
-    await page.get_by_role("button", name="Log in").click()
-    await expect(page.get_by_role("heading", name="Sessions")).to_be_visible(timeout=WAIT_MS)
-
-
 async def test_the_link_leads_to_the_list_and_the_list_to_the_session(seen: Seen, place: Place) -> None:
     page = seen.page
-    await page.goto(f"{place.url}/dashboard")
+    await page.goto(f"{place.url}/dashboard/sessions")
     await page.get_by_role("link", name="Maria").click()
     await expect(page.get_by_role("heading", name="Maria", level=1)).to_be_visible()
     await expect(page.locator("path.area")).to_have_count(5)
@@ -192,6 +156,7 @@ async def test_an_older_summary_says_why_it_cannot_be_undone(seen: Seen, place: 
     await expect(button).to_have_accessible_description(re.compile("A newer summary builds on this one"))
 
 
+@pytest.mark.control("S19")
 async def test_hostile_words_stay_words(seen: Seen, place: Place) -> None:
     page = seen.page
     await page.goto(f"{place.url}/dashboard?q=script")
@@ -212,7 +177,7 @@ async def test_hostile_words_stay_words(seen: Seen, place: Place) -> None:
 
 async def test_the_address_holds_filters_order_and_page(seen: Seen, place: Place) -> None:
     page = seen.page
-    await page.goto(f"{place.url}/dashboard")
+    await page.goto(f"{place.url}/dashboard/sessions")
     await page.get_by_role("button", name="Turns").click()
     await expect(page.locator("a.row-link").first).to_have_text("Maria")
     await expect(page.get_by_role("columnheader", name="Turns")).to_have_attribute("aria-sort", "descending")
@@ -234,7 +199,7 @@ async def test_the_address_holds_filters_order_and_page(seen: Seen, place: Place
 
 async def test_keys_move_through_the_list(seen: Seen, place: Place) -> None:
     page = seen.page
-    await page.goto(f"{place.url}/dashboard")
+    await page.goto(f"{place.url}/dashboard/sessions")
     await expect(page.locator("a.row-link").first).to_be_visible()
     for key in ("j", "j", "k", "j"):
         await page.keyboard.press(key)
@@ -256,7 +221,7 @@ async def test_a_server_that_is_away_is_told_and_tried_again(seen: Seen, place: 
     await page.route(
         "**/api/v1/sessions?**", lambda route: route.fulfill(status=503, json={"message": "Away."})
     )
-    await page.goto(f"{place.url}/dashboard")
+    await page.goto(f"{place.url}/dashboard/sessions")
     await expect(page.get_by_role("alert")).to_contain_text("Away.")
     await page.unroute("**/api/v1/sessions?**")
     await page.get_by_role("button", name="Try again").click()
@@ -273,7 +238,17 @@ async def test_a_lost_login_leads_to_the_login_page(browser: Browser, place: Pla
     await context.close()
 
 
-@pytest.mark.parametrize("path", ["/dashboard", "/dashboard/jobs", "/dashboard/account", "session"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/dashboard",
+        "/dashboard/sessions",
+        "/dashboard/costs",
+        "/dashboard/jobs",
+        "/dashboard/account",
+        "session",
+    ],
+)
 async def test_a_telephone_never_scrolls_sideways(seen: Seen, place: Place, path: str) -> None:
     page = seen.page
     await page.set_viewport_size({"width": 390, "height": 844})
@@ -290,8 +265,14 @@ async def test_a_telephone_never_scrolls_sideways(seen: Seen, place: Place, path
 
 async def test_every_control_has_a_name_and_every_id_is_one(seen: Seen, place: Place) -> None:
     page = seen.page
-    for address in (f"{place.url}/dashboard", place.session_url, f"{place.url}/dashboard/jobs"):
-        await page.goto(address)
+    for path in (
+        "/dashboard",
+        "/dashboard/sessions",
+        "/dashboard/costs",
+        "/dashboard/jobs",
+        place.session_url,
+    ):
+        await page.goto(path if path.startswith("http") else place.url + path)
         await expect(page.locator(".skeleton")).to_have_count(0)
         nameless = await page.evaluate(
             """[...document.querySelectorAll(
@@ -302,3 +283,33 @@ async def test_every_control_has_a_name_and_every_id_is_one(seen: Seen, place: P
         assert nameless == 0
         ids = await page.evaluate("[...document.querySelectorAll('[id]')].map((node) => node.id)")
         assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing(seen: Seen, place: Place, browser: Browser, scheme: Any) -> None:
+    page = seen.page
+    await page.emulate_media(color_scheme=scheme)
+    found = {}
+    ours = ("/dashboard", "/dashboard/sessions", "/dashboard/costs", "/dashboard/jobs", "/dashboard/account")
+    for path in (*ours, place.session_url):
+        await page.goto(path if path.startswith("http") else place.url + path)
+        await expect(page.locator("main h1")).to_be_visible()
+        await expect(page.locator(".skeleton")).to_have_count(0)
+        await page.evaluate(LOAD)
+        found[path] = await page.evaluate(FINDINGS)
+    stranger = await browser.new_page(color_scheme=scheme)
+    await stranger.goto(f"{place.url}/dashboard/login")
+    await stranger.evaluate(LOAD)
+    found["login"] = await stranger.evaluate(FINDINGS)
+    await stranger.close()
+    assert {path: some for path, some in found.items() if some} == {}
+
+
+async def test_axe_finds_nothing_in_an_open_summary(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(place.session_url)
+    await page.get_by_text("Show as table").click()
+    await page.locator(".fold-item").first.locator("summary").first.click()
+    await expect(page.locator(".summary-text").first).to_be_visible()
+    await page.evaluate(LOAD)
+    assert await page.evaluate(FINDINGS) == []

@@ -33,6 +33,7 @@ def stub() -> Iterator[Stub]:
     server.start()
     yield server
     server.release.set()
+    server.hold_files.set()
     server.stop()
     assert server.violations == []
 
@@ -70,11 +71,11 @@ class Desk:
         if not url.startswith(known):
             self.foreign.append(url)
 
-    def chat(self, query: str = "") -> Page:
-        """The full page."""
+    def chat(self, query: str = "", *, box: str = "Message") -> Page:
+        """The full page; `box` is what its language calls the field to write in."""
         page = self.page()
         page.goto(f"{self.stub.url}/chat{query}")
-        page.get_by_role("textbox", name="Message").wait_for()
+        page.get_by_role("textbox", name=box).wait_for()
         return page
 
     def shop(self, query: str = "") -> Page:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import itertools
 import json
 import threading
@@ -10,12 +12,16 @@ import weakref
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 from aiohttp import WSMsgType, web
 
-STATIC = Path(__file__).resolve().parents[3] / "web" / "static"
+from shared.core.handover import ADVICE
+from web.pages import Files, serve
+
+FILES = Files()
+"""What the real server serves, packed as it packs them."""
 STRICT = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
@@ -62,26 +68,43 @@ XSS = """<script>alert(1)</script> <img src=x onerror=alert(2)> <svg onload=aler
 
 FRAMES: dict[str, tuple[set[str], set[str]]] = {
     "hello": ({"v", "site", "last_seq", "locale", "tz"}, {"session", "token", "identity"}),
-    "msg": ({"cid", "text"}, set()),
+    "msg": ({"cid", "text"}, {"attachments"}),
     "command": ({"cid", "command", "args"}, set()),
     "stop": (set(), {"mid"}),
     "pin": ({"cid", "mid", "pinned"}, set()),
     "ping": ({"n"}, set()),
+    "read": ({"seq"}, set()),
+    "resync": ({"mid"}, set()),
+    "feedback": ({"cid", "mid", "value"}, {"text"}),
+    "identify": ({"identity"}, set()),
 }
 COMMANDS = [
     {"name": "compact", "description": "Summarise older messages"},
     {"name": "context", "description": "Show what fills the context"},
+    {"name": "export", "description": "Get the whole conversation as a file"},
+    {"name": "feedback", "description": "Say what you think of an answer", "args": "text"},
+    {"name": "forget", "description": "Erase what you name", "args": "what"},
     {"name": "help", "description": "Show all commands"},
+    {"name": "memory", "description": "Show what I remember"},
     {"name": "new", "description": "Start a new conversation"},
     {"name": "pin", "description": "Keep a message word for word", "args": "message"},
+    {"name": "pins", "description": "Show what is pinned"},
+    {"name": "retry", "description": "Answer your last message again"},
     {"name": "undo", "description": "Take the last summary back"},
 ]
 PARTS = {"system": 0.1, "memory": 0.05, "summary": 0.15, "history": 0.6, "tools": 0.1}
 LIMIT = 120_000
+REFUSED = {
+    "forged": "identity_invalid",
+    "of another site": "identity_invalid",
+    "expired": "identity_expired",
+}
+"""What signatures that are none are answered with."""
+PUBLIC = {"help", "new", "stop", "export", "forget", "human", "feedback"}
 CROSS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-File-Name",
 }
 T = TypeVar("T")
 
@@ -101,6 +124,38 @@ def note_of(text: str, **values: Any) -> dict[str, Any]:
     return {"text": text} | usual | moment | values
 
 
+class Events:
+    """An event stream, written to like a socket."""
+
+    def __init__(self, response: web.StreamResponse) -> None:
+        self._response = response
+        self.closed = False
+
+    async def send_json(self, frame: dict[str, Any]) -> None:
+        """One server-sent event."""
+        with contextlib.suppress(ConnectionError):
+            await self._response.write(f"data: {json.dumps(frame)}\n\n".encode())
+
+    async def close(self) -> None:
+        """Whoever holds the response lets go."""
+        self.closed = True
+
+
+@dataclass(kw_only=True)
+class Answer:
+    """What a request is answered with, written to like a socket."""
+
+    frames: list[dict[str, Any]] = field(default_factory=list)
+    closed = False
+
+    async def send_json(self, frame: dict[str, Any]) -> None:
+        """One more frame."""
+        self.frames.append(frame)
+
+
+Socket = web.WebSocketResponse | Events | Answer
+
+
 @dataclass(kw_only=True)
 class Session:
     """One visitor's conversation."""
@@ -108,15 +163,20 @@ class Session:
     token: str
     events: list[dict[str, Any]] = field(default_factory=list)
     cids: dict[str, dict[str, Any]] = field(default_factory=dict)
-    sockets: list[web.WebSocketResponse] = field(default_factory=list)
+    sockets: list[Socket] = field(default_factory=list)
     run: dict[str, Any] | None = None
     waiting: list[tuple[int, str, str]] = field(default_factory=list)
     compaction: dict[str, Any] | None = None
     notes: list[dict[str, Any]] = field(default_factory=list)
     away: list[dict[str, Any]] = field(default_factory=list)
     archived: list[dict[str, Any]] = field(default_factory=list)
+    read: int = 0
+    files: dict[str, tuple[dict[str, Any], bytes]] = field(default_factory=dict)
+    handover: dict[str, Any] | None = None
+    pinned: list[str] = field(default_factory=list)
     used: int = 32_000
     turn: int = 0
+    again: dict[int, str] = field(default_factory=dict)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -129,12 +189,35 @@ class Stub:
         self.sessions: dict[str, Session] = {}
         self.audience = "personal"
         self.offline_model = False
+        self.site: dict[str, Any] = {"starters": []}
+        """How the site looks and speaks."""
+        self.required = False
+        """Nobody talks here unsigned."""
+        self.people: dict[str, Session] = {}
+        """By what their site says of them."""
+        self.codes: dict[str, Session] = {}
         self.deaf = False
+        self.lose_asides = 0
+        """So many opinions that never arrive: their socket breaks."""
+        self.commands = list(COMMANDS)
         self.refuse = False
+        self.no_sockets = False
+        """As behind a proxy that knows no WebSocket."""
+        self.tickets: dict[str, tuple[dict[str, Any], str]] = {}
         self.renamed = ""
         """The session that all go on in, after a `/link`."""
         self.broken = False
         """What is asked for by REST fails."""
+        self.files: dict[str, Any] | None = {
+            "most": 3,
+            "bytes": 200_000,
+            "mimes": ["image/png", "text/plain"],
+        }
+        self.refuse_file = ""
+        """The code that the next upload is refused with."""
+        self.hold_files = threading.Event()
+        """Set: uploads are answered at once."""
+        self.hold_files.set()
         self.epoch = 1
         self.heartbeat_ms = 25_000
         self.release = threading.Event()
@@ -143,7 +226,7 @@ class Stub:
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._transports: weakref.WeakKeyDictionary[web.WebSocketResponse, asyncio.WriteTransport]
+        self._transports: weakref.WeakKeyDictionary[Any, asyncio.WriteTransport]
         self._transports = weakref.WeakKeyDictionary()
 
     # ---- life ----
@@ -168,12 +251,22 @@ class Stub:
         bot = web.Application()
         bot.router.add_get("/ws", self._socket)
         bot.router.add_get("/chat", self._chat)
+        bot.router.add_get("/api/v1/stream", self._events)
+        bot.router.add_route("*", "/api/v1/stream", self._ticket)
+        bot.router.add_route("*", "/api/v1/stream/send", self._sent)
         bot.router.add_route("*", "/api/v1/compactions/{id}/messages", self._originals)
         bot.router.add_route("*", "/api/v1/archived", self._archived)
+        bot.router.add_get("/api/v1/export", self._export)
         for path in ("/api/v1/memory", "/api/v1/memory/{id}", "/api/v1/memory/{id}/restore"):
             bot.router.add_route("*", path, self._memory)
+        bot.router.add_route("*", "/api/v1/uploads", self._upload)
+        bot.router.add_route("*", "/api/v1/attachments/{id}", self._attachment)
+        bot.router.add_get("/api/v1/sites/{name}", self._site)
+        bot.router.add_route("*", "/api/v1/recovery-code", self._issue)
+        bot.router.add_route("*", "/api/v1/recover", self._recover)
         bot.router.add_get("/widget.js", self._file)
         bot.router.add_get("/static/{path:.+}", self._file)
+        bot.router.add_get(f"/static-{FILES.digest}/{{path:.+}}", self._file)
         host = web.Application()
         host.router.add_get("/{name}", self._host)
         self._runners = [web.AppRunner(bot, shutdown_timeout=1), web.AppRunner(host, shutdown_timeout=1)]
@@ -197,16 +290,18 @@ class Stub:
     # ---- pages ----
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
-        path = (STATIC / request.match_info.get("path", "widget.js")).resolve()
-        self.requests.append(request.path)
-        if STATIC not in path.parents or not path.is_file():
+        """The files as the real server gives them, and nothing kept."""
+        path, name = request.path, request.match_info.get("path", "")
+        self.requests.append(path)
+        file = FILES.widget if path == "/widget.js" else FILES.get(name, packed=path.startswith("/static-"))
+        if file is None:
             raise web.HTTPNotFound
-        return web.FileResponse(
-            path, headers={"Access-Control-Allow-Origin": "*", "Cache-Control": "no-store"}
-        )
+        return serve(request, file, cache="no-store", foreign=True)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        response = web.FileResponse(STATIC / "chat.html", headers={"Content-Security-Policy": STRICT})
+        assert FILES.chat is not None
+        response = serve(request, FILES.chat, cache="no-store", foreign=False)
+        response.headers["Content-Security-Policy"] = STRICT
         if "visitor" not in request.cookies:
             response.set_cookie("visitor", f"c{next(self._ids)}", httponly=True)
         return response
@@ -234,7 +329,8 @@ class Stub:
             '<!doctype html><html lang="en"><head>'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f'<title>Shop</title><link rel="icon" href="data:,">{style}</head><body>'
-            '<h1 id="shop">Acme store</h1><p>A page of somebody else. <a href="#x">A link</a></p>'
+            '<main id="shop"><h1>Acme store</h1>'
+            '<p>A page of somebody else. <a href="#x">A link</a></p></main>'
             f'{early}<script src="{self.url}/widget.js" data-site="shop" {data} async></script></body></html>'
         )
         return web.Response(text=page, content_type="text/html", headers={"Content-Security-Policy": policy})
@@ -248,11 +344,67 @@ class Stub:
             return web.json_response({"code": "unavailable"}, status=503, headers=CROSS)
         return session or web.json_response({"code": "unauthorized"}, status=401, headers=CROSS)
 
+    async def _site(self, request: web.Request) -> web.Response:
+        return web.json_response(self.site, headers=CROSS)
+
+    async def _issue(self, request: web.Request) -> web.Response:
+        session = self._caller(request)
+        if isinstance(session, web.Response):
+            return session
+        code = f"ABCD-EFGH-JKLM-NPQR-STUV-WX{next(self._ids) + 22}"
+        self.codes = {old: one for old, one in self.codes.items() if one is not session} | {code: session}
+        return web.json_response({"code": code}, headers=CROSS)
+
+    async def _recover(self, request: web.Request) -> web.Response:
+        if request.method == "OPTIONS":
+            return web.Response(status=204, headers=CROSS)
+        body = await request.json()
+        session = self.codes.get(body["code"].upper())
+        if session is None:
+            return web.json_response({"code": "unknown_code"}, status=404, headers=CROSS)
+        if not body["page"]:
+            return web.json_response({"token": session.token}, headers=CROSS)
+        response = web.json_response({"token": None})
+        response.set_cookie("visitor", session.token, httponly=True)
+        return response
+
+    async def _export(self, request: web.Request) -> web.Response:
+        session = self._caller(request)
+        return (
+            session if isinstance(session, web.Response) else web.json_response(session.events, headers=CROSS)
+        )
+
     async def _archived(self, request: web.Request) -> web.Response:
         session = self._caller(request)
         if isinstance(session, web.Response):
             return session
         return web.json_response({"sessions": session.archived}, headers=CROSS)
+
+    async def _upload(self, request: web.Request) -> web.Response:
+        """Any file is taken, with the first bytes deciding between picture and text."""
+        session = self._caller(request)
+        if isinstance(session, web.Response):
+            return session
+        content = await request.read()
+        while not self.hold_files.is_set():
+            await asyncio.sleep(0.01)
+        if self.refuse_file:
+            code, self.refuse_file = self.refuse_file, ""
+            return web.json_response({"code": code, "message": "No."}, status=422, headers=CROSS)
+        mime = "image/png" if content.startswith(b"\x89PNG") else "text/plain"
+        ident = f"{next(self._ids):032x}"
+        name = unquote(request.headers["X-File-Name"])
+        told = {"id": ident, "name": name, "mime": mime, "size": len(content)}
+        told |= {"url": f"/api/v1/attachments/{ident}"}
+        session.files[ident] = (told, content)
+        return web.json_response(told, headers=CROSS)
+
+    async def _attachment(self, request: web.Request) -> web.Response:
+        session = self._caller(request)
+        if isinstance(session, web.Response):
+            return session
+        told, content = session.files[request.match_info["id"]]
+        return web.Response(body=content, content_type=told["mime"], headers=CROSS)
 
     async def _memory(self, request: web.Request) -> web.Response:
         session = self._caller(request)
@@ -304,10 +456,59 @@ class Stub:
         rows = [{name: event[name] for name in ("mid", "role", "text", "at")} for event in messages]
         return web.json_response({"messages": rows}, headers=CROSS)
 
+    # ---- event stream ----
+
+    async def _ticket(self, request: web.Request) -> web.Response:
+        if request.method == "OPTIONS":
+            return web.Response(status=204, headers=CROSS)
+        if self.refuse:
+            return web.json_response({"code": "unavailable"}, status=503, headers=CROSS)
+        frame = self._checked(await request.text(), None)
+        assert frame is not None
+        cookie = request.cookies.get("visitor", "")
+        token = cookie or frame.get("token", "")
+        identity = frame.pop("identity", "")
+        if code := self._denied(identity, self.sessions.get(token)):
+            return web.json_response({"code": code, "message": "Sign in."}, status=401, headers=CROSS)
+        token = self._sign_in(identity, token).token if identity else token or f"token{next(self._ids)}"
+        ticket = f"ticket{next(self._ids)}"
+        self.tickets[ticket] = (frame, token)
+        return web.json_response({"ticket": ticket, "stream": "a" * 24, "token": token}, headers=CROSS)
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        frame, token = self.tickets.pop(request.query["ticket"], ({}, ""))
+        if not frame:
+            self.violations.append("a ticket came twice")
+            return web.json_response({"code": "spent_ticket"}, status=401, headers=CROSS)
+        response = web.StreamResponse(headers=CROSS | {"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        events = Events(response)
+        transport = request.transport
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transports[events] = transport
+        session = await self._hello(events, frame, token)
+        assert session is not None
+        while not events.closed and not transport.is_closing():
+            await asyncio.sleep(0.02)
+        if events in session.sockets:
+            session.sockets.remove(events)
+        return response
+
+    async def _sent(self, request: web.Request) -> web.Response:
+        session = self._caller(request)
+        if isinstance(session, web.Response):
+            return session
+        answer = Answer()
+        for one in (await request.json())["frames"]:
+            frame = self._checked(json.dumps(one), session)
+            if frame is not None and not self.deaf:
+                await self._take(answer, session, frame)
+        return web.json_response({"frames": answer.frames}, headers=CROSS)
+
     # ---- socket ----
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
-        if self.refuse:
+        if self.refuse or self.no_sockets:
             raise web.HTTPServiceUnavailable
         socket = web.WebSocketResponse(max_msg_size=65_536)
         await socket.prepare(request)
@@ -323,6 +524,12 @@ class Stub:
                 continue
             if frame["t"] == "hello":
                 session = await self._hello(socket, frame, request.cookies.get("visitor", ""))
+                if session is None:
+                    break
+            elif session is not None and frame["t"] == "identify":
+                session.sockets.remove(socket)
+                self.sessions.pop(session.token, None)
+                session = await self._hello(socket, {"last_seq": 0}, "")
             elif session is not None and not self.deaf:
                 await self._take(socket, session, frame)
         if session is not None and socket in session.sockets:
@@ -343,11 +550,20 @@ class Stub:
         self.received.append(frame)
         return frame
 
-    async def _hello(self, socket: web.WebSocketResponse, frame: dict[str, Any], cookie: str) -> Session:
+    async def _hello(self, socket: Socket, frame: dict[str, Any], cookie: str) -> Session | None:
         token = cookie or frame.get("token", "")
         session = self.sessions.get(token)
         welcome: dict[str, Any] = {}
-        if session is None:
+        identity = frame.get("identity", "")
+        if code := self._denied(identity, session):
+            await socket.send_json({"t": "error", "code": code, "message": "Sign in."})
+            assert isinstance(socket, web.WebSocketResponse)
+            await socket.close(code=4401)
+            return None
+        if identity:
+            session = self._sign_in(identity, token)
+            welcome["token"] = session.token
+        elif session is None:
             session = Session(token=cookie or f"token{next(self._ids)}")
             self.sessions[session.token] = session
             if not cookie:
@@ -362,21 +578,47 @@ class Stub:
             "session": self.renamed or f"s-{session.token}",
             "log_epoch": self.epoch,
             "head": len(session.events),
+            "read": session.read,
             "resumed": resumed,
             "events": session.events[last if resumed else 0 :],
-            "commands": [one for one in COMMANDS if not public or one["name"] in {"help", "new"}],
-            "limits": {"max_chars": 8000},
+            "commands": [one for one in self.commands if not public or one["name"] in PUBLIC],
+            "limits": {"max_chars": 8000} | ({"files": self.files} if self.files else {}),
             "ctx": None if public else ctx(session.used),
-            "state": {"run": session.run, "queued": queued, "compaction": session.compaction},
+            "pinned": session.pinned,
+            "state": {
+                "run": session.run,
+                "queued": queued,
+                "compaction": session.compaction,
+                "handover": session.handover,
+            },
             "audience": self.audience,
             "heartbeat_ms": self.heartbeat_ms,
             "model": {"name": "stub", "offline": self.offline_model},
+            "site": self.site,
         }
+        if session in self.people.values():
+            welcome["identified"] = next(name for name, one in self.people.items() if one is session)
         await socket.send_json(welcome)
         session.sockets.append(socket)
         return session
 
-    async def _take(self, socket: web.WebSocketResponse, session: Session, frame: dict[str, Any]) -> None:
+    def _denied(self, identity: str, session: Session | None) -> str:
+        """Why nobody talks here under this signature, as a code."""
+        signed = bool(identity) or session in self.people.values()
+        return REFUSED.get(identity, "identity_required" if self.required and not signed else "")
+
+    def _sign_in(self, identity: str, token: str) -> Session:
+        """The person's own conversation, or the anonymous one that becomes theirs; under a new token."""
+        identity = _subject(identity)
+        session = self.sessions.get(token)
+        former = session if session not in self.people.values() else None
+        session = self.people.get(identity) or former or Session(token="")
+        self.sessions.pop(token, None)
+        session.token = f"signed{next(self._ids)}"
+        self.people[identity] = self.sessions[session.token] = session
+        return session
+
+    async def _take(self, socket: Socket, session: Session, frame: dict[str, Any]) -> None:
         kind = frame["t"]
         if kind == "ping":
             await socket.send_json({"t": "pong", "n": frame["n"]})
@@ -386,8 +628,33 @@ class Stub:
             await self._command(socket, session, frame)
         elif kind == "stop":
             session.stop.set()
+        elif kind == "read":
+            session.read = max(session.read, frame["seq"])
+            await self.send(session, {"t": "read", "seq": session.read})
+        elif kind == "resync" and session.run is not None:
+            whole = {"turn": session.run["turn"], "attempt": 1, "text": session.run["text"]}
+            await socket.send_json({"t": "stream", "mid": frame["mid"]} | whole)
         elif kind == "pin":
+            if await self._lost(session):
+                return
+            session.pinned = [mid for mid in session.pinned if mid != frame["mid"]]
+            session.pinned += [frame["mid"]] * frame["pinned"]
             await self.durable(session, {"t": "pin", "mid": frame["mid"], "pinned": frame["pinned"]})
+        elif kind == "feedback":
+            if await self._lost(session):
+                return
+            await socket.send_json({"t": "ack", "cid": frame["cid"], "mid": frame["mid"]})
+            judged = next(event for event in session.events if event.get("mid") == frame["mid"])
+            judged["feedback"] = frame["value"]
+            await self.durable(session, {"t": "feedback", "mid": frame["mid"], "value": frame["value"]})
+
+    async def _lost(self, session: Session) -> bool:
+        """Whether the line breaks instead of an answer."""
+        if not self.lose_asides:
+            return False
+        self.lose_asides -= 1
+        await self.drop(session)
+        return True
 
     async def send(self, session: Session, frame: dict[str, Any]) -> None:
         """Sends one frame to every open socket of a session."""
@@ -416,9 +683,11 @@ class Stub:
             "turn": turn,
             "at": _now(),
         }
+        if former := session.again.get(turn):
+            event["replaces"] = former
         await self.durable(session, event | more)
 
-    async def _message(self, socket: web.WebSocketResponse, session: Session, frame: dict[str, Any]) -> None:
+    async def _message(self, socket: Socket, session: Session, frame: dict[str, Any]) -> None:
         cid, text = frame["cid"], frame["text"]
         if text == "limit" and cid not in session.cids:
             advice = {"message": "Too many messages.", "advice": "Wait a little.", "retry_after": 3}
@@ -440,6 +709,8 @@ class Stub:
             "turn": turn,
             "at": _now(),
         }
+        if ids := frame.get("attachments"):
+            event["attachments"] = [session.files[one][0] for one in ids]
         event["event_seq"] = len(session.events) + 1
         session.events.append(event)
         session.cids[cid] = event
@@ -512,7 +783,7 @@ class Stub:
 
     # ---- commands ----
 
-    async def _command(self, socket: web.WebSocketResponse, session: Session, frame: dict[str, Any]) -> None:
+    async def _command(self, socket: Socket, session: Session, frame: dict[str, Any]) -> None:
         cid, name = frame["cid"], frame["command"]
         await socket.send_json({"t": "ack", "cid": cid, "mid": "", "event_seq": len(session.events)})
         if name == "compact":
@@ -526,8 +797,61 @@ class Stub:
                 await self._hello(one, {"last_seq": 0, "token": session.token}, session.token)
                 session.sockets.pop()
             await self.result(session, cid, "new", "A new conversation.")
+        elif name == "retry":
+            await self._again(socket, session, cid)
+        elif name == "forget":
+            await self._forget(session, cid, frame["args"])
+        elif name == "human":
+            cancelled = frame["args"] == "cancel"
+            await self.hand_over(session, "bot" if cancelled else "waiting")
+            await self.result(session, cid, name, "All right." if cancelled else "I have asked for somebody.")
         else:
             await self.result(session, cid, name, f"**{name}** says hello.")
+
+    async def _again(self, socket: Socket, session: Session, cid: str) -> None:
+        """Answers the last question once more; a repeated wish is the same one."""
+        body = {"t": "command.result", "cid": cid, "command": "retry"}
+        if session.run is not None:
+            await socket.send_json(body | {"success": False, "error": "I am still answering."})
+            return
+        await socket.send_json(body | {"success": True, "result": "Again."})
+        if cid in session.cids:
+            return
+        asked = [event for event in session.events if event.get("role") == "person"][-1]
+        given = [event["mid"] for event in session.events if event.get("role") == "assistant"]
+        session.cids[cid] = asked
+        session.turn += 1
+        session.again[session.turn] = given[-1] if given else ""
+        session.waiting.append((session.turn, asked["mid"], f"{asked['text']} (again)"))
+        self._task(self._answers(session))
+
+    async def _forget(self, session: Session, cid: str, args: str) -> None:
+        if args == "everything yes":
+            session.pinned.clear()
+            await self.durable(session, {"t": "erased"})
+            await self.result(session, cid, "forget", "Forgotten: 2 messages.")
+        else:
+            words = (
+                "That would be **2 messages**. To go on, send `/forget everything yes` within ten minutes."
+            )
+            await self.result(session, cid, "forget", words)
+
+    async def hand_over(self, session: Session, state: str, name: str = "") -> None:
+        """The conversation changes hands."""
+        event = {"t": "handover", "state": state, "at": _now()} | ({"name": name} if name else {})
+        session.handover = None if state == "bot" else event
+        await self.durable(session, event)
+
+    async def write(self, session: Session, text: str, name: str = "Ann") -> None:
+        """An operator's words."""
+        event = {"t": "msg", "mid": f"m{next(self._ids)}", "role": "operator", "name": name, "text": text}
+        await self.durable(session, event | {"at": _now()})
+
+    async def lapse(self, session: Session, code: str) -> None:
+        """Nobody came, or nobody writes any more: said in English and by a code."""
+        await self.hand_over(session, "bot")
+        event = {"t": "msg", "mid": f"n{next(self._ids)}", "role": "notice", "text": ADVICE[code]}
+        await self.durable(session, event | {"error": code, "waiting": True, "at": _now()})
 
     async def result(self, session: Session, cid: str, name: str, text: str, *, good: bool = True) -> None:
         """The durable end of a command."""
@@ -537,13 +861,13 @@ class Stub:
         )
 
     async def compact(self, session: Session, cid: str) -> None:
-        """Summarises all but the last message, with visible progress."""
+        """Summarises all but the last message, with visible progress; by itself where nobody asked."""
         ident = f"k{next(self._ids)}"
         for percent in (5, 40, 80):
             session.compaction = {"id": ident, "started_at": _now(), "percent": percent}
             progress = {"id": ident, "percent": percent, "stage": "summary", "state": "running"}
             await self.send(session, {"t": "compaction.progress"} | progress)
-            await asyncio.sleep(0.15)
+            await asyncio.sleep(1.1 if percent == 40 else 0.15)
         while self.deaf:
             await asyncio.sleep(0.01)
         messages = [event for event in session.events if event["t"] == "msg"]
@@ -560,7 +884,8 @@ class Stub:
         summary = {"summary": "## Goal\nTalk about **tests**.\n\n- one\n- two", "can_undo": True}
         await self.durable(session, card | place | summary)
         await self.send(session, {"t": "ctx"} | ctx(session.used))
-        await self.result(session, cid, "compact", f"Summarised: {before:,} → {session.used:,} tokens.")
+        if cid:
+            await self.result(session, cid, "compact", f"Summarised: {before:,} → {session.used:,} tokens.")
 
     async def _undo(self, session: Session, cid: str) -> None:
         cards = [event for event in session.events if event["t"] == "compaction"]
@@ -576,6 +901,14 @@ class Stub:
         """The one session of a test."""
         (session,) = self.sessions.values()
         return session
+
+
+def _subject(identity: str) -> str:
+    """Whom a signature is about, where it has three parts; else all of it is a name."""
+    parts = identity.split(".")
+    if len(parts) != 3:
+        return identity
+    return str(json.loads(base64.urlsafe_b64decode(parts[1] + "=="))["sub"])
 
 
 def _now() -> str:

@@ -25,6 +25,13 @@ def log(page: Page) -> Locator:
     return page.get_by_role("log")
 
 
+def asked(page: Page, text: str = "hello") -> None:
+    """One question with its answer, which is whole and read when this returns."""
+    say(page, text)
+    expect(log(page).get_by_text(f"You said: {text}", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Stop answering")).to_be_hidden()
+
+
 def texts(page: Page) -> list[str]:
     """The words of every bubble and answer, in order."""
     return page.locator("article .body").all_inner_texts()
@@ -43,6 +50,37 @@ def test_the_widget_stands_on_a_page_that_forbids_everything_else(desk: Desk, st
     assert box is not None
     assert round(box["x"] + box["width"]) == 1080
     assert page.locator("#shop").evaluate("node => getComputedStyle(node).color") == "rgb(255, 0, 0)"
+
+
+ABOVE_ALL = """() => {
+    const cover = document.body.appendChild(document.createElement('p'));
+    for (const [name, value] of [['position', 'fixed'], ['inset', '0'], ['z-index', '2147483647']])
+        cover.style.setProperty(name, value, 'important');
+    document.body.style.setProperty('transform', 'scale(1)', 'important');
+    return document.elementFromPoint(innerWidth - 48, innerHeight - 48)?.id;
+}"""
+NEW_BODY = """() => {
+    const next = document.createElement('body');
+    next.append('Another page');
+    document.documentElement.replaceChild(next, document.body);
+}"""
+
+
+def test_nothing_of_the_page_covers_the_chat_and_it_goes_along_to_the_next_one(
+    desk: Desk, stub: Stub
+) -> None:
+    page = desk.shop("?open=1")
+    say(page, "hello")
+    expect(log(page).get_by_text("You said: hello")).to_be_visible()
+    assert page.evaluate(ABOVE_ALL) == "evertalk"
+    page.evaluate(NEW_BODY)
+    expect(log(page).get_by_text("You said: hello")).to_be_visible()
+    assert page.evaluate(ABOVE_ALL) == "evertalk"
+    say(page, "still here")
+    expect(log(page).get_by_text("You said: still here")).to_be_visible()
+    page.evaluate("Evertalk('shutdown')")
+    page.evaluate(NEW_BODY)
+    expect(page.locator("#evertalk")).to_have_count(0)
 
 
 def test_the_keyboard_opens_and_closes_the_panel(desk: Desk) -> None:
@@ -93,6 +131,7 @@ def test_an_answer_streams_into_one_table_one_list_and_one_code_block(desk: Desk
     assert page.evaluate("navigator.clipboard.readText()") == MARKDOWN
 
 
+@pytest.mark.control("S15", "S16")
 def test_nothing_in_an_answer_becomes_active(desk: Desk) -> None:
     page = desk.chat()
     say(page, "xss")
@@ -110,6 +149,7 @@ def test_nothing_in_an_answer_becomes_active(desk: Desk) -> None:
     assert answer.locator("*").evaluate_all(attributes) == []
 
 
+@pytest.mark.control("S15")
 def test_hostile_markdown_is_drawn_in_time_and_whole(desk: Desk) -> None:
     page = desk.chat()
     script = """async () => {
@@ -276,8 +316,7 @@ def test_two_tabs_show_the_same_conversation(desk: Desk) -> None:
 
 def test_an_answer_to_a_closed_panel_is_counted_on_the_launcher(desk: Desk, stub: Stub) -> None:
     page = desk.shop("?open=1")
-    say(page, "hello")
-    expect(log(page).get_by_text("You said: hello")).to_be_visible()
+    asked(page)
     page.keyboard.press("Escape")
     stub.call(stub.push(stub.only(), "Are you there?"))
     expect(page.get_by_role("button", name="Open chat, 1 unread")).to_be_visible()
@@ -316,3 +355,23 @@ def test_a_reader_who_scrolled_up_is_left_alone(desk: Desk, stub: Stub) -> None:
     stub.call(stub.push(stub.only(), "Something new"))
     expect(page.get_by_text("Something new").first).to_be_attached()
     assert abs(log(page).evaluate(top) - where) <= 1
+
+
+def test_who_reads_on_in_a_long_answer_stays_there_whatever_comes_from_elsewhere(
+    desk: Desk, stub: Stub
+) -> None:
+    page, other = desk.chat(), desk.chat()
+    say(page, "long story")
+    in_sight = page.get_by_text("Line 9 of the answer").first
+    expect(log(page).get_by_text("Line 39 of the answer")).to_be_attached()
+    expect(page.get_by_role("button", name="Stop answering")).to_be_hidden()
+    in_sight.evaluate("node => node.scrollIntoView()")
+    before = in_sight.bounding_box()
+    stub.call(stub.result(stub.only(), "", "status", "asked for by REST"))
+    say(other, "from another tab")
+    expect(log(page).get_by_text("You said: from another tab")).to_be_attached()
+    assert in_sight.bounding_box() == before
+    page.get_by_role("button", name="Jump to latest").click()
+    expect(log(page).get_by_text("You said: from another tab")).to_be_in_viewport()
+    say(page, "long story again")
+    expect(log(page).get_by_text("long story again").first).to_be_in_viewport()

@@ -12,6 +12,18 @@ from tests.browser.widget.stub import LIMIT, Stub, ctx
 from tests.browser.widget.test_chat import log, say
 
 pytestmark = pytest.mark.browser
+PLAIN = ("export", "feedback", "forget", "help", "new")
+
+
+LISTEN = """() => {
+    window.told = [];
+    const added = (one) => one.addedNodes.forEach((node) => told.push(node.textContent));
+    const watch = new MutationObserver((all) => all.forEach(added));
+    const root = document.querySelector('#evertalk').shadowRoot;
+    for (const region of root.querySelectorAll('[aria-live=polite], [role=alert]'))
+        watch.observe(region, { childList: true });
+}"""
+"""As a screen reader: what comes into a live region, in order."""
 
 
 def commands(stub: Stub) -> list[str]:
@@ -33,7 +45,7 @@ def test_enter_completes_a_part_and_runs_only_the_whole(desk: Desk, stub: Stub) 
     box = page.get_by_role("textbox", name="Message")
     box.press_sequentially("/")
     options = page.get_by_role("option")
-    expect(options).to_have_count(6)
+    expect(options).to_have_count(len(stub.commands))
     box.press("ArrowDown")
     expect(options.nth(1)).to_have_attribute("aria-selected", "true")
     expect(box).to_have_attribute("aria-activedescendant", "evt-command-1")
@@ -73,6 +85,53 @@ def test_a_command_without_a_connection_is_refused_at_once(desk: Desk, stub: Stu
     assert commands(stub) == []
 
 
+def test_what_a_command_answers_is_read_out_once_and_a_failure_at_once(desk: Desk, stub: Stub) -> None:
+    desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
+    page, other = desk.chat(), desk.chat()
+    for one in (page, other):
+        expect(one.locator(".gauge")).to_be_visible()
+        one.evaluate(LISTEN)
+    say(page, "/help")
+    expect(page.locator("[aria-live=polite]")).to_have_text("help says hello.")
+    stub.call(stub.drop(stub.only()))
+    stub.call(stub.result(stub.only(), "", "context", "asked for by REST"))
+    expect(page.locator(".result")).to_have_count(2)
+    expect(other.locator(".result")).to_have_count(2)
+    desk.context.set_offline(True)
+    say(page, "/undo")
+    expect(page.get_by_role("alert").filter(has_text="Not connected.")).to_be_attached()
+    of_commands = "told.filter((one) => /hello|REST|Not conn/.test(one))"
+    not_connected = "Not connected. Try the command again in a moment."
+    assert page.evaluate(of_commands) == ["help says hello.", not_connected]
+    assert other.evaluate(of_commands) == []
+
+
+def test_whoever_only_listens_hears_what_others_see(desk: Desk, stub: Stub) -> None:
+    desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
+    page = desk.chat()
+    talk(page, 2)
+    page.evaluate(LISTEN)
+    say(page, "slow one")
+    polite = page.locator("[aria-live=polite]")
+    expect(polite).to_contain_text("Assistant is replying")
+    stub.release.set()
+    expect(polite).to_contain_text("Line 0 of the answer")
+    stub.call(stub.compact(stub.only(), ""))
+    desk.context.set_offline(True)
+    expect(page.locator(".link")).to_be_visible()
+    desk.context.set_offline(False)
+    expect(polite).to_contain_text("Connected again")
+    heard = page.evaluate("told.map((one) => one.slice(0, 20))")
+    assert heard == [
+        "Assistant is replyin",
+        "Line 0 of the answer",
+        "Organizing conversat",
+        "The earlier conversa",
+        "You are offline. Mes",
+        "Connected again",
+    ]
+
+
 def test_a_compaction_shows_its_bar_then_its_card(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     talk(page, 3)
@@ -89,6 +148,31 @@ def test_a_compaction_shows_its_bar_then_its_card(desk: Desk, stub: Stub) -> Non
     expect(page.locator(".result")).to_contain_text("Summarised: 35,000 → 11,666 tokens.")
     order = page.locator(".items > *").evaluate_all("all => all.map(one => one.className.split(' ')[0])")
     assert order == ["person", "assistant", "person", "assistant", "card", "person", "assistant", "notice"]
+
+
+def test_a_summary_that_comes_by_itself_disturbs_no_writer_and_no_reader(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    talk(page, 3)
+    say(page, "long story")
+    expect(log(page).get_by_text("Line 39 of the answer")).to_be_attached()
+    expect(page.get_by_role("button", name="Stop answering")).to_be_hidden()
+    box = page.get_by_role("textbox", name="Message")
+    box.press_sequentially("half a tho")
+    in_sight = page.get_by_text("Line 9 of the answer").first
+    in_sight.evaluate("node => node.scrollIntoView()")
+    expect(page.get_by_role("button", name="Jump to latest")).to_be_visible()
+    before = in_sight.bounding_box()
+    stub.call(stub.compact(stub.only(), ""))
+    expect(page.locator(".card")).to_contain_text("Earlier conversation was summarised")
+    expect(page.get_by_role("progressbar")).to_be_hidden()
+    expect(page.locator(".card")).not_to_be_in_viewport()
+    after = in_sight.bounding_box()
+    assert before is not None
+    assert after is not None
+    assert abs(after["y"] - before["y"]) <= 1
+    expect(box).to_be_focused()
+    box.press_sequentially("ught")
+    expect(box).to_have_value("half a thought")
 
 
 def test_the_card_has_summary_and_original_and_remembers_the_choice(desk: Desk, stub: Stub) -> None:
@@ -196,7 +280,7 @@ def test_the_gauge_tells_its_state_in_three_ways(desk: Desk, stub: Stub, pct: fl
     expect(gauge).to_have_attribute("data-status", state)
     words = {"ok": "plenty of room", "warning": "filling up", "critical": "nearly full"}[state]
     expect(gauge).to_have_accessible_name(re.compile(words))
-    colours = {"ok": "rgb(21, 128, 61)", "warning": "rgb(161, 98, 7)", "critical": "rgb(185, 28, 28)"}
+    colours = {"ok": "rgb(21, 128, 61)", "warning": "rgb(147, 91, 8)", "critical": "rgb(185, 28, 28)"}
     expect(gauge.locator(".arc")).to_have_css("stroke", colours[state])
 
 
@@ -247,7 +331,7 @@ def test_a_public_site_shows_a_plain_chat(desk: Desk, stub: Stub) -> None:
     expect(page.locator(".gauge")).to_be_hidden()
     expect(page.get_by_role("button", name="Pin")).to_have_count(0)
     page.get_by_role("textbox", name="Message").press_sequentially("/")
-    expect(page.get_by_role("option")).to_have_count(2)
+    expect(page.get_by_role("option")).to_have_text([re.compile(f"^/{name}") for name in PLAIN])
 
 
 def test_a_public_site_never_shows_a_card(desk: Desk, stub: Stub) -> None:
@@ -259,3 +343,18 @@ def test_a_public_site_never_shows_a_card(desk: Desk, stub: Stub) -> None:
     expect(log(page).get_by_text("You said: after")).to_be_visible()
     expect(page.locator(".card")).to_have_count(0)
     expect(page.get_by_role("progressbar")).to_have_count(0)
+
+
+def test_the_list_of_commands_looks_the_same_before_and_after_an_answer(desk: Desk) -> None:
+    page = desk.chat()
+    box = page.get_by_role("textbox", name="Message")
+    heights = "all => all.map(one => one.getBoundingClientRect().height)"
+    options = page.locator(".slash li")
+    box.fill("/")
+    expect(options.first).to_be_visible()
+    before = options.evaluate_all(heights)
+    box.fill("")
+    talk(page, 1)
+    box.fill("/")
+    expect(options.first).to_be_visible()
+    assert options.evaluate_all(heights) == before

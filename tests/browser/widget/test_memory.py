@@ -19,6 +19,12 @@ def sheet(page: Page) -> Locator:
     return page.get_by_role("dialog", name="What I remember")
 
 
+def look(page: Page, *, menu: str = "Menu", item: str = "What I remember") -> None:
+    """Opens the sheet by the menu."""
+    page.get_by_role("button", name=menu).click()
+    page.get_by_role("menuitem", name=item).click()
+
+
 def remembering(desk: Desk, stub: Stub, *notes: dict[str, Any], query: str = "") -> Page:
     """The full page with its sheet open."""
     page = desk.chat(query)
@@ -26,7 +32,7 @@ def remembering(desk: Desk, stub: Stub, *notes: dict[str, Any], query: str = "")
     texts = ("Ada drinks green tea.", "Ada goes by train.", LONG)
     usual = [note_of(text, id=f"n0000000{at}") for at, text in enumerate(texts)]
     stub.only().notes = list(notes) or usual
-    page.get_by_role("button", name="What I remember").click()
+    look(page)
     expect(sheet(page)).to_be_visible()
     return page
 
@@ -64,6 +70,7 @@ def test_a_note_is_put_away_and_had_back(desk: Desk, stub: Stub) -> None:
     expect(undo).to_have_count(0)
     expect(sheet(page).get_by_role("button", name="Edit: Ada drinks green tea.")).to_be_focused()
     sheet(page).get_by_role("button", name="Put away: Ada drinks green tea.").click()
+    expect(sheet(page).get_by_role("listitem")).to_have_count(2)
     stub.only().away.clear()
     desk.tolerated = ("status of 410",)
     undo.click()
@@ -144,7 +151,7 @@ def test_what_happens_elsewhere_is_seen_at_once_and_disturbs_nobody(desk: Desk, 
 
 def test_an_empty_memory_says_how_it_fills(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
-    page.get_by_role("button", name="What I remember").click()
+    look(page)
     expect(sheet(page).get_by_text("/remember keeps a sentence")).to_be_visible()
     stub.only().notes = [note_of("Ada drinks tea.", id="n00000001")]
     news(stub, change="saved")
@@ -169,7 +176,7 @@ def test_waiting_is_shown(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     held: list[Route] = []
     page.route("**/api/v1/memory", lambda route: held.append(route))
-    page.get_by_role("button", name="What I remember").click()
+    look(page)
     expect(sheet(page).get_by_text("Loading…")).to_be_visible()
     page.wait_for_timeout(50)
     held.pop().continue_()
@@ -180,8 +187,12 @@ def test_the_keyboard_stays_in_the_sheet_and_comes_back_to_its_button(desk: Desk
     page = desk.chat()
     expect(page.locator(".gauge")).to_be_visible()
     stub.only().notes = [note_of("Ada drinks tea.", id="n00000001")]
-    opener = page.get_by_role("button", name="What I remember")
+    opener = page.get_by_role("button", name="Menu")
     opener.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("menuitem", name="New conversation")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("menuitem", name="What I remember")).to_be_focused()
     page.keyboard.press("Enter")
     expect(sheet(page).get_by_role("heading", name="What I remember")).to_be_focused()
     expect(sheet(page).get_by_role("listitem")).to_have_count(1)
@@ -210,7 +221,7 @@ def test_the_sheet_works_on_a_page_of_somebody_else(desk: Desk, stub: Stub) -> N
     page = desk.shop("?open=1")
     expect(page.locator(".gauge")).to_be_visible()
     stub.only().notes = [note_of("Ada drinks tea.", id="n00000001")]
-    page.get_by_role("button", name="What I remember").click()
+    look(page)
     sheet(page).get_by_role("button", name="Edit").click()
     sheet(page).get_by_role("textbox", name="Edit").fill("Ada drinks coffee.")
     sheet(page).get_by_role("button", name="Save").click()
@@ -228,7 +239,9 @@ def test_a_public_site_tells_nobody_of_a_memory(desk: Desk, stub: Stub) -> None:
     page = desk.shop("?open=1")
     say(page, "hello")
     expect(log(page).get_by_text("You said: hello")).to_be_visible()
-    expect(page.get_by_role("button", name="What I remember")).to_have_count(0)
+    page.get_by_role("button", name="Menu").click()
+    expect(page.get_by_role("menuitem", name="New conversation")).to_be_visible()
+    expect(page.get_by_role("menuitem", name="What I remember")).to_have_count(0)
     assert not any("sheet" in path for path in stub.requests)
 
 
@@ -286,7 +299,8 @@ def test_a_line_says_what_the_tool_is_looking_at(desk: Desk, stub: Stub) -> None
 def test_every_word_of_the_sheet_has_its_german(desk: Desk) -> None:
     page = desk.chat()
     script = """async () => {
-        const { WORDS: { en, de } } = await import('/static/w/sheet-words.js');
+        const { WORDS: en } = await import('/static/w/sheet-words.js');
+        const { MORE: { sheet: de } } = await import('/static/w/more-de.js');
         const holes = (text) => (text.match(/\\{\\w+\\}/g) ?? []).sort().join();
         const keys = new Set([...Object.keys(en), ...Object.keys(de)]);
         return [...keys].filter((key) => !en[key] || !de[key] || holes(en[key]) !== holes(de[key]));
@@ -298,7 +312,7 @@ def test_the_sheet_speaks_german(desk: Desk, stub: Stub) -> None:
     page = desk.shop("?open=1&locale=de")
     expect(page.locator(".gauge")).to_be_visible()
     stub.only().notes = [note_of("Ada trinkt Tee.", id="n00000001", authority="tool")]
-    page.get_by_role("button", name="Was ich noch weiß").click()
+    look(page, menu="Menü", item="Was ich noch weiß")
     expect(page.get_by_role("listitem")).to_contain_text("Tatsache · 04.05.2026aus einem Werkzeug")
 
 
@@ -312,7 +326,7 @@ def test_the_sheet_fits_and_its_targets_are_large_enough(
     page.goto(f"{stub.host_url}/shop?open=1&plain=1&theme={theme}&locale={locale}")
     expect(page.locator(".gauge")).to_be_visible()
     stub.only().notes = [note_of("W" * 300, id="n00000001", authority="tool", event_date="2026-05")]
-    page.get_by_role("button", name="What I remember").click()
+    look(page)
     item = sheet(page).get_by_role("listitem")
     expect(item).to_be_visible()
     item.get_by_role("button", name="Edit").click()

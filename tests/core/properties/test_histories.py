@@ -118,8 +118,8 @@ def _clears_every_result(entries: Sequence[Entry], *_: Any, **__: Any) -> tuple[
     ("module", "name", "broken", "promises"),
     [
         (context, "repair", _as_it_is, {"valid_request"}),
-        (context, "_background", _nothing, {"never_dropped", "provenance"}),
-        (context, "_background", _unstable(), {"pure_and_stable", "undo_is_exact"}),
+        (context, "background_of", _nothing, {"never_dropped", "provenance"}),
+        (context, "background_of", _unstable(), {"pure_and_stable", "undo_is_exact"}),
         (context, "shown_entry", lambda entry, *_: entry, {"valid_request", "provenance"}),
         (compaction, "_tail_length", lambda *_, **__: 0, {"whole_turns"}),
         (source, "_without_injections", str, {"provenance"}),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 import asyncpg
@@ -13,8 +14,12 @@ from aiohttp import web
 
 from shared.adapters.postgres.operators import create_login_link
 from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.work_changes import PostgresWorkChanges
+from shared.services.crash import no_crash
+from shared.services.work_desk import WorkDesk
 from shared.settings import load_settings
 from tests.web.dashboard.serve import served
+from tests.web.inspecting import inspecting_over
 
 
 @dataclass(slots=True)
@@ -40,6 +45,8 @@ class Dashboard:
     pool: asyncpg.Pool[asyncpg.Record]
     http: aiohttp.ClientSession
     commands: RunCommands
+    bell: list[tuple[int, int]] = field(default_factory=list)
+    """Which jobs were rung for, with their attempts."""
 
     async def get(self, path: str, **headers: str) -> Any:
         async with self.http.get(f"{self.url}/api/v1{path}", headers=headers) as response:
@@ -57,7 +64,35 @@ class Dashboard:
 
 
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 Start = Callable[..., Awaitable[Dashboard]]
+
+
+@dataclass(slots=True)
+class Bell:
+    """Remembers what it was rung for."""
+
+    rung: list[tuple[int, int]]
+
+    async def ring(self, job_id: int, attempt: int) -> bool:
+        self.rung.append((job_id, attempt))
+        return True
+
+
+class NobodyListens:
+    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
+        return None
+
+    async def follow(self, session_ids: Sequence[int]) -> None:
+        return None
+
+    async def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
+        await asyncio.Event().wait()
+        yield 0, {}
+
+
+def work_desk_of(pool: Pool, bell: list[tuple[int, int]], *, announcer: Any = None) -> WorkDesk:
+    return WorkDesk(PostgresWorkChanges(pool), Bell(bell), announcer or NobodyListens(), crash_point=no_crash)
 
 
 @pytest.fixture
@@ -70,15 +105,24 @@ async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]
 @pytest.fixture
 async def stranger(database_url: str, pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Dashboard]:
     """Somebody who has not logged in."""
-    commands = RunCommands()
+    commands, bell = RunCommands(), list[tuple[int, int]]()
     app = web.Application()
     async with (
-        served(app, pool=pool, settings=load_settings(), commands=commands) as url,
+        served(
+            app,
+            pool=pool,
+            settings=load_settings(),
+            commands=commands,
+            inspecting=inspecting_over(pool),
+            work_desk=work_desk_of(pool, bell),
+        ) as url,
         aiohttp.ClientSession(
             cookie_jar=aiohttp.CookieJar(unsafe=True), timeout=aiohttp.ClientTimeout(total=20)
         ) as http,
     ):
-        yield Dashboard(url=url, database_url=database_url, pool=pool, http=http, commands=commands)
+        yield Dashboard(
+            url=url, database_url=database_url, pool=pool, http=http, commands=commands, bell=bell
+        )
 
 
 @pytest.fixture

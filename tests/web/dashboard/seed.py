@@ -10,6 +10,8 @@ from uuid import UUID
 
 import asyncpg
 
+from shared.adapters.postgres.spend_sql import ADD_UP
+
 FOLD_AT = 88_000
 FOLDED = 21_000
 HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>'
@@ -54,10 +56,10 @@ async def a_session(
     )
     row = await connection.fetchrow(
         """INSERT INTO sessions (party_id, agent_id, next_turn, answered_turn, next_seq, context_tokens,
-                                 context_limit, created_at, last_active_at)
+                                 context_limit, created_at, last_active_at, last_channel)
            VALUES ($1, $2, $3::bigint + 1, $3::bigint, $3::bigint * 2 + 1, $4, $5,
              now() - make_interval(days => 18),
-                   now() - make_interval(secs => $6 * 60.0))
+                   now() - make_interval(secs => $6 * 60.0), $7)
            RETURNING id, public_id""",
         party,
         await an_agent(connection),
@@ -65,6 +67,7 @@ async def a_session(
         context,
         limit,
         minutes_ago,
+        channel if turns else "",
     )
     assert row is not None
     address = await connection.fetchval(
@@ -250,6 +253,18 @@ async def jobs(connection: Connection, seeded: Seeded) -> None:
     )
 
 
+async def written_along(connection: Connection) -> None:
+    """What turns and jobs write of themselves, for rows that were put in by hand."""
+    await connection.execute("TRUNCATE session_spend")
+    await connection.execute(f"WITH u AS (SELECT * FROM usage) {ADD_UP}")
+    await connection.execute(
+        """UPDATE sessions s SET troubled_at = now()
+            WHERE EXISTS (SELECT FROM jobs j WHERE j.session_id = s.id AND j.state = 'dead')
+               OR EXISTS (SELECT FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn
+                             AND t.state = 'failed')"""
+    )
+
+
 async def a_long_session(
     connection: Connection, *, turns: int = 412, person: str = "Maria", limit: int = 100_000
 ) -> tuple[Seeded, list[UUID]]:
@@ -271,4 +286,5 @@ async def a_long_session(
     )
     await spend(connection, seeded)
     await jobs(connection, seeded)
+    await written_along(connection)
     return seeded, links

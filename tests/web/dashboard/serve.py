@@ -9,9 +9,13 @@ from pathlib import Path
 import asyncpg
 from aiohttp import web
 
+from shared.services.handover import OperatorDesk
+from shared.services.inspecting import Inspecting
+from shared.services.work_desk import WorkDesk
 from shared.settings import Settings
 from web.dashboard import add_dashboard
 from web.dashboard.commands import CommandsLike
+from web.dashboard.live import DeskNews
 
 STATIC = Path(__file__).resolve().parents[3] / "web" / "static"
 
@@ -23,8 +27,21 @@ async def served(
     pool: asyncpg.Pool[asyncpg.Record],
     settings: Settings,
     commands: CommandsLike | None,
+    handovers: OperatorDesk | None = None,
+    inspecting: Inspecting | None = None,
+    work_desk: WorkDesk | None = None,
+    news: DeskNews | None = None,
 ) -> AsyncIterator[str]:
-    add_dashboard(app, pool=pool, settings=settings, commands=commands, announcer=None)
+    add_dashboard(
+        app,
+        pool=pool,
+        settings=settings,
+        commands=commands,
+        handovers=handovers,
+        inspecting=inspecting,
+        work_desk=work_desk,
+        news=news,
+    )
     app.router.add_static("/static", STATIC)
     runner = web.AppRunner(app)
     await runner.setup()

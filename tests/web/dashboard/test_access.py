@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
 
@@ -12,10 +15,11 @@ from aiohttp.test_utils import make_mocked_request
 from shared.adapters.postgres.operators import Operators, create_login_link
 from shared.settings import load_settings
 from tests.web.dashboard.conftest import SAME_ORIGIN, Dashboard
+from web.dashboard import bodies
 from web.dashboard.access import HEADERS, cookie_name, from_own_origin, is_secure
 from web.dashboard.routes import route_table
 
-ROUTES = [(route.method, route.path.replace("{id}", str(uuid4())), route.need) for route in route_table()]
+ROUTES = [(route.method, re.sub(r"\{\w+\}", str(uuid4()), route.path), route.need) for route in route_table()]
 GUARDED = [(method, path) for method, path, need in ROUTES if need not in ("anyone", "metrics")]
 FOREIGN: tuple[dict[str, str], ...] = (
     {},
@@ -28,6 +32,7 @@ FOREIGN: tuple[dict[str, str], ...] = (
 )
 
 
+@pytest.mark.control("S13")
 async def test_a_stranger_gets_nothing(stranger: Dashboard) -> None:
     for method, path in GUARDED:
         async with stranger.http.request(
@@ -37,6 +42,7 @@ async def test_a_stranger_gets_nothing(stranger: Dashboard) -> None:
             assert {name: response.headers[name] for name in HEADERS} == HEADERS
 
 
+@pytest.mark.control("S12")
 async def test_what_changes_something_must_come_from_our_own_page(dashboard: Dashboard) -> None:
     for headers in FOREIGN:
         for method, path, _ in ROUTES:
@@ -45,6 +51,7 @@ async def test_what_changes_something_must_come_from_our_own_page(dashboard: Das
     assert (await dashboard.get("/me"))["name"] == "admin"
 
 
+@pytest.mark.control("S12")
 async def test_an_old_browser_proves_its_origin_by_the_header(dashboard: Dashboard) -> None:
     assert await dashboard.status("POST", "/dashboard/logout", headers={"Origin": dashboard.url}) == 303
     assert await dashboard.status("GET", "/api/v1/me") == 401
@@ -67,6 +74,7 @@ async def test_looking_at_a_link_does_not_use_it_up(stranger: Dashboard) -> None
     assert await stranger.status("POST", "/dashboard/login", data=form, headers=SAME_ORIGIN) == 401
 
 
+@pytest.mark.control("S12")
 async def test_a_login_leads_only_into_the_dashboard(stranger: Dashboard) -> None:
     for following in (
         "https://evil.example",
@@ -82,6 +90,7 @@ async def test_a_login_leads_only_into_the_dashboard(stranger: Dashboard) -> Non
             assert response.headers["Location"] == "/dashboard"
 
 
+@pytest.mark.control("S17")
 async def test_a_hostile_token_is_not_put_into_the_page(stranger: Dashboard) -> None:
     async with stranger.http.get(
         f"{stranger.url}/dashboard/login",
@@ -92,6 +101,7 @@ async def test_a_hostile_token_is_not_put_into_the_page(stranger: Dashboard) -> 
     assert '"<' not in page
 
 
+@pytest.mark.control("S11")
 async def test_each_login_gets_a_new_number_and_the_old_one_ends(dashboard: Dashboard) -> None:
     old = _cookie(dashboard)
     await dashboard.log_in()
@@ -99,6 +109,7 @@ async def test_each_login_gets_a_new_number_and_the_old_one_ends(dashboard: Dash
     assert await dashboard.pool.fetchval("SELECT count(*) FROM operator_sessions") == 1
 
 
+@pytest.mark.control("S11")
 async def test_on_loopback_the_cookie_is_plain_and_closed_to_scripts(stranger: Dashboard) -> None:
     form = {"token": await create_login_link(stranger.database_url)}
     async with stranger.http.post(
@@ -111,6 +122,7 @@ async def test_on_loopback_the_cookie_is_plain_and_closed_to_scripts(stranger: D
     assert "Secure" not in cookie
 
 
+@pytest.mark.control("S11")
 def test_on_https_the_cookie_is_bound_to_the_host() -> None:
     settings = load_settings(public_url="https://bot.example")
     public = make_mocked_request("POST", "/dashboard/login", headers={"Host": "bot.example"})
@@ -125,6 +137,7 @@ def test_on_https_the_cookie_is_bound_to_the_host() -> None:
     assert from_own_origin(proxied, settings)
 
 
+@pytest.mark.control("S11")
 async def test_plain_http_from_elsewhere_cannot_log_in(stranger: Dashboard) -> None:
     form = {"token": await create_login_link(stranger.database_url)}
     headers = {"Host": "192.168.1.20:8080", **SAME_ORIGIN}
@@ -132,6 +145,7 @@ async def test_plain_http_from_elsewhere_cannot_log_in(stranger: Dashboard) -> N
     assert await stranger.pool.fetchval("SELECT used_at FROM login_links") is None
 
 
+@pytest.mark.control("S10", "S50")
 async def test_wrong_names_and_wrong_passwords_look_the_same_and_wear_out(stranger: Dashboard) -> None:
     operators = Operators(stranger.pool)
     ada = await stranger.pool.fetchval("INSERT INTO operators (name) VALUES ('ada') RETURNING id")
@@ -165,6 +179,7 @@ async def test_a_password_set_on_the_account_page_logs_in(dashboard: Dashboard) 
         {"json": []},
         {"data": b"\xff"},
         {"data": b'{"password": "\\ud800 long enough to be one"}'},
+        {"data": b"[" * 8_000},
     )
     for junk in unusable:
         assert await dashboard.status("POST", "/api/v1/me/password", headers=SAME_ORIGIN, **junk) == 400
@@ -179,6 +194,7 @@ async def test_a_password_set_on_the_account_page_logs_in(dashboard: Dashboard) 
         assert response.url.path == "/dashboard"
 
 
+@pytest.mark.control("S13")
 async def test_a_viewer_reads_and_changes_nothing(dashboard: Dashboard) -> None:
     await dashboard.pool.execute("UPDATE operators SET role = 'viewer'")
     assert (await dashboard.get("/me"))["can_run_commands"] is False
@@ -188,6 +204,7 @@ async def test_a_viewer_reads_and_changes_nothing(dashboard: Dashboard) -> None:
     assert dashboard.commands.asked == []
 
 
+@pytest.mark.control("S13")
 async def test_metrics_are_for_this_machine_or_for_the_token(stranger: Dashboard) -> None:
     assert await stranger.status("GET", "/metrics") == 200
     assert await stranger.status("GET", "/metrics", headers={"X-Forwarded-For": "127.0.0.1"}) == 403
@@ -208,11 +225,12 @@ async def test_a_metrics_token_is_asked_of_everybody() -> None:
     )
 
 
+@pytest.mark.control("S13")
 async def test_every_route_of_the_application_is_in_the_table(stranger: Dashboard) -> None:
     from web.dashboard import add_dashboard
 
     app = web.Application()
-    add_dashboard(app, pool=stranger.pool, settings=load_settings(), commands=None, announcer=None)
+    add_dashboard(app, pool=stranger.pool, settings=load_settings(), commands=None)
     served = {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource}
     table = {(route.method, route.path) for route in route_table()}
     assert {pair for pair in served if pair[0] != "HEAD"} == table
@@ -226,3 +244,19 @@ async def test_a_form_that_cannot_be_read_is_refused(stranger: Dashboard) -> Non
     kind = {"Content-Type": "application/x-www-form-urlencoded", **SAME_ORIGIN}
     for body, status in ((b"name=%00&password=x", 401), (b"name=\xff&password=x", 400), (b"x" * 9000, 413)):
         assert await stranger.status("POST", "/dashboard/login", data=body, headers=kind) == status
+
+
+@pytest.mark.control("S33")
+async def test_half_a_login_is_not_waited_for_for_ever(
+    dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "SECONDS", 0.1)
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b'{"password'
+        await asyncio.sleep(30)
+
+    form = {"Content-Type": "application/x-www-form-urlencoded", **SAME_ORIGIN}
+    assert await dashboard.status("POST", "/dashboard/login", data=slowly(), headers=form) == 408
+    said = {"Content-Type": "application/json", **SAME_ORIGIN}
+    assert await dashboard.status("POST", "/api/v1/me/password", data=slowly(), headers=said) == 408

@@ -117,6 +117,7 @@ async def test_a_command_that_fails_is_told_in_its_own_words(dashboard: Dashboar
     assert said == (outcome["error"] if isinstance(outcome, dict) else outcome.advice)
 
 
+@pytest.mark.control("S14")
 async def test_reading_a_transcript_is_written_down_and_a_refresh_is_not(dashboard: Dashboard) -> None:
     seeded, links = await long_session(dashboard)
     await dashboard.get(f"/sessions/{seeded.public_id}/messages")
@@ -155,7 +156,7 @@ async def test_metrics_are_read_by_prometheus(dashboard: Dashboard) -> None:
     assert len(families) >= 8
     assert all(family.documentation for family in families)
     labels = {label for family in families for sample in family.samples for label in sample.labels}
-    assert labels <= {"state", "kind", "role", "outcome"}
+    assert labels <= {"state", "kind", "role", "outcome", "stage", "le"}
 
 
 async def test_what_is_unknown_has_no_series(dashboard: Dashboard) -> None:
@@ -170,3 +171,23 @@ async def test_a_database_that_is_away_is_told_in_words(dashboard: Dashboard) ->
         told = await response.json()
     assert told["code"] == "storage_unavailable"
     assert "database" in told["message"]
+
+
+@pytest.mark.control("S14", "S48")
+async def test_a_visitors_file_is_for_operators_and_reading_it_is_written_down(dashboard: Dashboard) -> None:
+    await long_session(dashboard)
+    public_id = await dashboard.pool.fetchval(
+        """INSERT INTO attachments (session_id, sha256, mime, size, state, body, name, words, arrived_sha256)
+           SELECT min(id), '\\x01', 'text/plain', 5, 'stored', 'words', 'a.html', 'words', '\\x01'
+             FROM sessions
+           RETURNING public_id"""
+    )
+    path = f"{dashboard.url}/api/v1/attachments/{public_id.hex}"
+    async with dashboard.http.get(path) as response:
+        assert (response.status, await response.read()) == (200, b"words")
+        assert response.headers["Content-Disposition"].startswith("attachment;")
+        assert response.headers["Content-Security-Policy"] == "sandbox; default-src 'none'"
+        assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert (await actions(dashboard))[-1] == "read.attachment"
+    for unknown in (uuid4().hex, "x"):
+        assert await dashboard.status("GET", f"/api/v1/attachments/{unknown}") == 404

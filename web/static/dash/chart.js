@@ -24,8 +24,8 @@ function rowsOf(points) {
   });
 }
 
-/** @param {any} timeline what `/sessions/{id}/timeline` answers */
-export function contextChart(timeline) {
+/** @param {any} timeline what `/sessions/{id}/timeline` answers @param {(turn: number) => void} choose shows what the model saw then */
+export function contextChart(timeline, choose) {
   const rows = rowsOf(timeline.points);
   if (!rows.length) return h("p", { class: "empty" }, "No model call yet: the first answer draws the first point.");
   const limit = timeline.limit ?? rows[rows.length - 1].budget ?? null;
@@ -69,10 +69,12 @@ export function contextChart(timeline) {
     onpointerleave: () => { if (document.activeElement !== stage) point(place, false); },
     onfocus: () => { if (stage.matches(":focus-visible")) point(place); },
     onblur: () => point(place, false),
+    onclick: () => choose(rows[place].turn),
     onkeydown: (/** @type {KeyboardEvent} */ event) => {
       const far = Math.max(1, Math.round(rows.length / 10));
       const next = /** @type {Record<string, number>} */ ({ ArrowRight: place + 1, ArrowUp: place + 1, ArrowLeft: place - 1, ArrowDown: place - 1, PageUp: place + far, PageDown: place - far, Home: 0, End: rows.length - 1 })[event.key];
       if (event.key === "Escape") point(place, false);
+      if (event.key === "Enter") choose(rows[place].turn);
       if (next === undefined) return;
       event.preventDefault();
       point(next);
@@ -82,7 +84,7 @@ export function contextChart(timeline) {
 
   const fewer = timeline.points.length < timeline.turns;
   return h("div", { class: "chart" }, legend(), stage,
-    h("p", { id: "chart-words", class: "small muted" }, overall(rows, timeline, limit), fewer && ` Showing ${number(rows.length)} of ${number(timeline.turns)} turns: each stretch by its lowest and highest.`),
+    h("p", { id: "chart-words", class: "small muted" }, overall(rows, timeline, limit), fewer && ` Showing ${number(rows.length)} of ${number(timeline.turns)} turns: ${timeline.sampled ? "some of each stretch, and those around its newest summary" : "each stretch by its lowest and highest"}.`, " A click, or Enter, shows what the model saw."),
     twin(rows, timeline, limit));
 }
 
@@ -171,7 +173,7 @@ function sentence(row, limit) {
 /** @param {any[]} rows @param {any} timeline @param {number | null} limit */
 function overall(rows, timeline, limit) {
   const peak = rows.reduce((best, row) => row.context > best.context ? row : best, rows[0]);
-  const times = timeline.compactions.length;
+  const times = timeline.summaries;
   return `Highest ${tokens(peak.context)}${limit ? ` of ${tokens(limit)}` : ""} at turn ${number(peak.turn)}, summarised ${times === 1 ? "once" : `${number(times)} times`}. Shares are estimates, scaled to what the provider counted.`;
 }
 

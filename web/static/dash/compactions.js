@@ -2,9 +2,10 @@
 import { ask } from "./net.js";
 import { DASH, empty, h, money, number, pct, problem, show, tabs, time, tokens } from "./parts.js";
 import { duration } from "../shared/fmt.js";
+import { diffView } from "./diff.js";
 import { transcript } from "./transcript.js";
 
-const TRIGGERS = { auto: "automatic", manual: "by hand", overflow: "overflow", idle: "while idle" };
+const TRIGGERS = { auto: "automatic", limit: "automatic", turns: "after so many turns", manual: "by hand", overflow: "overflow", idle: "while idle", upgrade: "better words later" };
 
 /** @param {any} fold */
 function bars(fold) {
@@ -47,13 +48,14 @@ function actions(fold, tools) {
 
 /** @param {any} fold @param {any} tools */
 function inside(fold, tools) {
-  return [tabs("Summary or original", [
+  return [tabs("Summary, original or diff", [
     { name: "Summary", make: () => fold.summary ? h("div", { class: "summary-text", dir: "auto" }, fold.summary) : empty("This summary has no words.") },
     { name: "Original", make: () => {
       const list = transcript({ path: `/compactions/${fold.id}/messages`, label: `Turns ${fold.from_turn} to ${fold.through_turn}`, signal: tools.signal, empty: "The originals are gone: retention or erasure removed them." });
       list.load(false);
       return list.node;
-    } }]), audit(fold), fold.focus && h("p", { class: "small" }, `Focus: ${fold.focus}`), actions(fold, tools)];
+    } },
+    { name: "Diff", make: () => diffView(fold.id, tools.signal) }]), audit(fold), fold.focus && h("p", { class: "small" }, `Focus: ${fold.focus}`), actions(fold, tools)];
 }
 
 /** @param {any} fold @param {any} tools */
@@ -75,8 +77,30 @@ function failedItem(failed) {
     h("span", { class: "muted" }, ` · job #${failed.id} · ${failed.trigger} · attempt ${failed.attempt} · `, time(failed.at)), failed.error && h("p", { class: "error-text" }, failed.error));
 }
 
-/** @param {any} answer @param {{me: any, signal: AbortSignal, say: (words: string) => void, reload: () => void, open: Set<string>}} tools */
+/** What stands before a page of summaries, fetched when it is asked for. @param {string} before @param {any} tools */
+function older(before, tools) {
+  const note = h("span", { class: "small" });
+  const button = h("button", { type: "button", class: "line", onclick: async () => {
+    button.disabled = true;
+    try {
+      const page = await ask(`${tools.path}/compactions?before=${encodeURIComponent(before)}`, { signal: tools.signal });
+      const items = pageOf(page, tools);
+      place.replaceWith(...items);
+      items[0]?.querySelector("summary")?.focus();
+    } catch (error) { if (!tools.signal.aborted) { show(note, problem(error)); button.disabled = false; } }
+  } }, "Older summaries");
+  const place = h("p", { class: "actions" }, button, note);
+  return place;
+}
+
+/** @param {any} page @param {any} tools @returns {HTMLElement[]} */
+function pageOf(page, tools) {
+  const items = page.compactions.map((/** @type {any} */ fold) => item(fold, tools));
+  return page.before ? [...items, older(page.before, tools)] : items;
+}
+
+/** @param {any} answer @param {{path: string, me: any, signal: AbortSignal, say: (words: string) => void, reload: () => void, open: Set<string>}} tools */
 export function compactionList(answer, tools) {
   if (!answer.compactions.length && !answer.failed.length) return empty("Nothing was summarised yet. It happens by itself when the context is nearly full.");
-  return [answer.compactions.map((/** @type {any} */ fold) => item(fold, tools)), answer.failed.length > 0 && h("ul", { class: "failures" }, answer.failed.map(failedItem))];
+  return [pageOf(answer, tools), answer.failed.length > 0 && h("ul", { class: "failures" }, answer.failed.map(failedItem))];
 }

@@ -1,70 +1,165 @@
 /** Starts the dashboard: the frame, which page an address means, and the keys that work everywhere. */
 import { h, set, show } from "../shared/h.js";
 import { ask } from "./net.js";
+import { palette } from "./palette.js";
 import { problem } from "./parts.js";
-import { accountPage } from "./account.js";
-import { jobsPage } from "./jobs.js";
-import { sessionPage } from "./session.js";
-import { sessionsPage } from "./sessions.js";
+import { themeButton } from "./theme.js";
+import { watchAlerts, watchWaiting } from "./watch.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const side = /** @type {HTMLElement} */ (document.getElementById("side"));
 const spoken = /** @type {HTMLElement} */ (document.getElementById("say"));
-const LINKS = [["/dashboard", "Sessions"], ["/dashboard/jobs", "Jobs"], ["/dashboard/account", "Account"]];
-const KEYS = [["/", "Search"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ["g s", "Sessions"], ["g j", "Jobs"], ["?", "This help"]];
+/**
+ * The pages in the order of the menu. `key` opens one after `g`; `need` is the least role that may see it.
+ * @type {{path: string, name: string, group: string, key?: string, need?: "operator" | "admin", load: () => Promise<(at: any) => void>}[]}
+ */
+const PAGES = [
+  { path: "/dashboard", name: "Overview", group: "Talks", key: "o", load: () => import("./overview.js").then((file) => file.overviewPage) },
+  { path: "/dashboard/sessions", name: "Sessions", group: "Talks", key: "s", load: () => import("./sessions.js").then((file) => file.sessionsPage) },
+  { path: "/dashboard/waiting", name: "Waiting", group: "Talks", key: "w", load: () => import("./waiting.js").then((file) => file.waitingPage) },
+  { path: "/dashboard/people", name: "People", group: "Talks", key: "p", load: () => import("./people.js").then((file) => file.peoplePage) },
+  { path: "/dashboard/memory", name: "Memory", group: "Talks", key: "m", load: () => import("./memory.js").then((file) => file.memoryPage) },
+  { path: "/dashboard/jobs", name: "Jobs", group: "Work", key: "j", load: () => import("./jobs.js").then((file) => file.jobsPage) },
+  { path: "/dashboard/deliveries", name: "Deliveries", group: "Work", key: "d", load: () => import("./deliveries.js").then((file) => file.deliveriesPage) },
+  { path: "/dashboard/alerts", name: "Alerts", group: "Work", key: "l", load: () => import("./alerts.js").then((file) => file.alertsPage) },
+  { path: "/dashboard/costs", name: "Costs", group: "Money", key: "c", load: () => import("./costs.js").then((file) => file.costsPage) },
+  { path: "/dashboard/agents", name: "Agents", group: "Setup", key: "a", load: () => import("./agents.js").then((file) => file.agentsPage) },
+  { path: "/dashboard/sites", name: "Sites", group: "Setup", key: "i", load: () => import("./sites.js").then((file) => file.sitesPage) },
+  { path: "/dashboard/pairing", name: "Pairing", group: "Setup", load: () => import("./pairing.js").then((file) => file.pairingPage) },
+  { path: "/dashboard/operators", name: "Operators", group: "Setup", need: "admin", load: () => import("./operators.js").then((file) => file.operatorsPage) },
+  { path: "/dashboard/audit", name: "Audit", group: "Setup", key: "u", need: "admin", load: () => import("./audit.js").then((file) => file.auditPage) },
+  { path: "/dashboard/settings", name: "Settings", group: "Setup", need: "operator", load: () => import("./settings.js").then((file) => file.settingsPage) },
+  { path: "/dashboard/account", name: "Account", group: "", load: () => import("./account.js").then((file) => file.accountPage) },
+];
+/** Pages of one thing: their address holds its id. */
+const INNER = [
+  { pattern: /^\/dashboard\/sessions\/([0-9a-f-]{36})$/, nav: "/dashboard/sessions", load: () => import("./session.js").then((file) => file.sessionPage) },
+  { pattern: /^\/dashboard\/people\/([0-9a-f-]{36})$/, nav: "/dashboard/people", load: () => import("./person.js").then((file) => file.personPage) },
+  { pattern: /^\/dashboard\/agents\/([a-z0-9][a-z0-9_-]{0,39})$/, nav: "/dashboard/agents", load: () => import("./agent.js").then((file) => file.agentPage) },
+  { pattern: /^\/dashboard\/sites\/([a-z0-9][a-z0-9_-]{0,63})$/, nav: "/dashboard/sites", load: () => import("./site.js").then((file) => file.sitePage) },
+];
+const KEYS = [["Ctrl K", "Go to a page, a person or a session"], ["/", "Search"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ...PAGES.flatMap((page) => page.key ? [[`g ${page.key}`, page.name]] : []), ["t", "Take the conversation"], ["r", "Write a reply"], ["Enter", "Send the reply"], ["Shift Enter", "New line"], ["?", "This help"]];
 
 /** @type {AbortController | null} */
 let current = null;
 /** @type {any} */
 let me = null;
 let drawn = "";
+let title = "Evertalk";
 const badge = h("span", { class: "count", hidden: true });
+const waitBadge = h("span", { class: "count wait", hidden: true });
+const alertBadge = h("span", { class: "count", hidden: true });
+const BADGES = new Map([["Jobs", badge], ["Waiting", waitBadge], ["Alerts", alertBadge]]);
+/** @type {ReturnType<typeof watchAlerts> | null} */
+let alertWatch = null;
+/** @type {ReturnType<typeof watchWaiting> | null} */
+let watch = null;
+let waits = 0;
 
 /** @param {string} words */
 function say(words) { spoken.textContent = words; }
 
 /** @param {string} path */
 function pageFor(path) {
-  const session = path.match(/^\/dashboard\/sessions\/([0-9a-f-]{36})$/);
-  if (session) return { page: sessionPage, id: session[1], nav: "/dashboard" };
-  if (path === "/dashboard/jobs") return { page: jobsPage, nav: path };
-  if (path === "/dashboard/account") return { page: accountPage, nav: path };
-  return { page: sessionsPage, nav: "/dashboard" };
+  for (const inner of INNER) {
+    const id = path.match(inner.pattern)?.[1];
+    if (id) return { id, nav: inner.nav, load: inner.load };
+  }
+  const page = PAGES.find((one) => one.path === path) ?? PAGES[0];
+  return { id: "", nav: page.path, load: page.load };
 }
 
-function draw() {
+async function draw() {
   drawn = location.pathname + location.search;
   current?.abort();
-  current = new AbortController();
-  const { page, id, nav } = pageFor(location.pathname);
-  for (const link of side.querySelectorAll("nav a")) set(link, { "aria-current": link.getAttribute("href") === nav ? "page" : null });
-  page({ root: main, id: id ?? "", me, say, go, signal: current.signal, troubles });
+  const { signal } = current = new AbortController();
+  const { load, id, nav: at } = pageFor(location.pathname);
+  for (const link of nav.querySelectorAll("a")) set(link, { "aria-current": link.getAttribute("href") === at ? "page" : null });
+  unfold(false);
+  let page;
+  try { page = await load(); } catch { return show(main, problem(new Error("This page cannot be loaded just now."), draw)); }
+  if (!signal.aborted) page({ root: main, id, me, say, go, entitle, signal, troubles, told: (/** @type {any[]} */ handovers) => watch?.told(handovers), look: () => watch?.look(), toldAlerts: (/** @type {number} */ count) => alertWatch?.told(count) });
 }
 
-/** @param {string} address @param {{quiet?: boolean}} [how] */
-function go(address, { quiet = false } = {}) {
+const RANKS = ["viewer", "operator", "admin"];
+/** @param {{name: string, need?: string}} page */
+const isMine = (page) => (me.has_handovers || page.name !== "Waiting") && (!page.need || RANKS.indexOf(me.role) >= RANKS.indexOf(page.need));
+
+/** @param {string} address @param {{quiet?: boolean, replace?: boolean}} [how] */
+function go(address, { quiet = false, replace = false } = {}) {
   if (address === location.pathname + location.search) return;
-  history.pushState(null, "", address);
+  history[replace ? "replaceState" : "pushState"](null, "", address);
   if (quiet) { drawn = address; return; }
   draw();
   scrollTo(0, 0);
   main.focus({ preventScroll: true });
 }
 
+/** All that needs an eye, shown where the menu is folded. */
+function sum() {
+  const count = [...BADGES.values()].reduce((all, one) => all + (one.hidden ? 0 : parseInt(one.textContent ?? "", 10) || 0), 0);
+  set(menuBadge, { hidden: count === 0, "aria-label": `${count} need an eye` });
+  show(menuBadge, String(count));
+}
+
 /** How many jobs need an eye, shown beside their link. @param {number} count */
 function troubles(count) {
   set(badge, { hidden: count === 0, "aria-label": `${count} failed` });
   show(badge, String(count));
+  sum();
+}
+
+/** How many alerts nobody has seen, shown beside their link. @param {number} count */
+function alerting(count) {
+  set(alertBadge, { hidden: count === 0 });
+  show(alertBadge, String(count), h("span", { class: "unseen" }, " not seen"));
+  sum();
+}
+
+/** The page's title, with how many wait in front, for whoever looks at another tab. @param {string} [words] */
+function entitle(words) {
+  if (words) title = `${words} · Evertalk`;
+  document.title = waits ? `(${waits}) ${title}` : title;
+}
+
+/** How many people wait for a human, shown beside the link and in the title. @param {number} count */
+function waiting(count) {
+  if (count > waits) say(count === 1 ? "One person waits for a human." : `${count} people wait for a human.`);
+  waits = count;
+  set(waitBadge, { hidden: count === 0 });
+  show(waitBadge, String(count), h("span", { class: "unseen" }, " waiting"));
+  sum();
+  entitle();
+}
+
+const menuBadge = h("span", { class: "count", hidden: true });
+const nav = h("nav", { id: "pages", "aria-label": "Pages" });
+const menu = h("button", { type: "button", class: "line menu", "aria-expanded": "false", "aria-controls": "pages", onclick: () => unfold(menu.getAttribute("aria-expanded") === "false") }, "Menu", menuBadge);
+
+/** On a narrow screen the pages are behind a button. @param {boolean} open */
+function unfold(open) {
+  set(menu, { "aria-expanded": String(open) });
+  nav.classList.toggle("open", open);
+}
+
+/** The links of the menu, by group; a group of which nothing may be seen has no title either. */
+function links() {
+  const mine = PAGES.filter(isMine);
+  return [...new Set(mine.map((page) => page.group))].map((group) => h("div", { class: "group" },
+    group && h("h2", null, group),
+    mine.filter((page) => page.group === group).map(({ path, name }) => h("a", { href: path }, name, BADGES.get(name)))));
 }
 
 function frame() {
+  show(nav, h("button", { type: "button", class: "line find", onclick: finder.open }, "Go to", h("kbd", { "aria-hidden": "true" }, /Mac|iP/.test(navigator.platform) ? "⌘ K" : "Ctrl K")), links(), themeButton(say));
   show(side,
     h("a", { class: "brand", href: "/dashboard" }, h("span", { class: "logo", "aria-hidden": "true" }), "Evertalk"),
-    h("nav", { "aria-label": "Pages" }, LINKS.map(([address, name]) => h("a", { href: address }, name, name === "Jobs" && badge))),
+    menu, nav,
     h("div", { class: "who" }, h("span", { class: "muted" }, `${me.name} · ${me.role}`),
       h("form", { method: "post", action: "/dashboard/logout" }, h("button", { class: "line wide", type: "submit" }, "Log out"))));
 }
 
+const finder = palette({ pages: () => PAGES.filter(isMine), go });
 const help = h("dialog", { class: "card help", "aria-label": "Keys" }, h("h2", null, "Keys"),
   h("dl", null, KEYS.map(([key, words]) => h("div", null, h("dt", null, h("kbd", null, key)), h("dd", null, words)))),
   h("form", { method: "dialog" }, h("button", { class: "line", type: "submit" }, "Close")));
@@ -81,11 +176,20 @@ let leader = 0;
 /** @param {KeyboardEvent} event */
 function onKey(event) {
   const target = /** @type {HTMLElement} */ (event.target);
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    return finder.open();
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || target.closest("input, textarea, select, dialog[open]")) return;
   const after = Date.now() - leader < 1200;
   leader = event.key === "g" ? Date.now() : 0;
-  if (after && event.key === "s") go("/dashboard");
-  else if (after && event.key === "j") go("/dashboard/jobs");
+  const page = after && PAGES.find((one) => one.key === event.key && isMine(one));
+  if (page) go(page.path);
+  else if (event.key === "t") /** @type {HTMLElement | null} */ (main.querySelector("button[data-act=take]"))?.click();
+  else if (event.key === "r") {
+    const reply = /** @type {HTMLElement | null} */ (main.querySelector("textarea"));
+    if (reply) { event.preventDefault(); reply.focus(); }
+  }
   else if (event.key === "j") moveRow(1);
   else if (event.key === "k") moveRow(-1);
   else if (event.key === "?") /** @type {any} */ (help).showModal();
@@ -106,10 +210,12 @@ function onClick(event) {
 async function start() {
   try { me = await ask("/me"); } catch (error) { return show(main, problem(error, start)); }
   frame();
-  document.body.append(help);
+  document.body.append(help, finder.node);
   addEventListener("popstate", () => { if (drawn !== location.pathname + location.search) draw(); });
   addEventListener("keydown", onKey);
   addEventListener("click", onClick);
+  alertWatch = watchAlerts(alerting);
+  if (me.has_handovers) watch = watchWaiting(me, waiting);
   draw();
 }
 

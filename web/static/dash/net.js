@@ -1,23 +1,28 @@
 /** Asks the server, and tells failures in words; a lost login leads to the login page. */
+import { follow, follows } from "./live.js";
 
 export class Failure extends Error {
-  /** @param {string} message @param {number} status @param {string} [requestId] */
-  constructor(message, status, requestId = "") {
+  /** @param {string} message @param {number} status @param {any} [answer] what the server said @param {number} [after] seconds until it may be tried again */
+  constructor(message, status, answer = {}, after = 0) {
     super(message);
     this.status = status;
-    this.requestId = requestId;
+    this.requestId = answer.request_id ?? "";
+    this.code = answer.code ?? "";
+    this.details = answer.details ?? {};
+    this.after = after;
   }
 }
 
 /**
- * @param {string} path below /api/v1 @param {{refresh?: boolean, method?: string, body?: any, signal?: AbortSignal}} [options]
+ * @param {string} path below /api/v1 @param {{refresh?: boolean, method?: string, body?: any, match?: string, signal?: AbortSignal, seconds?: number}} [options]
  * @returns {Promise<any>}
  */
-export async function ask(path, { refresh = false, method = "GET", body, signal } = {}) {
-  const headers = /** @type {Record<string, string>} */ ({ Accept: "application/json" });
+export async function ask(path, { refresh = false, method = "GET", body, match, signal, seconds = 20 } = {}) {
+  const headers = /** @type {Record<string, string>} */ ({ Accept: "application/json", "X-Evertalk-Desk": "1" });
   if (refresh) headers["X-Evertalk-Refresh"] = "1";
+  if (match) headers["If-Match"] = match;
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const limit = AbortSignal.timeout(20_000);
+  const limit = AbortSignal.timeout(seconds * 1000);
   let response;
   try {
     response = await fetch(`/api/v1${path}`, {
@@ -33,32 +38,52 @@ export async function ask(path, { refresh = false, method = "GET", body, signal 
     return new Promise(() => {});
   }
   const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Failure(answer.message ?? "That did not work.", response.status, answer.request_id);
+  if (!response.ok) throw new Failure(answer.message ?? "That did not work.", response.status, answer, Number(response.headers.get("Retry-After")) || 0);
   return answer;
 }
 
 const EVERY_MS = 5000;
+/** While changes are told: now and then, for what no topic covers. */
+export const TOLD_MS = 30_000;
+/** However much happens, a page asks no more often than this. */
+export const GAP_MS = 1500;
 
 /**
- * Calls `refresh` every five seconds while the page is seen, and tells how that goes.
+ * Calls `refresh` when one of the topics changed (any, unless named), while the page is seen, and tells how
+ * that goes. Where changes cannot be told: every five seconds, or as `every` says.
  * @param {() => Promise<void>} refresh @param {(state: "live" | "paused" | "stale") => void} tell @param {AbortSignal} signal
+ * @param {() => number} [every] @param {string[]} [topics]
  */
-export function keepFresh(refresh, tell, signal) {
+export function keepFresh(refresh, tell, signal, every = () => EVERY_MS, topics) {
   let timer = 0;
-  let at = 0;
-  const plan = () => { clearTimeout(timer); if (!signal.aborted) timer = setTimeout(run, EVERY_MS); };
+  let at = Date.now();
+  let runs = false;
+  let again = false;
+  /** @param {number} [ms] */
+  const plan = (ms = follows() ? Math.max(TOLD_MS, every()) : every()) => { clearTimeout(timer); if (!signal.aborted) timer = setTimeout(run, ms); };
   async function run() {
     if (signal.aborted) return;
     if (document.hidden) return tell("paused");
     at = Date.now();
+    runs = true;
+    again = false;
     try {
       await refresh();
       if (!signal.aborted) tell("live");
     } catch (error) {
       if (!signal.aborted) tell("stale");
     }
-    plan();
+    runs = false;
+    plan(again ? GAP_MS : undefined);
   }
+  follow({
+    changed(/** @type {string[]} */ names) {
+      if (document.hidden || (topics && !names.some((name) => topics.includes(name)))) return;
+      if (runs) again = true;
+      else plan(Math.max(0, at + GAP_MS - Date.now()));
+    },
+    moved() { if (!document.hidden && !runs) plan(follows() ? Math.max(0, at + every() - Date.now()) : undefined); },
+  }, signal);
   const seen = () => {
     if (document.hidden) { clearTimeout(timer); tell("paused"); }
     else if (Date.now() - at >= EVERY_MS) run();

@@ -83,6 +83,13 @@ export function problem(error, again) {
 /** @param {string} words @param {any} [more] */
 export const empty = (words, more = null) => h("div", { class: "empty" }, h("p", null, words), more);
 
+/** Redraws without losing the row that has the focus. @param {HTMLElement} body @param {() => void} draw */
+export function keepFocus(body, draw) {
+  const at = body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : null;
+  draw();
+  if (at) /** @type {HTMLElement | undefined} */ ([...body.querySelectorAll("a")].find((link) => link.getAttribute("href") === at))?.focus({ preventScroll: true });
+}
+
 /** Grey rows for the first load only. @param {number} count */
 export const skeleton = (count) => h("div", { class: "skeleton", "aria-hidden": "true" }, Array.from({ length: count }, () => h("i")));
 

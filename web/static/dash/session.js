@@ -1,27 +1,42 @@
 /** One session: its facts, the context over its turns, what was summarised and saved, what it cost, what was said. */
 import { ask, keepFresh } from "./net.js";
-import { DASH, NAMES, SOURCES, card, channelBadge, empty, h, kpi, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, show, skeleton, split, stateBadge, table, time, tokens } from "./parts.js";
+import { DASH, NAMES, SOURCES, card, channelBadge, empty, h, kpi, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, split, stateBadge, table, time, tokens } from "./parts.js";
 import { contextChart } from "./chart.js";
 import { compactionList } from "./compactions.js";
+import { operatorDesk } from "./desk.js";
+import { replay } from "./replay.js";
 import { transcript } from "./transcript.js";
+import { presetView, upkeepButtons, windowView } from "./upkeep.js";
 
+const TALKING_MS = 2000;
+const SPANS = [50, 500];
 const PURPOSES = { chat: "Answers", flush: "Saving memory", compact: "Summarising", repair: "Repair" };
 
 /** @param {any} page */
-export function sessionPage({ root, id, me, say, signal }) {
-  document.title = "Session · Evertalk";
+export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
+  entitle("Session");
   const path = `/sessions/${id}`;
   const mark = liveMark();
-  const head = h("div", { class: "page-head" }, skeleton(2));
+  const facts = h("div", null, skeleton(2));
+  /** @type {any} */
+  let running = null;
+  const head = h("div", { class: "page-head" }, facts, upkeepButtons({ path, me, say, signal, reload: () => load(true).catch(() => {}), running: () => running }));
   const numbers = h("dl", { class: "kpis" });
   const chart = h("div", { class: "chart-box" }, skeleton(5));
   const folds = h("div", null, skeleton(3));
   const flushes = h("div");
   const now = h("div");
   const spend = h("div");
-  const calls = h("div");
+  const preset = h("div");
+  const audit = auditPages({ path, signal, see: (turn) => seeTurn(turn) });
+  const replayed = replay({ path, id, signal, moved: (turn, call) => remember({ turn: String(turn), call: call ? String(call) : null }) });
+  const replayCard = card("Replay: what the model saw", [replayed.node]);
+  const spans = h("div", { class: "segments", role: "group", "aria-label": "Turns shown" });
   const talk = transcript({ path: `${path}/messages`, label: "Messages", signal, empty: "Nothing was said yet." });
-  const tools = { me, signal, say, open: new Set(openFromAddress()), reload: () => load(false).catch(() => {}) };
+  const desk = operatorDesk({ id, me, say, signal, reload: () => { look(); return load(true).catch(() => {}); }, taken: () => { talkFirst(); toReply(); } });
+  const talkCard = card("Transcript", [talk.node, desk.composer.node]);
+  let open = false;
+  const tools = { path, me, signal, say, open: new Set(openFromAddress()), reload: () => load(false).catch(() => {}) };
   const seen = new Map();
 
   /** Draws a part only when its data changed. @param {string} name @param {any} data @param {() => void} draw */
@@ -32,41 +47,99 @@ export function sessionPage({ root, id, me, say, signal }) {
     draw();
   }
 
+  /** @param {Record<string, string | null>} changes */
+  function remember(changes) {
+    const query = new URLSearchParams(location.search);
+    for (const [name, value] of Object.entries(changes)) if (value) query.set(name, value); else query.delete(name);
+    const words = query.toString();
+    if (!signal.aborted) go(`/dashboard/sessions/${id}${words ? `?${words}` : ""}`, { quiet: true, replace: true });
+  }
+
+  /** @param {number} turn */
+  function seeTurn(turn) {
+    if (!me.can_inspect) return;
+    replayCard.scrollIntoView({ block: "start" });
+    replayed.see(turn, null);
+  }
+
+  const spanNow = () => SPANS.find((span) => String(span) === new URLSearchParams(location.search).get("span")) ?? 0;
+
+  /** @param {number} turns */
+  function spanButtons(turns) {
+    const chosen = spanNow();
+    show(spans, turns > SPANS[0] && [...SPANS.filter((span) => span < turns), 0].map((span) => h("button", { type: "button", "aria-pressed": String(span === chosen), onclick: () => {
+      remember({ span: span ? String(span) : null });
+      drawLine(turns, false).catch((error) => show(chart, problem(error, () => drawLine(turns, false))));
+    } }, span ? `${number(span)} turns` : "All")));
+  }
+
+  /** @param {number} turns @param {boolean} refresh */
+  async function drawLine(turns, refresh) {
+    const span = spanNow();
+    const line = await ask(`${path}/timeline?max_points=500${span && span < turns ? `&from_turn=${turns - span + 1}` : ""}`, { refresh, signal });
+    spanButtons(turns);
+    when("timeline", line, () => show(chart, contextChart(line, seeTurn)));
+  }
+
+  /** Where the build of the next request cannot be had, the last call says what it was like. @param {any} session @param {boolean} refresh */
+  async function drawNow(session, refresh) {
+    const built = me.can_inspect && await ask(`${path}/now`, { refresh, signal }).catch((error) => { if (signal.aborted) throw error; return null; });
+    when("now", built ?? [session.now, session.context_tokens], () => { show(now, built ? windowView(built, SOURCES, NAMES, pct) : filling(session)); show(preset, built ? presetView(built) : empty("Not known just now.")); });
+    const fresh = built && built.used !== null ? { ...session, context_tokens: built.used, context_limit: built.limit, context_pct: built.pct } : session;
+    when("numbers", fresh, () => show(numbers, cards(fresh)));
+  }
+
   /** @param {boolean} refresh */
   async function load(refresh) {
     const session = await ask(path, { refresh, signal });
-    document.title = `${personOf(session)} · Evertalk`;
-    when("head", [session.person, session.channel, session.turns, session.state, session.held, session.running], () => show(head, heading(session, mark.node)));
-    when("numbers", session, () => show(numbers, cards(session)));
-    when("now", [session.now, session.context_tokens], () => show(now, filling(session)));
+    running = session.running;
+    entitle(personOf(session));
+    const held = session.handover;
+    if (!seen.size && held) talkFirst();
+    open = Boolean(held);
+    desk.update(session);
+    root.classList.toggle("desk-open", !desk.composer.node.hidden);
+    when("head", [session.person, session.channel, session.turns, session.state, session.held, session.running], () => show(facts, heading(session, mark.node)));
+    replayed.update(session.turns);
     when("flushes", session.flushes, () => show(flushes, flushList(session.flushes)));
     when("spend", session.spend, () => show(spend, spendTable(session.spend)));
     repaintTimes(root);
+    const said = JSON.stringify([session.turns, session.newest_seq, session.answered_turn, session.state, held && [held.state, held.taken_at]]);
     const version = JSON.stringify([session.turns, session.answered_turn, session.view_epoch, session.compactions, session.undone, session.running, session.state, session.flushes.length]);
-    if (seen.get("version") === version) return;
-    const [timeline, compactions, audit] = await Promise.all([
-      ask(`${path}/timeline?max_points=500`, { refresh, signal }), ask(`${path}/compactions`, { refresh, signal }),
-      ask(`${path}/context?limit=50`, { refresh, signal }), talk.load(refresh)]);
+    const news = seen.get("said") !== said || seen.get("version") !== version;
+    seen.set("said", said);
+    if (seen.get("version") === version) return news ? void await talk.load(refresh) : undefined;
+    const [compactions] = await Promise.all([ask(`${path}/compactions`, { refresh, signal }), drawLine(session.turns, refresh), drawNow(session, refresh), audit.load(refresh), talk.load(refresh)]);
     seen.set("version", version);
-    when("timeline", timeline, () => show(chart, contextChart(timeline)));
     when("compactions", compactions, () => show(folds, compactionList(compactions, tools)));
-    when("calls", audit, () => show(calls, auditTable(audit)));
   }
 
   /** @param {any} error */
   function failed(error) {
     if (signal.aborted) return;
     if (error.status === 404) show(root, empty("There is no such session.", h("a", { href: "/dashboard" }, "All sessions")));
-    else show(head, problem(error, () => load(false).catch(failed)));
+    else show(facts, problem(error, () => load(false).catch(failed)));
   }
 
-  show(root, head, numbers, card("Context per turn", [chart]),
+  /** Who works in a conversation has it before the numbers. */
+  function talkFirst() { if (desk.bar.nextSibling !== talkCard) desk.bar.after(talkCard); }
+
+  /** The newest words and the place to answer them, both in sight. */
+  function toReply() {
+    talk.low();
+    talkCard.scrollIntoView({ block: "nearest" });
+    desk.composer.input.focus({ preventScroll: true });
+  }
+
+  show(root, head, desk.bar, numbers, card("Context per turn", [chart], spans),
     h("div", { class: "columns" }, h("div", { class: "stack" }, card("Summaries", [folds]), card("Memory saved", [flushes])),
-      h("div", { class: "stack" }, card("What fills the window now", [now]), card("Spend", [spend]))),
-    card("Transcript", [talk.node]), card("Context audit", [calls]));
+      h("div", { class: "stack" }, card("What fills the window now", [now]), card("Preset", [preset]), card("Spend", [spend]))),
+    me.can_inspect && replayCard, talkCard, card("Context audit", [audit.node]));
   addEventListener("hashchange", () => { const fold = document.getElementById(location.hash.slice(1)); if (fold instanceof HTMLDetailsElement) fold.open = true; }, { signal });
-  load(false).catch(failed);
-  keepFresh(() => load(true), mark.tell, signal);
+  load(false).then(() => { if (location.hash === "#reply" && !desk.composer.node.hidden) toReply();
+    const asked = new URLSearchParams(location.search);
+    if (asked.get("turn") && me.can_inspect) { replayed.see(Number(asked.get("turn")), Number(asked.get("call")) || null); replayCard.scrollIntoView({ block: "start" }); } }).catch(failed);
+  keepFresh(() => load(true), mark.tell, signal, () => open ? TALKING_MS : 5000);
 }
 
 function openFromAddress() {
@@ -130,13 +203,43 @@ function spendTable(spend) {
     h("span", { title: row.aborted ? `${row.aborted} thrown away` : "" }, number(row.calls)), tokens(row.input_tokens + row.cache_read_tokens + row.cache_write_tokens), tokens(row.output_tokens), money(row.cost_micro, row.unknown_cost)]) });
 }
 
-/** @param {any} audit */
-function auditTable(audit) {
+/**
+ * The calls of the model, newest first, page by page.
+ * @param {{path: string, signal: AbortSignal, see: (turn: number) => void}} of
+ */
+function auditPages({ path, signal, see }) {
+  const place = h("div");
+  const before = /** @type {string[]} */ ([]);
+  let shown = "";
+  let next = /** @type {string | null} */ (null);
+  const newer = h("button", { type: "button", class: "line", onclick: () => turnPage(() => { before.pop(); }) }, "Newer calls");
+  const older = h("button", { type: "button", class: "line", onclick: () => turnPage(() => { if (next) before.push(next); }) }, "Older calls");
+  const node = h("div", null, place, h("div", { class: "pager" }, newer, older));
+
+  /** @param {() => void} move */
+  function turnPage(move) { move(); load(false).catch((error) => { if (!signal.aborted) show(place, problem(error, () => turnPage(() => {}))); }); }
+
+  /** @param {boolean} refresh */
+  async function load(refresh) {
+    const from = before[before.length - 1];
+    const page = await ask(`${path}/context?limit=50${from ? `&before=${encodeURIComponent(from)}` : ""}`, { refresh, signal });
+    next = page.before;
+    set(newer, { hidden: !before.length });
+    set(older, { hidden: !next });
+    const text = JSON.stringify(page);
+    if (text !== shown) show(place, auditTable(page, see));
+    shown = text;
+  }
+  return { node, load };
+}
+
+/** @param {any} audit @param {(turn: number) => void} see */
+function auditTable(audit, see) {
   if (!audit.calls.length) return empty("No model call yet.");
   const columns = ["Turn", "Before", "After summary", "After shortening", "Reported", "Context", "Budget"].map((label) => ({ label, num: true }));
   const place = h("div", { class: "scroll", role: "region", "aria-label": "Model calls", tabindex: 0 });
-  show(place, table({ caption: "What each model call was given, newest first", className: "plain", columns: [...columns, { label: "Model" }, { label: "Done to make it fit" }, { label: "When" }], rows: audit.calls.map((/** @type {any} */ call) => [
-    number(call.turn), number(call.before), number(call.after_summary), number(call.after_prune), number(call.reported), number(call.context), number(call.budget), call.model,
+  show(place, table({ caption: "What each turn's call was given, newest first", className: "plain", columns: [...columns, { label: "Model" }, { label: "Done to make it fit" }, { label: "When" }], rows: audit.calls.map((/** @type {any} */ call) => [
+    h("button", { type: "button", class: "link turn-link", "aria-label": `Turn ${call.turn}: what the model saw`, onclick: () => see(call.turn) }, number(call.turn)), number(call.before), number(call.after_summary), number(call.after_prune), number(call.reported), number(call.context), number(call.budget), call.model,
     [call.summary && "summarised", call.prune && "shortened", call.overflow && "refused"].filter(Boolean).join(", ") || DASH, time(call.at)]) }));
-  return [place, audit.before && h("p", { class: "muted small" }, "Showing the newest 50 calls.")];
+  return place;
 }

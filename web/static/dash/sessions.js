@@ -1,6 +1,6 @@
 /** The list of sessions: searched, filtered, sorted and paged, with all of it in the address. */
 import { ask, keepFresh } from "./net.js";
-import { DASH, channelBadge, empty, h, kpi, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, stateBadge, table, time, tokens } from "./parts.js";
+import { DASH, channelBadge, empty, h, keepFocus, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, stateBadge, table, time, tokens } from "./parts.js";
 
 const COLUMNS = [
   { key: "person", label: "Person" }, { key: "channel", label: "Channel" }, { key: "agent", label: "Agent" },
@@ -9,13 +9,13 @@ const COLUMNS = [
   { key: "compactions", label: "Summaries", num: true }, { key: "active", label: "Last active" }, { key: "state", label: "State" },
 ];
 const TEXTUAL = new Set(["person", "channel", "agent", "state"]);
-const FILTERS = ["q", "channel", "state", "min_pct", "from", "to", "sort", "cursor"];
+const NARROWING = ["q", "channel", "state", "min_pct", "agent", "site", "from", "to"];
+const FILTERS = [...NARROWING, "sort", "limit", "cursor"];
 
 /** @param {any} page */
-export function sessionsPage({ root, say, go, signal, troubles }) {
-  document.title = "Sessions · Evertalk";
+export function sessionsPage({ root, say, go, entitle, signal }) {
+  entitle("Sessions");
   const params = new URLSearchParams(location.search);
-  const strip = h("dl", { class: "kpis strip" });
   const body = h("div", { class: "list" }, skeleton(8));
   const mark = liveMark();
   const bar = filterBar(params, change);
@@ -26,7 +26,7 @@ export function sessionsPage({ root, say, go, signal, troubles }) {
   function change(changes) {
     for (const [name, value] of Object.entries({ cursor: "", ...changes })) value ? params.set(name, value) : params.delete(name);
     const words = params.toString();
-    go(`/dashboard${words ? `?${words}` : ""}`, { quiet: true });
+    go(`/dashboard/sessions${words ? `?${words}` : ""}`, { quiet: true });
     body.setAttribute("aria-busy", "true");
     load().catch(failed);
   }
@@ -35,11 +35,8 @@ export function sessionsPage({ root, say, go, signal, troubles }) {
   async function load(refresh = false) {
     const asked = params.toString();
     const query = new URLSearchParams([...params].filter(([name]) => FILTERS.includes(name)));
-    const [page, overview] = await Promise.all([
-      ask(`/sessions?${query}`, { refresh, signal }), ask("/overview", { refresh, signal })]);
+    const page = await ask(`/sessions?${query}`, { refresh, signal });
     if (asked !== params.toString()) return;
-    troubles(overview.jobs_dead);
-    show(strip, overviewCards(overview));
     body.removeAttribute("aria-busy");
     const next = JSON.stringify([page, asked]);
     if (next === shown) return repaintTimes(body);
@@ -57,28 +54,9 @@ export function sessionsPage({ root, say, go, signal, troubles }) {
     clearTimeout(typing);
     if (event.target.type === "search") typing = setTimeout(() => change({ q: event.target.value.trim() }), 250);
   });
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Sessions"), h("p", { class: "facts" }, mark.node))), strip, bar, body);
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Sessions"), h("p", { class: "facts" }, mark.node))), bar, body);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal);
-}
-
-/** Redraws without losing the row that has the focus. @param {HTMLElement} body @param {() => void} draw */
-function keepFocus(body, draw) {
-  const at = body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : null;
-  draw();
-  if (at) /** @type {HTMLElement | undefined} */ ([...body.querySelectorAll("a")].find((link) => link.getAttribute("href") === at))?.focus({ preventScroll: true });
-}
-
-/** @param {any} overview */
-function overviewCards(overview) {
-  const jobs = overview.jobs_dead;
-  return [
-    kpi("Spent today", money(overview.spend_micro, overview.spend_unknown_calls), overview.cap_micro ? `cap ${money(overview.cap_micro)} a day` : "no cap"),
-    kpi("Active", number(overview.active), "in the last hour"),
-    kpi("Near the limit", number(overview.near_limit), "90 % and more, last day"),
-    kpi("Failed jobs", h("span", { class: jobs ? "crit-text" : null }, number(jobs)), overview.jobs_retrying ? `last day · ${overview.jobs_retrying} retrying` : "last day"),
-    kpi("Workers", h("span", { class: overview.workers ? null : "crit-text" }, number(overview.workers)), overview.workers ? "alive" : "none is alive"),
-  ];
 }
 
 /** @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
@@ -87,28 +65,38 @@ function filterBar(params, change) {
   const choose = (name, label, options) => h("label", null, h("span", { class: "unseen" }, label),
     h("select", { name, onchange: (/** @type {any} */ event) => change({ [name]: event.target.value }) },
       options.map(([value, words]) => h("option", { value, selected: (params.get(name) ?? "") === value }, words))));
+  /** @param {string} name @param {string} label */
+  const day = (name, label) => h("label", { class: "day" }, h("span", null, label), h("input", { type: "date", name, value: params.get(name) ?? "", onchange: (/** @type {any} */ event) => change({ [name]: event.target.value }) }));
+  /** @param {string} name @param {string} label */
+  const words = (name, label) => h("label", { class: "day" }, h("span", null, label), h("input", { name, value: params.get(name) ?? "", maxlength: 200, autocomplete: "off", spellcheck: "false", onchange: (/** @type {any} */ event) => change({ [name]: event.target.value.trim() }) }));
   return h("form", { class: "filters", role: "search", "aria-label": "Filter sessions", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
     h("label", { class: "grow" }, h("span", { class: "unseen" }, "Search person, agent or id"),
       h("input", { type: "search", name: "q", placeholder: "Search person, agent or id   /", value: params.get("q") ?? "", autocomplete: "off", spellcheck: "false" })),
     choose("channel", "Channel", [["", "All channels"], ["web", "Web"], ["telegram", "Telegram"]]),
     choose("state", "State", [["", "All states"], ["answering", "Answering"], ["waiting", "Waiting"], ["tidying", "Tidying up"], ["problem", "Problem"], ["idle", "Idle"]]),
-    choose("min_pct", "Context", [["", "Any context"], ["70", "70 % and more"], ["90", "90 % and more"]]));
+    choose("min_pct", "Context", [["", "Any context"], ["70", "70 % and more"], ["90", "90 % and more"]]),
+    h("details", { class: "more-filters", open: ["agent", "site", "from", "to", "limit"].some((name) => params.get(name)) }, h("summary", null, "More filters"), h("div", null,
+      day("from", "Active since"), day("to", "Active before"), words("agent", "Agent"), words("site", "Site"),
+      choose("limit", "Rows", [["", "50 rows"], ["100", "100 rows"], ["200", "200 rows"]]))));
 }
 
 /** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
 function list(page, params, change) {
-  const filtered = ["q", "channel", "state", "min_pct", "from", "to"].some((name) => params.get(name));
+  const filtered = NARROWING.some((name) => params.get(name));
   if (!page.sessions.length) {
     if (params.get("cursor")) return empty("Nothing more.", firstPage(change));
-    if (filtered) return empty("No session matches.", h("button", { type: "button", class: "line", onclick: () => location.assign("/dashboard") }, "Clear the filters"));
+    if (filtered) return empty("No session matches.", h("button", { type: "button", class: "line", onclick: () => location.assign("/dashboard/sessions") }, "Clear the filters"));
     return empty("No conversation yet.", h("p", { class: "muted" }, "The first one appears here as soon as somebody writes: ", h("a", { href: "/chat" }, "open the chat"), "."));
   }
   return [
     h("div", { class: "card flush-card" }, table({ caption: "Sessions", className: "wide-grid", columns: COLUMNS.map((column) => header(column, params, change)), rows: page.sessions.map(cells) })),
-    h("div", { class: "pager" }, params.get("cursor") && firstPage(change),
+    h("div", { class: "pager" }, h("a", { class: "line sheet", href: `/api/v1/export/sessions.csv?${sheetQuery(params)}`, download: "evertalk-sessions.csv" }, "CSV"), params.get("cursor") && firstPage(change),
       page.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: page.next }); scrollTo(0, 0); } }, "Next page")),
   ];
 }
+
+/** All that the filters leave, not this page alone. @param {URLSearchParams} params */
+const sheetQuery = (params) => new URLSearchParams([...params].filter(([name]) => name === "sort" || NARROWING.includes(name))).toString();
 
 /** @param {(changes: Record<string, string>) => void} change */
 const firstPage = (change) => h("button", { type: "button", class: "line", onclick: () => change({}) }, "First page");

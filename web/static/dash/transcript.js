@@ -3,6 +3,7 @@ import { h, set, show } from "../shared/h.js";
 import { clock, number, tokens, when } from "../shared/fmt.js";
 import { ask } from "./net.js";
 import { problem } from "./parts.js";
+import { ASKERS } from "./waiting.js";
 
 const WHO = { person: "Person", assistant: "Assistant", tool: "Tool", operator: "Operator", program: "Program" };
 const LONG = 4000;
@@ -10,15 +11,32 @@ const KINDS = { summary: "Summarised", digest: "Shortened without a model", sepa
 const STATES = { stopped: "stopped", refused: "refused", failed: "failed", claimed: "being answered", open: "waiting" };
 
 /** Text of any length; what is very long opens on demand. @param {string} text */
-function words(text) {
+export function words(text) {
   if (text.length <= LONG) return h("p", { class: "words", dir: "auto" }, text);
   const node = h("p", { class: "words", dir: "auto" }, `${text.slice(0, LONG)} … `);
   node.append(h("button", { type: "button", class: "link", onclick: () => show(node, text) }, `Show all ${number(text.length)} characters`));
   return node;
 }
 
-/** @param {any} block */
-function blockOf(block) {
+const SIZES = ["B", "KB", "MB"];
+/** @param {number} bytes */
+function size(bytes) {
+  const step = Math.min(2, Math.floor(Math.log(Math.max(bytes, 1)) / Math.log(1024)));
+  return `${Math.round(bytes / 1024 ** step)}\u202f${SIZES[step]}`;
+}
+
+/** A file of the person, opened by itself; what was deleted keeps its name. @param {any} file */
+function fileOf(file) {
+  const label = [h("span", { dir: "auto" }, file.name || file.mime), h("span", { class: "muted" }, ` ${size(file.size)}`)];
+  if (!file.kept) return h("p", null, h("span", { class: "badge file" }, label, h("span", { class: "muted" }, " · deleted")));
+  return h("p", null, h("a", { class: "badge file", href: `/api/v1/attachments/${file.id}`, target: "_blank", rel: "noopener" }, label));
+}
+
+/** @param {any} block @param {any} message */
+function blockOf(block, message) {
+  const file = block.attachment_id && message.files?.find((/** @type {any} */ one) => one.number === block.attachment_id);
+  if (file) return [fileOf(file), (block.type === "text" ? block.text : block.description) && h("details", { class: "tool" },
+    h("summary", null, block.type === "text" ? "What was read of it" : "What is seen in it"), words(block.type === "text" ? block.text : block.description))];
   if (block.type === "text") return words(block.text);
   if (block.type === "tool_use") return h("details", { class: "tool" }, h("summary", null, "Uses ", h("code", null, block.name)), h("pre", { tabindex: 0 }, JSON.stringify(block.input, null, 2)));
   if (block.type === "tool_result") return h("details", { class: "tool" }, h("summary", null, block.is_error ? "Result: failed" : "Result", h("span", { class: "muted" }, ` · ${number(block.text.length)} characters`)), words(block.text));
@@ -31,11 +49,17 @@ function blockOf(block) {
 export function messageNode(message) {
   const state = STATES[/** @type {keyof typeof STATES} */ (message.turn_state)];
   return h("li", { class: `message ${message.author}`, data: { seq: message.seq } },
-    h("div", { class: "by" }, h("b", null, WHO[/** @type {keyof typeof WHO} */ (message.author)]),
+    h("div", { class: "by" }, h("b", null, WHO[/** @type {keyof typeof WHO} */ (message.author)]), message.name && h("span", { class: "from", dir: "auto" }, message.name),
       h("span", { class: "muted" }, `turn ${number(message.turn)} · `, h("time", { datetime: message.at, title: when(message.at) }, clock(message.at)), ` · ${tokens(message.tokens)} tokens`),
       message.pinned && h("span", { class: "badge" }, "pinned"), message.pruned && h("span", { class: "badge" }, "shortened"),
       state && message.author === "person" && h("span", { class: "badge" }, state, message.error_code && ` · ${message.error_code}`)),
-    message.blocks.map(blockOf));
+    message.blocks.map((/** @type {any} */ block) => blockOf(block, message)), message.judged && judgement(message.feedback));
+}
+
+const OPINIONS = { good: "Found helpful", bad: "Found not helpful" };
+/** What the person thought of an answer. @param {any} feedback */
+function judgement(feedback) {
+  return h("div", { class: `judged ${feedback.opinion ?? ""}` }, h("b", null, OPINIONS[/** @type {keyof typeof OPINIONS} */ (feedback.opinion)] ?? "Feedback"), feedback.words && words(feedback.words));
 }
 
 /** @param {any} divider */
@@ -47,20 +71,60 @@ function dividerNode(divider) {
     summary && h("span", { class: "muted" }, ` · ${tokens(divider.tokens_before)} → ${tokens(divider.tokens_after)}`)));
 }
 
-/** @param {any} page */
-function itemsOf(page) {
-  const dividers = [...(page.dividers ?? [])];
-  const items = [];
-  for (const [index, message] of page.messages.entries()) {
-    items.push(messageNode(message));
-    const next = page.messages[index + 1];
-    while (dividers.length && dividers[0].through_turn <= message.turn && (!next || next.turn > dividers[0].through_turn)) items.push(dividerNode(dividers.shift()));
+const ENDS = { operator: "Given back to the assistant", person: "The person went back to the assistant", unanswered: "Nobody came: back to the assistant", silent: "No word came: back to the assistant", off: "Hand-over was switched off: back to the assistant" };
+
+/** The moments of hand-overs, in their order. @param {any[]} handovers */
+function momentsOf(handovers) {
+  return handovers.flatMap((one) => [
+    one.asked_by !== "operator" && { key: `a${one.id}`, at: one.asked_at, words: `A human was asked for by ${ASKERS[/** @type {keyof typeof ASKERS} */ (one.asked_by)]}`, more: one.reason },
+    one.taken_at && { key: `t${one.id}`, at: one.taken_at, words: `${one.operator || "An operator"} took the conversation` },
+    one.ended_at && { key: `e${one.id}`, at: one.ended_at, words: ENDS[/** @type {keyof typeof ENDS} */ (one.ended_by)] ?? "Back to the assistant" },
+  ]).filter(Boolean).sort((one, other) => Date.parse(one.at) - Date.parse(other.at));
+}
+
+/** @param {any} moment */
+const momentNode = (moment) => h("li", { class: "divider hand" }, h("span", null, moment.words,
+  h("span", { class: "muted" }, " · ", h("time", { datetime: moment.at, title: when(moment.at) }, clock(moment.at))), moment.more && h("span", { class: "block muted", dir: "auto" }, `“${moment.more}”`)));
+
+/**
+ * All that is shown, in order, each with a key and what it is made of.
+ * @param {any[]} messages @param {any[]} links @param {any[]} handovers @param {boolean} more whether there are earlier ones
+ */
+function itemsOf(messages, links, handovers, more) {
+  const dividers = [...links];
+  const moments = momentsOf(handovers);
+  if (more && messages.length) while (moments.length && Date.parse(moments[0].at) < Date.parse(messages[0].at)) moments.shift();
+  const items = /** @type {{key: string, of: any, make: (of: any) => any}[]} */ ([]);
+  const tell = () => { const of = moments.shift(); items.push({ key: of.key, of, make: momentNode }); };
+  for (const [index, message] of messages.entries()) {
+    const next = messages[index + 1];
+    while (moments.length && Date.parse(moments[0].at) <= Date.parse(message.at)) tell();
+    const last = message.feedback && !messages.slice(index + 1, index + 30).some((later) => later.turn === message.turn && later.author === "assistant");
+    items.push({ key: `m${message.seq}`, of: { ...message, judged: last }, make: messageNode });
+    while (dividers.length && dividers[0].through_turn <= message.turn && (!next || next.turn > dividers[0].through_turn)) {
+      const of = dividers.shift();
+      items.push({ key: `d${of.id}`, of, make: dividerNode });
+    }
   }
+  while (moments.length) tell();
   return items;
 }
 
+/** Puts nodes in order and moves only what has to, so that what is open, chosen or focused stays. @param {Element} list @param {Node[]} nodes */
+function settle(list, nodes) {
+  const keep = new Set(nodes);
+  for (const node of [...list.childNodes]) if (!keep.has(node)) node.remove();
+  for (const [index, node] of nodes.entries()) if (list.childNodes[index] !== node) list.insertBefore(node, list.childNodes[index] ?? null);
+}
+
+/** Of two lists, all of the older one that the newer does not have, then the newer. @param {any[]} older @param {any[]} newer @param {string} key */
+function joined(older, newer, key) {
+  const known = new Set(newer.map((one) => one[key]));
+  return [...older.filter((one) => !known.has(one[key])), ...newer];
+}
+
 /**
- * Messages read backwards, page by page.
+ * Messages read backwards, page by page; the newest are asked for again and again.
  * @param {{path: string, label: string, signal: AbortSignal, empty: string}} of
  */
 export function transcript({ path, label, signal, empty }) {
@@ -68,36 +132,55 @@ export function transcript({ path, label, signal, empty }) {
   const more = h("button", { type: "button", class: "line", hidden: true, onclick: () => earlier() }, "Load earlier messages");
   const note = h("div");
   const box = h("div", { class: "transcript", role: "region", "aria-label": label, tabindex: 0 }, more, note, list);
-  /** @type {string | null} */
-  let before = null;
+  const drawn = /** @type {Map<string, {text: string, node: any}>} */ (new Map());
+  let all = { messages: /** @type {any[]} */ ([]), dividers: /** @type {any[]} */ ([]), handovers: /** @type {any[]} */ ([]), before: /** @type {string | null} */ (null) };
   let shown = "";
-  let extended = false;
 
-  /** @param {any} page */
-  function tellMore(page) { before = page.before; more.hidden = before === null; }
+  function draw() {
+    more.hidden = all.before === null;
+    const items = itemsOf(all.messages, all.dividers, all.handovers, all.before !== null);
+    const nodes = items.map(({ key, of, make }) => {
+      const text = JSON.stringify(of);
+      const before = drawn.get(key);
+      if (before?.text === text) return before.node;
+      const node = make(of);
+      drawn.set(key, { text, node });
+      return node;
+    });
+    settle(list, nodes.length ? nodes : [h("li", { class: "empty" }, empty)]);
+  }
 
   /** @param {boolean} [refresh] */
   async function load(refresh = false) {
     const page = await ask(`${path}?limit=50`, { refresh, signal });
     const next = JSON.stringify(page);
-    if (next === shown || extended) return;
-    const first = !shown;
-    const low = first || box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+    if (next === shown) return;
+    const low = !shown || box.scrollHeight - box.scrollTop - box.clientHeight < 40;
     shown = next;
     show(note);
-    tellMore(page);
-    show(list, page.messages.length ? itemsOf(page) : h("li", { class: "empty" }, empty));
+    const known = new Set(all.messages.map((one) => one.seq));
+    // Where nothing is in common, something would be missing in between.
+    const goesOn = page.messages.some((/** @type {any} */ one) => known.has(one.seq));
+    const first = page.messages[0];
+    const older = goesOn ? all.messages.filter((one) => one.turn < first.turn || (one.turn === first.turn && one.step < first.step)) : [];
+    all = { messages: joined(older, page.messages, "seq"), dividers: dividersOf(older, page), handovers: page.handovers ?? [], before: older.length ? all.before : page.before };
+    draw();
     if (low) box.scrollTop = box.scrollHeight;
+  }
+
+  /** Those of the page, and before it those that were known. @param {any[]} older @param {any} page */
+  function dividersOf(older, page) {
+    const from = page.messages[0]?.turn ?? 0;
+    return joined(older.length ? all.dividers.filter((one) => one.through_turn < from) : [], page.dividers ?? [], "id");
   }
 
   async function earlier() {
     set(more, { disabled: true });
     try {
-      const page = await ask(`${path}?limit=100&before=${before}`, { signal });
+      const page = await ask(`${path}?limit=100&before=${all.before}`, { signal });
       const height = box.scrollHeight;
-      extended = true;
-      tellMore(page);
-      list.prepend(...itemsOf(page));
+      all = { messages: joined(page.messages, all.messages, "seq"), dividers: joined(page.dividers ?? [], all.dividers, "id"), handovers: page.handovers ?? [], before: page.before };
+      draw();
       box.scrollTop += box.scrollHeight - height;
     } catch (error) {
       if (!signal.aborted) show(note, problem(error, earlier));
@@ -107,5 +190,5 @@ export function transcript({ path, label, signal, empty }) {
 
   /** @param {boolean} [refresh] */
   const safely = (refresh) => load(refresh).catch((error) => { if (!signal.aborted && !refresh) show(note, problem(error, () => safely(false))); });
-  return { node: box, load: safely };
+  return { node: box, load: safely, low: () => { box.scrollTop = box.scrollHeight; } };
 }

@@ -1,7 +1,28 @@
 /** The card that stands where older messages were summarised: Summary | Original, and Undo. */
 import { h, set, show } from "../shared/h.js";
 import { tokens } from "../shared/fmt.js";
-import { t } from "./i18n.js";
+import { wear } from "./styles.js";
+import { wordsOf } from "./words.js";
+
+/** @type {Record<string, string>} */
+export const CARD_WORDS = {
+  card_summary: "Earlier conversation was summarised", card_digest: "Earlier conversation was shortened", card_tabs: "Summary or original messages",
+  tab_summary: "Summary", tab_original: "Original", undoing: "Undoing…", undo_older: "A later summary builds on this one.", undo_no: "This can no longer be undone.",
+};
+const t = wordsOf("card", CARD_WORDS);
+const CARD_LOOK = /* css */ `
+.card { border: 1px solid var(--line); border-radius: var(--radius-m); background: var(--soft); font-size: 14px; }
+.card-head { display: flex; align-items: center; padding: 5px; }
+.card-head :is(.quiet, .card-toggle):hover { background: var(--card); color: var(--fg); }
+.card-toggle { flex: 1; min-width: 0; min-height: 30px; display: flex; align-items: center; gap: 8px; padding: 3px 8px; text-align: start; font-size: 13.5px; line-height: 1.35; color: var(--muted); font-variant-numeric: tabular-nums; }
+.card > .small { padding: 0 13px 8px; }
+.card-body { padding: 0 12px 12px; }
+.tabs { display: inline-flex; gap: 4px; margin-bottom: 8px; }
+.tab { min-height: 30px; padding: 0 12px; font-size: 13px; color: var(--muted); border: 1px solid transparent; border-radius: 15px; }
+.tab[aria-selected="true"] { background: var(--card); color: var(--fg); border-color: var(--line); }
+.pane { max-height: 40vh; overflow: auto; border-radius: 6px; }
+@media (forced-colors: active) { .tab[aria-selected="true"] { border: 1px solid; } }
+`;
 
 /**
  * @typedef {object} CardTools
@@ -19,9 +40,10 @@ function title(card) {
 
 /**
  * Builds a card; `update(card, newest)` changes what the server or a newer card changed.
- * @param {any} card @param {CardTools} tools
+ * @param {any} card @param {CardTools} tools @param {Node} chat the node of the chat that it stands in
  */
-export function compactionCard(card, tools) {
+export function compactionCard(card, tools, chat) {
+  wear(chat, CARD_LOOK);
   const base = `card-${card.id}`;
   const label = h("span", { class: "card-title" });
   const toggle = h("button", { class: "card-toggle", type: "button", "aria-expanded": "false", "aria-controls": `${base}-body`, onclick: () => open(body.hidden) },

@@ -4,19 +4,28 @@ import { Connection } from "./net.js";
 import { Conversation } from "./state.js";
 import { newId } from "./storage.js";
 import { timeline } from "./log.js";
-import { composer } from "./composer.js";
-import { asCommand } from "./slash.js";
+import { asCommand, composer } from "./composer.js";
 import { gauge } from "./gauge.js";
-import { spoken } from "./md.js";
-import { dir, lang, t } from "./i18n.js";
+import { lang, t } from "./i18n.js";
 
-const NOTES = "M7 3h12v18H7zM4 8h5M4 16h5M12 8h4M12 12h4";
+const DOTS = "M12 5h.01M12 12h.01M12 19h.01";
 const CROSS = "M6 6l12 12M18 6L6 18";
+const SAID_MS = 7000;
+
+/** Asks for a part once, so that what is told it comes in order; after a failure anew. @template T @param {() => Promise<T>} load */
+const once = (load) => {
+  /** @type {Promise<T> | null} */
+  let came = null;
+  return () => (came ??= load().catch((error) => { came = null; throw error; }));
+};
+const acts = once(() => import("./acts.js"));
+const attach = once(() => import("./attach.js"));
+const toast = once(() => import("./toast.js"));
 
 /**
  * @typedef {object} Options
  * @property {string} site @property {string} title @property {boolean} page full page, with a cookie instead of a token
- * @property {string} [identity] @property {() => void} close
+ * @property {string} [identity] @property {() => void} close @property {(site: any) => void} dress
  * @property {(name: string, detail?: any) => void} emit
  * @property {import("./storage.js").Store} store
  */
@@ -26,53 +35,74 @@ export class Chat {
   constructor(options) {
     this.options = options;
     this.store = options.store;
+    this.signed = this.store.get("signed");
     this.status = "closed";
     this.drawing = 0;
     this.order = Date.now();
     this.resynced = 0;
+    this.count = 0;
     this.tokenDropped = false;
-    this.chat = new Conversation({ changed: () => this.draw(), said: (item) => this.said(item), gap: () => this.resync() });
+    this.denied = false;
+    this.offline = "";
+    this.renewing = false;
+    /** Commands and opinions that somebody waits for. @type {Map<string, any>} */
+    this.asked = new Map();
+    this.chat = new Conversation({ changed: () => this.draw(), said: (item) => this.said(item), gap: (turn) => this.resync(turn) });
     this.net = new Connection({
       hello: () => this.hello(), frame: (frame, joined) => this.frame(frame, joined), status: (status) => this.show(status), forget: () => this.forget(),
     });
     /** @type {import("./sheet.js").Sheet | null} */
     this.sheet = null;
+    /** @type {import("./attach.js").Desk | null} */
+    this.files = null;
     this.build();
+    if (this.store.get("files")) this.attach(() => {});
     for (const entry of this.store.unsent()) this.chat.send(entry);
     this.sweeper = setInterval(() => this.chat.sweep(Date.now(), this.net.online), 1000);
     this.leaving = () => this.composer.keep();
     addEventListener("pagehide", this.leaving);
+    /** Signed out, or in as somebody else, in another tab. @param {StorageEvent} event */
+    this.elsewhere = ({ key, newValue }) => {
+      if (key === `${this.store.prefix}signed` && this.signed && newValue !== this.signed) void import("./site.js").then((one) => one.elsewhere(this));
+    };
+    addEventListener("storage", this.elsewhere);
     this.paint();
   }
 
   build() {
     const { options } = this;
     this.gauge = gauge({
-      compact: () => this.command("compact", ""), restart: () => this.command("new", ""),
+      compact: () => this.command("compact", ""), restart: () => this.menu((one) => one.begin(this)),
       can: (name) => this.commands().some((/** @type {any} */ one) => one.name === name),
       saved: () => { const card = this.chat.newestCard(); return card?.before && card?.after ? card.before - card.after : 0; },
     });
     this.log = timeline({
       chat: this.chat, store: this.store, copy: (text, button) => void this.copy(text, button), retry: (cid) => this.retry(cid),
-      discard: (cid) => this.discard(cid), pin: (item) => this.pin(item), originals: (id) => import("./rare.js").then((one) => one.originals(this, id)), undo: () => this.command("undo", ""),
+      discard: (cid) => this.discard(cid), originals: (id) => import("./rare.js").then((one) => one.originals(this, id)), undo: () => this.command("undo", ""),
+      acts: () => this.acts((one) => { this.log.adorn(one.adorn(this)); this.draw(); }),
+      attached: (place, metas) => this.attach((desk) => desk.place(place, metas)),
     });
     this.composer = composer({
       send: (text) => this.send(text), stop: () => this.stop(), commands: () => this.commands(),
       limit: () => Number(this.chat.settings.limits?.max_chars) || 0, store: this.store,
+      attach: () => this.attach((desk) => desk.pick()), filled: () => Boolean(this.files?.count()),
     });
     this.bar = h("div", { class: "bar", hidden: true }, (this.barText = h("span")), (this.meter = h("div", { class: "meter", role: "progressbar", "aria-label": t("organizing"), "aria-valuemin": 0, "aria-valuemax": 100 }, h("i"))));
     this.link = h("div", { class: "bar link", hidden: true });
-    this.polite = h("div", { class: "hidden", role: "status", "aria-live": "polite" });
+    this.polite = h("div", { class: "hidden", role: "status", "aria-live": "polite", "aria-atomic": "false" });
     this.urgent = h("div", { class: "hidden", role: "alert" });
     this.demo = h("span", { class: "chip", hidden: true, title: t("demo_hint") }, t("demo"));
-    this.memory = h("button", { class: "icon", type: "button", "aria-haspopup": "dialog", "aria-label": t("remembered"), title: t("remembered"), hidden: true, onclick: () => this.later((one) => one.look(this)) }, icon(NOTES));
-    const title = h("h2", { id: "evt-title" }, options.title || t("title"));
+    this.more = h("button", { class: "icon more", type: "button", "aria-haspopup": "menu", "aria-expanded": "false", "aria-label": t("menu"), title: t("menu"), hidden: true, onclick: () => this.menu((one) => one.toggle(this)) }, icon(DOTS));
+    this.human = h("div", { class: "bar", hidden: true });
+    this.title = h(options.page ? "h1" : "h2", { id: "evt-title", dir: "auto" }, options.title || (options.page ? "Evertalk" : t("title")));
     const close = !options.page && h("button", { class: "icon", type: "button", "aria-label": t("close"), title: t("close"), onclick: options.close }, icon(CROSS));
+    const given = this.given.bind(this);
     this.node = h(options.page ? "main" : "div", {
       class: "panel", part: "panel", role: options.page ? null : "dialog", "aria-labelledby": "evt-title", onkeydown: (/** @type {KeyboardEvent} */ event) => this.key(event),
+      onpaste: given, ondragover: given, ondrop: given,
     },
-      h("div", { class: "head" }, title, this.demo, h("span", { class: "grow" }), this.gauge.button, this.memory, close), this.gauge.popover,
-      h("div", { class: "bars" }, this.link, this.bar), h("div", { class: "middle" }, this.log.node, this.log.jump), this.composer.node, this.polite, this.urgent);
+      h("div", { class: "head" }, this.title, this.demo, h("span", { class: "grow" }), this.gauge.button, this.more, close), this.gauge.popover,
+      h("div", { class: "bars" }, this.link, this.human, this.bar), h("div", { class: "middle" }, options.page && h("h2", { class: "hidden" }, t("log")), this.log.node, this.log.jump), this.composer.node, this.polite, this.urgent);
     this.node.addEventListener("pointerdown", (/** @type {Event} */ event) => {
       const path = event.composedPath();
       if (this.gauge.shown && !path.includes(this.gauge.popover) && !path.includes(this.gauge.button)) this.gauge.toggle(false);
@@ -82,7 +112,7 @@ export class Chat {
   /* ---- connection ---- */
 
   start() {
-    this.net.start();
+    if (!this.denied) this.net.start();
   }
 
   hello() {
@@ -93,10 +123,30 @@ export class Chat {
     };
   }
 
+  /** Somebody else sits here now: of the one before nothing is kept, shown or sent. */
+  discardAll() {
+    // Else another tab did so before.
+    if (this.store.get("signed") === this.signed) this.store.leave();
+    this.signed = "";
+    for (const cid of this.asked.keys()) this.chat.heard({ cid, t: "error" });
+    this.asked.clear();
+    this.chat.silent.clear();
+    this.files?.clear();
+    this.composer.input.value = "";
+    this.composer.changed();
+    this.chat.clear();
+    void import("./site.js").then((one) => one.sweep(this));
+    this.draw();
+  }
+
   /** @param {any} frame @param {boolean} joined whether it opens a new socket */
   frame(frame, joined) {
     if (frame?.t === "welcome") {
+      const { identified: who = "" } = frame;
+      if (this.signed && this.signed !== who) this.discardAll();
       if (frame.token && !this.options.page) this.store.put("token", frame.token);
+      this.store.put("signed", this.signed = who);
+      this.options.dress(frame.site);
       const { epoch, last } = this.chat;
       if (frame.resumed && epoch !== null && frame.log_epoch !== epoch && last > 0) {
         // The numbers we counted by were undone by a restore: only the whole history is true now.
@@ -112,11 +162,25 @@ export class Chat {
     this.sheet?.changed(frame);
     if (joined) this.flush();
     if (frame?.t === "ack") this.store.drop(frame.cid);
+    // A command is answered later; of an opinion this is all.
+    if (/^(ack|error)$/.test(frame?.t) && this.asked.get(frame.cid)?.t === "feedback") this.asked.delete(frame.cid);
     if (frame?.t === "error") this.refused(frame);
+    if (frame?.t === "handover") this.acts((one) => this.say(one.whose(this)));
     if (this.chat.run && this.chat.run.turn !== run) this.replying(this.chat.run.turn);
     if (this.chat.settings.audience === "public") return;
+    if (frame?.t === "memory") toast().then((one) => one.noted(this, frame), () => {});
     if (this.chat.organizing && !organizing) this.say(t("organizing"));
     if (frame?.t === "compaction" && frame.state === "done" && !frame.replaces) this.say(t("organized"));
+  }
+
+  /** @param {(acts: typeof import("./acts.js")) => void} then */
+  acts(then) {
+    return acts().then((one) => (then(one), true), () => this.say(t("lost")));
+  }
+
+  /** @param {(menu: typeof import("./menu.js")) => void} then */
+  menu(then) {
+    import("./menu.js").then(then, () => this.say(t("lost")));
   }
 
   /** @param {(sheet: typeof import("./sheet.js")) => void} then */
@@ -124,11 +188,26 @@ export class Chat {
     import("./sheet.js").then(then, () => this.say(t("lost")));
   }
 
+  /** @param {(desk: import("./attach.js").Desk) => void} run */
+  attach(run) {
+    attach().then((one) => run((this.files ??= one.desk(this))), () => this.say(t("lost")));
+  }
+
+  /** Pasted or dropped; words win over a picture of them. @param {any} event */
+  given(event) {
+    const data = event.dataTransfer ?? event.clipboardData;
+    if (!data.types.includes("Files") || data.getData("text") || !this.chat.settings.limits.files) return;
+    event.preventDefault();
+    const files = [...data.files];
+    this.attach((desk) => (event.type === "dragover" ? desk.over(true) : desk.add(files)));
+  }
+
   /** @param {any} frame */
   refused(frame) {
+    this.denied = /^identity/.test(frame.code);
     const item = frame.cid && this.chat.byCid(frame.cid);
-    if (item?.status === "failed") this.store.keep({ cid: item.cid, text: item.text, at: item.at, order: item.order, error: frame.message || frame.code, advice: frame.advice });
-    if (!item) { show(this.urgent, [frame.message, frame.advice].filter(Boolean).join(" ")); }
+    if (item?.status === "failed") this.store.keep({ cid: item.cid, text: item.text, at: item.at, order: item.order, attachments: item.attachments, error: frame.message || frame.code, advice: frame.advice });
+    if (!item && !frame.mid && !this.asked.has(frame.cid)) this.warn([frame.message, frame.advice].filter(Boolean).join(" "));
     this.options.emit("error", { code: frame.code, message: frame.message });
   }
 
@@ -138,21 +217,26 @@ export class Chat {
       if (item.status === "sending" && item.kind === "msg") this.transmit(item);
       if (item.kind === "result" && item.pending) this.net.send({ t: "command", cid: item.cid, command: item.command, args: item.args ?? "" });
     }
+    for (const frame of this.asked.values()) this.net.send(frame);
     for (const entry of this.store.unsent()) if (this.chat.byCid(entry.cid)?.status === "sent") this.store.drop(entry.cid);
+    this.files?.go();
   }
 
   /** @param {any} item */
   transmit(item) {
-    if (this.net.send({ t: "msg", cid: item.cid, text: item.text })) item.sentAt = Date.now();
+    if (this.net.send({ t: "msg", cid: item.cid, text: item.text, attachments: item.attachments?.map((/** @type {any} */ one) => one.id) })) item.sentAt = Date.now();
   }
 
-  resync() {
+  /** @param {number} [turn] that only a piece is missing of */
+  resync(turn) {
     if (Date.now() - this.resynced < 2000) return;
     this.resynced = Date.now();
-    setTimeout(() => this.net.resync());
+    if (turn) this.net.send({ t: "resync", mid: `t${turn}` });
+    else setTimeout(() => this.net.resync());
   }
 
   forget() {
+    if (this.denied) return false;
     const had = Boolean(this.store.get("token")) && !this.tokenDropped;
     this.tokenDropped = true;
     this.store.put("token", "");
@@ -169,7 +253,8 @@ export class Chat {
     // Most breaks heal at once: only one that lasts is worth a line.
     const wait = status === "connecting" ? 1500 : status === "reconnecting" ? 700 : 0;
     if (!words || wait) this.link.hidden = !words || (this.link.hidden && wait > 0);
-    if (words) this.linkTimer = setTimeout(() => { show(this.link, t(words)); this.link.hidden = false; if (status !== "connecting") this.say(t(words)); }, wait);
+    const told = this.denied ? t("sign_in") : (/^re/.test(status) && this.offline) || t(words ?? "");
+    if (words) this.linkTimer = setTimeout(() => { show(this.link, told); this.link.hidden = false; if (status !== "connecting") this.say(told); }, wait);
     else if (status === "online" && before !== "connecting") this.say(t("back"));
     set(this.node, { data: { status } });
   }
@@ -184,7 +269,12 @@ export class Chat {
   send(text) {
     const command = asCommand(text, this.commands());
     if (command) return this.command(command.name, command.args);
-    const entry = { cid: newId(), text, at: new Date().toISOString(), order: ++this.order };
+    return this.files?.count() ? this.files.send(text) : this.post(text);
+  }
+
+  /** @param {string} text @param {any[]} [attachments] */
+  post(text, attachments) {
+    const entry = { cid: newId(), text, at: new Date().toISOString(), order: ++this.order, attachments };
     this.store.keep(entry);
     this.chat.send(entry);
     this.log.end();
@@ -217,7 +307,7 @@ export class Chat {
     const item = this.chat.byCid(cid);
     if (!item) return;
     // Refused means surely not taken: a new id. Unconfirmed may have arrived: the same one.
-    const entry = { cid: item.refused ? newId() : cid, text: item.text ?? "", at: item.at ?? "", order: item.refused ? ++this.order : item.order ?? 0 };
+    const entry = { cid: item.refused ? newId() : cid, text: item.text ?? "", at: item.at ?? "", order: item.refused ? ++this.order : item.order ?? 0, attachments: item.attachments };
     this.discard(cid);
     this.store.keep(entry);
     this.chat.send(entry);
@@ -228,11 +318,6 @@ export class Chat {
   discard(cid) {
     this.store.drop(cid);
     this.chat.remove(cid);
-  }
-
-  /** @param {any} item */
-  pin(item) {
-    this.net.send({ t: "pin", cid: newId(), mid: item.mid, pinned: !this.chat.pinned.has(item.mid) });
   }
 
   /** @param {string} text @param {HTMLElement} button */
@@ -267,10 +352,13 @@ export class Chat {
     const { chat } = this;
     const open = chat.settings.audience !== "public";
     this.log.update();
+    this.seen();
     this.gauge.button.hidden = !open || !this.chat.session;
-    this.memory.hidden = this.gauge.button.hidden;
+    this.more.hidden = !this.chat.session;
+    if (chat.handover || !this.human.hidden) this.acts((one) => one.handover(this));
     this.gauge.update(chat.ctx);
     this.composer.busy(Boolean(chat.run));
+    this.composer.clip.hidden = !chat.settings.limits.files;
     this.demo.hidden = !chat.settings.model?.offline;
     const working = open ? chat.organizing : null;
     this.bar.hidden = !working;
@@ -280,9 +368,28 @@ export class Chat {
     set(this.meter, { "aria-valuenow": Math.round(working.percent), vars: { "--done": String(Math.max(working.percent, 4) / 100) } });
   }
 
+  /** Nothing is drawn while nobody looks, so what is drawn is read. */
+  seen() {
+    const { chat } = this;
+    if (!this.node.hidden && chat.last > chat.read && this.net.send({ t: "read", seq: chat.last })) chat.read = chat.last;
+    const count = chat.unread();
+    if (count !== this.count) this.options.emit("unread", { count: this.count = count });
+  }
+
   /** @param {string} words */
+  warn(words) {
+    show(this.urgent, words);
+    show(this.link, words);
+    this.link.hidden = false;
+    clearTimeout(this.linkTimer);
+    this.linkTimer = setTimeout(() => this.show(this.status), 6000);
+  }
+
+  /** What follows at once must not silence it. @param {string} words */
   say(words) {
-    show(this.polite, h("p", { lang: null, dir: dir() }, words));
+    const line = h("p", null, words);
+    this.polite.append(line);
+    setTimeout(() => line.remove(), SAID_MS);
   }
 
   /** @param {number} turn */
@@ -293,8 +400,9 @@ export class Chat {
 
   /** @param {import("./state.js").Item} item */
   said(item) {
-    this.say(spoken(item.text ?? ""));
-    this.options.emit("message", { mid: item.mid, role: item.role });
+    const tell = (/** @type {string} */ words) => (item.success === false ? show(this.urgent, words) : this.say(words));
+    acts().then((one) => tell(one.aloud(item)), () => tell(item.text ?? ""));
+    if (item.kind === "msg") this.options.emit("message", { mid: item.mid, role: item.role });
   }
 
   end() {
@@ -303,6 +411,7 @@ export class Chat {
     clearTimeout(this.replyTimer);
     cancelAnimationFrame(this.drawing);
     removeEventListener("pagehide", this.leaving);
+    removeEventListener("storage", this.elsewhere);
     this.composer.keep();
     this.net.stop();
   }

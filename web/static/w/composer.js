@@ -2,10 +2,20 @@
 import { h, icon, set, show } from "../shared/h.js";
 import { number } from "../shared/fmt.js";
 import { t, lang } from "./i18n.js";
-import { slash } from "./slash.js";
 
 const ARROW = "M12 19V5M6 11l6-6 6 6";
+const CLIP = "M21 11l-9 9a5 5 0 0 1-7-7l9-9a3 3 0 0 1 5 5l-9 9";
 const SQUARE = "M7 7h10v10H7z";
+
+/**
+ * The command a text asks for, or null when it is ordinary text.
+ * @param {string} text @param {import("./slash.js").Command[]} commands
+ */
+export function asCommand(text, commands) {
+  const found = /^\/([\w-]+)(?:\s+([^]*))?$/.exec(text.trim());
+  const command = found && commands.find((one) => one.name === found[1].toLowerCase());
+  return found && command ? { name: command.name, args: (found[2] ?? "").trim() } : null;
+}
 
 /**
  * @param {object} tools
@@ -14,6 +24,8 @@ const SQUARE = "M7 7h10v10H7z";
  * @param {() => import("./slash.js").Command[]} tools.commands
  * @param {() => number} tools.limit
  * @param {import("./storage.js").Store} tools.store
+ * @param {() => void} tools.attach
+ * @param {() => boolean} tools.filled whether files wait
  */
 export function composer(tools) {
   const input = h("textarea", {
@@ -23,19 +35,34 @@ export function composer(tools) {
   const send = h("button", { class: "send", type: "submit", "aria-label": t("send"), title: t("send") }, icon(ARROW, 18));
   const stop = h("button", { class: "stop", type: "button", "aria-label": t("stop"), title: t("stop"), hidden: true, onclick: tools.stop }, icon(SQUARE, 18));
   const note = h("p", { class: "composer-note", id: "evt-note", role: "status", hidden: true });
-  const popup = slash(input, tools.commands, (text) => { input.value = text; changed(); });
-  const node = h("form", { class: "composer", onsubmit: submit }, popup.list, note, h("div", { class: "field" }, input, stop, send));
+  const clip = h("button", { class: "icon", type: "button", "aria-label": t("attach"), title: t("attach"), hidden: true, onclick: tools.attach }, icon(CLIP));
+  const list = h("ul", { class: "slash", role: "listbox", id: "evt-commands", "aria-label": t("commands"), tabindex: 0, hidden: true });
+  const node = h("form", { class: "composer", onsubmit: submit }, list, note, h("div", { class: "field" }, clip, input, stop, send));
   let timer = 0;
+  /** @type {ReturnType<typeof import("./slash.js").slash> | null} */
+  let popup = null;
+  let called = false;
+
+  /** The list of commands comes with the first slash. */
+  function offer() {
+    if (popup) return popup.update();
+    if (called || input.value[0] !== "/") return;
+    called = true;
+    import("./slash.js").then((one) => {
+      popup = one.slash(list, input, tools.commands, (text) => { input.value = text; changed(); });
+      popup.update();
+    }).catch(() => { called = false; });
+  }
 
   function changed() {
-    popup.update();
+    offer();
     grow();
     const limit = tools.limit();
     const long = limit > 0 && input.value.length > limit;
     note.hidden = !long;
     show(note, long && t("too_long", { count: number(input.value.length, lang()), limit: number(limit, lang()) }));
     set(input, { "aria-invalid": long ? "true" : null, "aria-describedby": long ? "evt-note" : null });
-    set(send, { "aria-disabled": long || !input.value.trim() ? "true" : null });
+    set(send, { "aria-disabled": long || (!input.value.trim() && !tools.filled()) ? "true" : null });
     clearTimeout(timer);
     timer = setTimeout(keep, 200);
   }
@@ -49,7 +76,7 @@ export function composer(tools) {
 
   /** @param {KeyboardEvent} event */
   function key(event) {
-    if (event.isComposing || event.keyCode === 229 || popup.key(event)) return;
+    if (event.isComposing || event.keyCode === 229 || popup?.key(event)) return;
     if (event.key === "Enter" && !event.shiftKey && !event.altKey) { event.preventDefault(); submit(event); }
   }
 
@@ -57,17 +84,17 @@ export function composer(tools) {
   function submit(event) {
     event.preventDefault();
     const text = input.value.trim();
-    if (!text || (tools.limit() > 0 && text.length > tools.limit()) || !tools.send(text)) return;
+    if ((!text && !tools.filled()) || (tools.limit() > 0 && text.length > tools.limit()) || !tools.send(text)) return;
     input.value = "";
     changed();
     keep();
-    input.focus();
+    if (event.isTrusted) input.focus();
   }
 
   input.value = tools.store.get("draft");
   queueMicrotask(changed);
   return {
-    node, input, keep, grow, popup,
+    node, input, keep, grow, clip, changed, submit: () => submit(new Event("submit")),
     /** @param {boolean} busy */
     busy: (busy) => { stop.hidden = !busy; },
   };

@@ -3,7 +3,6 @@ import { h, set, show, svg } from "../shared/h.js";
 import { percent, tokens } from "../shared/fmt.js";
 import { t } from "./i18n.js";
 
-const PARTS = ["system", "memory", "summary", "history", "tools"];
 const ROUND = 2 * Math.PI * 7;
 
 /** @param {any} ctx @returns {"ok" | "warning" | "critical"} */
@@ -18,9 +17,9 @@ export function sentence(ctx) {
   return t("context", { pct: percent(ctx.pct), used: tokens(ctx.used), limit: tokens(ctx.limit) });
 }
 
-/**
- * @param {{compact: () => void, restart: () => void, can: (command: string) => boolean, saved: () => number}} tools
- */
+/** @typedef {{compact: () => void, restart: () => void, can: (command: string) => boolean, saved: () => number}} GaugeTools */
+
+/** @param {GaugeTools} tools */
 export function gauge(tools) {
   const arc = svg("circle", { class: "arc", cx: 9, cy: 9, r: 7, transform: "rotate(-90 9 9)", "stroke-dasharray": `0 ${ROUND}` });
   const label = h("span", { class: "pct", dir: "ltr" }, "–");
@@ -30,12 +29,28 @@ export function gauge(tools) {
   }, svg("svg", { class: "ring", viewBox: "0 0 18 18", width: 18, height: 18, "aria-hidden": "true" }, svg("circle", { class: "track", cx: 9, cy: 9, r: 7 }), arc), label);
   /** @type {any} */
   let ctx = null;
+  let unfolding = false;
 
   /** @param {boolean} wanted @param {boolean} [refocus] */
   function toggle(wanted, refocus = false) {
-    popover.hidden = !wanted;
-    set(button, { "aria-expanded": String(wanted) });
-    if (wanted) { explain(); popover.focus(); } else if (refocus) button.focus();
+    if (wanted) return explain(true);
+    unfolding = false;
+    popover.hidden = true;
+    set(button, { "aria-expanded": "false" });
+    if (refocus) button.focus();
+  }
+
+  /** What the number is made of; it comes with the first look. @param {boolean} [open] */
+  function explain(open = false) {
+    unfolding ||= open;
+    import("./shares.js").then((one) => {
+      if (!unfolding) return;
+      one.explain(popover, ctx, tools, () => toggle(false, true));
+      if (!open) return;
+      popover.hidden = false;
+      set(button, { "aria-expanded": "true" });
+      popover.focus();
+    }).catch(() => {});
   }
 
   /** @param {any} next */
@@ -51,27 +66,5 @@ export function gauge(tools) {
     if (!popover.hidden) explain();
   }
 
-  function explain() {
-    const parts = ctx?.parts ?? {};
-    const rows = PARTS.filter((name) => typeof parts[name] === "number").map((name) => ({ name, count: parts[name] }));
-    if (ctx?.limit) rows.push({ name: "free", count: Math.max(ctx.limit - ctx.used, 0) });
-    const saved = tools.saved();
-    set(popover, { "aria-label": sentence(ctx) });
-    show(popover,
-      h("p", { class: "popover-title" }, sentence(ctx), ctx?.stale && h("span", { class: "muted" }, ` (${t("updating")})`)),
-      ctx?.limit && h("div", { class: "stack", "aria-hidden": "true" },
-        rows.filter((row) => row.count > 0).map((row) => h("span", { class: `part ${row.name}`, vars: { "--share": String(row.count) } }))),
-      h("dl", { class: "parts" }, rows.map((row) => h("div", null,
-        h("dt", null, h("span", { class: `dot ${row.name}`, "aria-hidden": "true" }), t(`part_${row.name}`)), h("dd", null, tokens(row.count))))),
-      h("p", { class: "muted small" }, t("explain")),
-      saved > 0 && h("p", { class: "muted small" }, t("saved", { count: tokens(saved) })),
-      ctx?.estimated && h("p", { class: "muted small" }, t("estimated")),
-      h("div", { class: "row" }, act("compact", "compact_now", tools.compact, "solid"), act("new", "new_chat", tools.restart, "line")));
-  }
-
-  /** @param {string} command @param {string} words @param {() => void} run @param {string} look */
-  function act(command, words, run, look) {
-    return tools.can(command) && h("button", { class: `action ${look}`, type: "button", onclick: () => { toggle(false, true); run(); } }, t(words));
-  }
   return { button, popover, update, toggle, get shown() { return !popover.hidden; } };
 }

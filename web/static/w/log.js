@@ -2,8 +2,6 @@
 import { h, icon, set, show } from "../shared/h.js";
 import { clock, when } from "../shared/fmt.js";
 import { t, lang } from "./i18n.js";
-import { render } from "./md.js";
-import { compactionCard } from "./card.js";
 
 const DOWN = "M12 5v14M6 13l6 6 6-6";
 const NEAR = 48;
@@ -14,10 +12,11 @@ const NEAR = 48;
  * @property {(text: string, button: HTMLElement) => void} copy
  * @property {(cid: string) => void} retry
  * @property {(cid: string) => void} discard
- * @property {(item: import("./state.js").Item) => void} pin
+ * @property {() => Promise<any>} acts asks for what stands beside answers; `adorn` brings it
  * @property {(id: string) => Promise<any[]>} originals
  * @property {() => void} undo
  * @property {import("./storage.js").Store} store
+ * @property {(place: HTMLElement, metas: any[]) => void} attached
  */
 
 /** @param {LogTools} tools */
@@ -29,21 +28,59 @@ export function timeline(tools) {
   const views = new Map();
   const md = { copy: tools.copy, labels: { copy: t("copy") } };
   let follow = true;
+  let stuck = 0;
+  /** The question that the view goes by. @type {Element | undefined} */
+  let asked;
+  const near = () => node.scrollHeight - node.scrollTop - node.clientHeight < NEAR;
+  // Pictures come late, and the end moves down with them.
+  const growing = new ResizeObserver(() => { if (follow) stick(); });
+  /** @type {string | undefined} */
+  let offered;
+  /** @type {ReturnType<import("./acts.js").adorn> | null} */
+  let extras = null;
+  let called = false;
+  /** @type {typeof import("./md.js").render | undefined} */
+  let render;
+  /** @type {Promise<void> | null} */
+  let learning = null;
 
   function empty() {
     return h("div", { class: "empty" }, h("p", { class: "hello" }, t("welcome")), h("p", { class: "muted small" }, t("ai_line")));
   }
 
-  function scrolled() {
-    follow = node.scrollHeight - node.scrollTop - node.clientHeight < NEAR;
-    jump.hidden = follow || !list.childNodes.length;
+  /** How Markdown is drawn comes with the first message; whoever reads the end still sees it afterwards. */
+  function learn() {
+    return learning ??= import("./md.js").then((one) => {
+      one.drawn(node);
+      render = one.render;
+      redraw();
+      update();
+    }).catch(() => { learning = null; });
   }
+
+  /** Text as it was written stands in until then, unseen while that takes only a moment. @param {HTMLElement} body @param {string} text */
+  function write(body, text) {
+    body.classList.toggle("plain", !render);
+    if (render) render(body, text, md);
+    else show(body, text);
+  }
+
+  const redraw = () => { for (const view of views.values()) view.rev = -1; };
+
+  function scrolled() {
+    // What grew below since then is no wish to stay: only going back is.
+    follow = near() || (follow && node.scrollTop >= stuck);
+    offer();
+  }
+  const offer = () => { jump.hidden = near() || !list.childNodes.length; };
+
 
   /** @param {any} item */
   function make(item) {
-    if (item.kind === "card") {
-      const card = compactionCard(item.card, { ...tools, markdown: (target, text) => render(target, text, md) });
-      return { node: card.node, rev: -1, update: (/** @type {any} */ one) => card.update(one.card, tools.chat.newestCard()?.id === one.card.id) };
+    if (item.kind === "card") return carded(item.card);
+    if (item.kind === "mark") {
+      const line = h("p", { class: "mark muted small" });
+      return { node: line, rev: -1, update: (/** @type {any} */ one) => adorned()?.mark(one, line) };
     }
     const body = h("div", { class: "body", dir: "auto" });
     const meta = h("div", { class: "meta" });
@@ -52,10 +89,32 @@ export function timeline(tools) {
     return { node: article, rev: -1, update: (/** @type {any} */ one) => update(one, article, body, meta) };
   }
 
+  /** @param {any} first */
+  function carded(first) {
+    /** @type {any} */
+    let card = null;
+    let now = first;
+    const draw = () => card?.update(now, tools.chat.newestCard()?.id === now.id);
+    void learn().then(() => import("./card.js")).then((one) => {
+      card = one.compactionCard(first, { ...tools, markdown: write }, node);
+      view.node.replaceWith(card.node);
+      view.node = card.node;
+      draw();
+      if (follow) stick();
+    }).catch(() => {});
+    const view = { node: h("div"), rev: -1, update: (/** @type {any} */ one) => { now = one.card; draw(); } };
+    return view;
+  }
+
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body @param {HTMLElement} meta */
   function person(item, article, body, meta) {
     set(article, { class: "person", "aria-label": t("you"), data: { status: item.status, queued: String(Boolean(item.queued)) } });
     show(body, item.text);
+    const files = article.querySelector(":scope > .files");
+    const { attachments } = item;
+    body.hidden = Boolean(attachments?.length) && !item.text;
+    if (!attachments?.length) files?.remove();
+    else if (!files) { const place = h("div", { class: "files" }); body.after(place); growing.observe(place); tools.attached(place, attachments); }
     if (item.status === "failed") {
       show(meta, h("span", { class: "bad", role: "alert" }, [t("failed"), item.error || (!item.refused && t("not_confirmed")), item.advice,
         item.retryAfter && t("wait", { seconds: Math.ceil(item.retryAfter) })].filter(Boolean).join(" · ")),
@@ -67,28 +126,30 @@ export function timeline(tools) {
   function answer(item, article, body, meta) {
     const notice = item.role === "notice";
     const draft = item.status === "draft" && !item.partial;
-    set(article, { class: notice ? "notice" : "assistant", "aria-label": t(notice ? "notice" : "assistant"), data: { status: item.status ?? "" } });
+    set(article, { class: notice ? "notice" : item.role, "aria-label": item.name || t(notice ? "notice" : "assistant"), data: { status: item.status ?? "" } });
     body.classList.add("md");
     const dots = body.querySelector(":scope > .dots");
     dots?.remove();
-    render(body, item.text ?? "", md);
+    const more = draft ? {} : adorned()?.under(item, article, body) ?? {};
+    write(body, more.told ?? item.text ?? "");
     if (draft && !item.text) body.append(waiting());
     if (draft) return show(meta, item.text && tools.chat.run?.state === "tool" && working());
-    const failed = item.error && h("span", { class: "bad" }, typeof item.error === "string" && /\s/.test(item.error) ? item.error : item.error.message ?? t("answer_failed"));
-    show(meta, failed, item.partial && !failed && h("span", { class: "tag" }, t("stopped")),
-      item.text && !notice && copyButton(item), !notice && item.text && item.mid && can("pin") && pinButton(item), time(item.at));
+    const failed = item.error && !more.told && h("span", { class: "bad" }, typeof item.error === "string" && /\s/.test(item.error) ? item.error : item.error.message ?? t("answer_failed"));
+    show(meta, failed, item.partial && !failed && h("span", { class: "tag" }, t("stopped")), item.text && !notice && copyButton(item),
+      more.again, more.thumbs, more.pin, time(item.at));
+  }
+
+  /** What stands beside answers comes with the first of them. */
+  function adorned() {
+    if (!extras && !called) { called = true; void tools.acts().then((came) => { called = Boolean(came); }); }
+    return extras;
   }
 
   function waiting() {
     const tool = tools.chat.run?.state === "tool";
     return h("p", { class: "dots" }, h("i"), h("i"), h("i"), tool && working());
   }
-  const working = () => {
-    const { tool = "", subject = "" } = tools.chat.run ?? {};
-    const key = `tool_${tool.startsWith("mcp_") ? "mcp" : tool}`;
-    const said = subject || !/fetch|mcp/.test(key) ? t(key, { subject }) : key;
-    return h("span", { class: "muted small", dir: "auto" }, said === key ? t("working") : said);
-  };
+  const working = () => h("span", { class: "muted small", dir: "auto" }, adorned()?.working() ?? t("working"));
 
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body @param {HTMLElement} meta */
   function result(item, article, body, meta) {
@@ -97,32 +158,31 @@ export function timeline(tools) {
     if (!article.querySelector(".command")) article.prepend(h("div", { class: "command", dir: "ltr" }, `/${item.command}`));
     const words = item.text || (item.pending ? "" : t(item.success ? "command_silent" : "command_failed"));
     body.querySelector(":scope > .dots")?.remove();
-    render(body, item.advice ? `${words}\n\n${item.advice}` : words, md);
+    write(body, item.advice ? `${words}\n\n${item.advice}` : words);
     if (item.pending && !item.text) body.append(h("p", { class: "dots" }, h("i"), h("i"), h("i")));
     show(meta);
   }
 
-  /** @param {string} command */
-  const can = (command) => tools.chat.settings.audience !== "public" && tools.chat.settings.commands.some((/** @type {any} */ one) => one.name === command);
-  /** @param {string} words @param {() => void} run @param {object} [more] */
-  const button = (words, run, more = {}) => h("button", { class: "quiet", type: "button", onclick: run, ...more }, words);
+  /** @param {string} words @param {() => void} run */
+  const button = (words, run) => h("button", { class: "quiet", type: "button", onclick: run }, words);
   /** @param {any} item */
   const copyButton = (item) => { const node = button(t("copy"), () => tools.copy(item.text, node)); return node; };
-  /** @param {any} item */
-  const pinButton = (item) => {
-    const pinned = tools.chat.pinned.has(item.mid);
-    return button(t(pinned ? "unpin" : "pin"), () => tools.pin(item), { "aria-pressed": String(pinned) });
-  };
   /** @param {string | undefined} at */
   const time = (at) => at && h("time", { datetime: at, title: when(at, lang()) }, clock(at, lang()));
 
   /** Brings the screen in line with the conversation. */
   function update() {
     const items = tools.chat.items;
+    const atEnd = near();
+    if (items.length) void learn();
     const keys = new Set(items.map((item) => item.key));
     for (const [key, view] of views) if (!keys.has(key)) { view.node.remove(); views.delete(key); }
     /** @type {ChildNode | null} */
     let next = list.firstChild;
+    const newest = tools.chat.newest()?.key;
+    // Only the newest answer can be given again: the one before it loses its button.
+    if (newest !== offered) for (const key of [newest, offered]) { const view = views.get(key ?? ""); if (view) view.rev = -1; }
+    offered = newest;
     for (const item of items) {
       let view = views.get(item.key);
       if (!view) views.set(item.key, (view = make(item)));
@@ -131,24 +191,34 @@ export function timeline(tools) {
       else list.insertBefore(view.node, next);
     }
     node.firstElementChild?.toggleAttribute("hidden", items.length > 0);
-    if (follow) stick();
+    if (follow) stick(atEnd);
     scrolledLater();
   }
 
   /** Goes to the end, but no further than the last question at the top: a long answer is read from its start. */
-  function stick() {
+  function stick(atEnd = false) {
     const questions = list.querySelectorAll(".person, .result");
     const question = /** @type {HTMLElement | undefined} */ (questions[questions.length - 1]);
+    // Asked elsewhere meanwhile: whoever is in the middle of an answer stays there.
+    if (!atEnd && question !== asked) return;
+    asked = question;
     const end = node.scrollHeight - node.clientHeight;
     const top = question ? question.offsetTop - node.offsetTop - 12 : end;
     node.scrollTop = Math.min(end, Math.max(top, node.scrollTop));
+    stuck = node.scrollTop;
   }
 
   let frame = 0;
   function scrolledLater() {
     cancelAnimationFrame(frame);
-    frame = requestAnimationFrame(() => { jump.hidden = node.scrollHeight - node.scrollTop - node.clientHeight < NEAR || !list.childNodes.length; });
+    frame = requestAnimationFrame(offer);
   }
 
-  return { node, jump, update, end: () => { follow = true; node.scrollTop = node.scrollHeight; } };
+  /** @param {NonNullable<typeof extras>} given */
+  function adorn(given) {
+    extras = given;
+    redraw();
+  }
+
+  return { node, jump, update, adorn, of: (/** @type {string} */ key) => views.get(key)?.node, end: () => { follow = true; node.scrollTop = node.scrollHeight; } };
 }

@@ -1,6 +1,6 @@
 /** Puts the chat on a page: launcher, panel, public calls, and everything taken away again on shutdown. */
 import { h, icon, set, show } from "../shared/h.js";
-import { dir, speak, spokenLang, t } from "./i18n.js";
+import { dir, lang, speak, spokenLang, t } from "./i18n.js";
 import { sheet } from "./styles.js";
 import { Store } from "./storage.js";
 
@@ -10,7 +10,8 @@ const NARROW = "(max-width: 560px)";
 /**
  * @typedef {object} Config
  * @property {string} site @property {string} [title] @property {string} [theme] @property {string} [locale]
- * @property {string} [position] @property {boolean} [open] @property {boolean} [page]
+ * @property {string} [position] @property {boolean} [open] @property {boolean} [page] @property {string} [accent]
+ * @property {string} [starters] ways to begin, with a | between them
  */
 
 export class Widget {
@@ -21,6 +22,8 @@ export class Widget {
     this.opened = false;
     this.unread = 0;
     this.identity = "";
+    /** @type {any} */
+    this.site = this.keys = null;
     /** @type {import("./chat.js").Chat | null} */
     this.chat = null;
     /** @type {Promise<import("./chat.js").Chat | null> | null} */
@@ -28,7 +31,6 @@ export class Widget {
     /** @type {Element[]} */
     this.inert = [];
     this.fit = () => this.measure();
-    this.keys = (/** @type {KeyboardEvent} */ event) => this.trap(event);
   }
 
   async mount() {
@@ -36,16 +38,37 @@ export class Widget {
     this.host = h("div", { id: "evertalk", lang: spokenLang(), dir: dir() });
     const shadow = this.host.attachShadow({ mode: "open" });
     shadow.adoptedStyleSheets = [sheet()];
-    const { page, theme, position } = this.config;
-    this.root = h("div", { class: "root", dir: dir(), lang: spokenLang(), data: { theme: theme || "auto", position: position || "", mode: page ? "page" : "widget", open: "false" } });
+    const { page, theme, position, accent } = this.config;
+    this.root = h("div", { class: "root", dir: dir(), lang: spokenLang(), data: { theme: this.store.get("theme") || theme || "auto", position: position || "", mode: page ? "page" : "widget", open: "false" }, vars: { "--site-accent": accent || "" } });
     if (!page) this.buildLauncher();
     shadow.append(this.root);
     document.body.append(this.host);
     this.raise();
+    // Some sites go from page to page by a new body: the chat goes along.
+    this.moving = new MutationObserver(() => {
+      if (this.host.isConnected || !document.body) return;
+      document.body.append(this.host);
+      this.raise();
+      this.modal(this.opened);
+    });
+    this.moving.observe(document.documentElement, { childList: true });
     this.emit("ready");
+    if (!page) void this.ask();
     // A conversation that exists goes on at once; a new one waits until somebody opens the panel.
     if (page || this.config.open) await this.open(!page);
     else if (this.store.get("token") || this.store.unsent().length) (await this.load())?.start();
+  }
+
+  async ask() {
+    await this.dress(this.store.get("site"));
+    try {
+      await this.dress(await (await fetch(new URL(`../../api/v1/sites/${this.config.site}?locale=${lang()}`, import.meta.url))).json());
+    } catch {}
+  }
+
+  /** Nothing is loaded for a site that says nothing. @param {any} look */
+  async dress(look) {
+    if (look && (this.site || this.config.starters || look.starters?.length || Object.keys(look).length > 1)) (await import("./site.js")).dress(this, look);
   }
 
   buildLauncher() {
@@ -63,14 +86,16 @@ export class Widget {
 
   /** @returns {Promise<import("./chat.js").Chat | null>} the panel, loaded on first need */
   load() {
-    this.loading ??= import("./chat.js").then(({ Chat }) => {
+    this.loading ??= Promise.all([import("./chat.js"), import("./panel.js")]).then(([{ Chat }, { dress }]) => {
       if (!this.host) return null;
+      dress(this.host.shadowRoot);
       this.chat = new Chat({
         site: this.config.site, title: this.config.title ?? "", page: Boolean(this.config.page), identity: this.identity,
-        store: this.store, close: () => this.close(), emit: (name, detail) => this.heard(name, detail),
+        dress: (site) => this.dress(site), store: this.store, close: () => this.close(), emit: (name, detail) => this.heard(name, detail),
       });
       this.chat.node.hidden = true;
       this.root.prepend(this.chat.node);
+      void this.dress(this.site);
       return this.chat;
     }).catch(() => { this.loading = null; return null; });
     return this.loading;
@@ -86,6 +111,7 @@ export class Widget {
     this.unread = 0;
     this.reflect();
     chat.node.hidden = false;
+    chat.draw();
     visualViewport?.addEventListener("resize", this.fit);
     visualViewport?.addEventListener("scroll", this.fit);
     this.measure();
@@ -123,18 +149,7 @@ export class Widget {
     if (!full) return;
     this.inert = [...document.body.children].filter((node) => node !== this.host && !node.hasAttribute("inert") && node.tagName !== "SCRIPT");
     for (const node of this.inert) node.setAttribute("inert", "");
-    this.chat?.node.addEventListener("keydown", this.keys);
-  }
-
-  /** @param {KeyboardEvent} event */
-  trap(event) {
-    if (event.key !== "Tab" || event.defaultPrevented || !this.chat) return;
-    const all = [...this.chat.node.querySelectorAll("button, textarea, a[href], [tabindex='0']")].filter((/** @type {any} */ node) => node.checkVisibility?.() ?? node.offsetParent);
-    const active = this.root.getRootNode().activeElement;
-    const edge = event.shiftKey ? all[0] : all[all.length - 1];
-    if (active !== edge) return;
-    event.preventDefault();
-    (event.shiftKey ? all[all.length - 1] : all[0]).focus();
+    void import("./phone.js").then(({ stay }) => stay(this));
   }
 
   /** The keyboard of a phone covers the page; what stays visible is the size of the panel. */
@@ -147,14 +162,15 @@ export class Widget {
     set(this.root, { data: { open: String(this.opened) } });
     if (!this.launcher) return;
     const unread = this.unread ? `, ${t("unread", { count: this.unread })}` : "";
-    set(this.launcher, { "aria-expanded": String(this.opened), "aria-label": t(this.opened ? "close" : "open") + unread, title: t(this.opened ? "close" : "open") });
+    const label = this.opened ? t("close") : this.site?.launcher_label || t("open");
+    set(this.launcher, { "aria-expanded": String(this.opened), "aria-label": label + unread, title: label });
     this.badge.hidden = !this.unread;
     show(this.badge, this.unread || "");
   }
 
   /** @param {string} name @param {any} detail */
   heard(name, detail) {
-    if (name === "message" && !this.opened) { this.unread++; this.reflect(); }
+    if (name === "unread") { this.unread = this.opened ? 0 : detail.count; this.reflect(); }
     this.emit(name, detail);
   }
 
@@ -174,17 +190,21 @@ export class Widget {
     if (words) (await this.load())?.send(words);
   }
 
-  /** @param {string} identity a short-lived signed token of the site */
-  identify(identity) {
+  /** @param {string | null} [identity] a signed token */
+  async identify(identity) {
     this.identity = String(identity ?? "");
-    if (!this.chat) return;
-    this.chat.options.identity = this.identity;
-    if (!this.chat.net.stopped) this.chat.net.resync();
+    (await import("./site.js")).identify(this);
   }
 
-  shutdown() {
+  async keep() {
+    (await import("./keep.js")).unfold(this);
+  }
+
+  async shutdown() {
     this.modal(false);
+    if (this.store.get("signed")) await this.identify(null);
     this.chat?.end();
+    this.moving?.disconnect();
     visualViewport?.removeEventListener("resize", this.fit);
     visualViewport?.removeEventListener("scroll", this.fit);
     this.host?.remove();
@@ -199,8 +219,10 @@ export class Widget {
  */
 export async function start(config, api) {
   const widget = new Widget(config);
+  // Else it begins as somebody else's.
+  for (const [name, identity] of api.q) if (name === "identify") await widget.identify(identity);
   await widget.mount();
-  const calls = new Set(["open", "close", "toggle", "send", "identify", "setTheme", "shutdown"]);
+  const calls = new Set(["open", "close", "toggle", "send", "identify", "keep", "setTheme", "shutdown"]);
   /** @param {string} name @param {...any} args */
   api.run = (name, ...args) => {
     if (!calls.has(name)) throw new Error(`Evertalk has no call named ${name}`);

@@ -1,6 +1,6 @@
 /** Draws Markdown as DOM nodes: no markup is ever parsed by the browser, no picture is ever fetched. */
-import { h, add } from "../shared/h.js";
-import { highlight } from "./highlight.js";
+import { h, add, show } from "../shared/h.js";
+import { wear } from "./styles.js";
 
 const MAX_TEXT = 200_000;
 const MAX_BLOCKS = 6;
@@ -12,6 +12,33 @@ const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])(\s+|$)/;
 const TABLE_RULE = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+
+const DRAWN_LOOK = /* css */ `
+.md > * + *, .pane > * + *, li > * + *, blockquote > * + * { margin-top: 9px; }
+.md p, .pane p { white-space: pre-wrap; }
+b, strong { font-weight: 650; } em { font-style: italic; }
+h3, h4, h5, h6 { font-weight: 650; line-height: 1.35; } h3 { font-size: 1.13em; } h4 { font-size: 1.06em; }
+ul, ol { padding-inline-start: 24px; } li { white-space: pre-wrap; } li + li, li > ul, li > ol { margin-top: 3px; }
+.items a { color: var(--accent); text-decoration: underline; text-underline-offset: 2px; border-radius: 3px; } .host { color: var(--muted); font-size: .88em; }
+hr { height: 0; border: 0; border-top: 1px solid var(--line); }
+blockquote { padding-inline-start: 11px; border-inline-start: 3px solid var(--line); color: var(--muted); }
+code { font: .88em/1.5 var(--mono); padding: 1px 5px; border-radius: 5px; background: light-dark(#ececf2, #26262f); }
+.code { border: 1px solid var(--line); border-radius: var(--radius-s); background: var(--soft); overflow: hidden; }
+.card .code, .notice .code { background: var(--card); }
+.code-head { display: flex; justify-content: space-between; align-items: center; min-height: 30px; padding: 0 4px 0 12px; font-size: 12.5px; color: var(--muted); }
+pre { overflow: auto; padding: 6px 12px 12px; tab-size: 4; } pre code { padding: 0; background: none; white-space: pre; font-size: 13px; line-height: 1.6; }
+pre:focus-visible, .table:focus-visible, .pane:focus-visible { outline-offset: -2px; }
+.hl-k { color: light-dark(#6d28d9, #c4b5fd); } .hl-s { color: light-dark(#166534, #86efac); } .hl-n { color: light-dark(#9a3412, #fdba74); } .hl-c { color: var(--muted); font-style: italic; }
+.table { overflow-x: auto; } table { border-collapse: collapse; font-size: 14px; }
+th, td { padding: 4px 9px; border: 1px solid var(--line); } th { background: var(--soft); font-weight: 650; }
+.at-start { text-align: start; } .at-center { text-align: center; } .at-end { text-align: end; font-variant-numeric: tabular-nums; }
+.original { margin-bottom: 10px; } .original b { font-size: 13px; }
+.chevron { flex: none; width: 7px; height: 7px; border: solid currentColor; border-width: 0 1.6px 1.6px 0; transform: rotate(-45deg); transition: transform .15s; }
+.root[dir="rtl"] .chevron { transform: rotate(135deg); }
+.root .card-toggle[aria-expanded="true"] .chevron, .root details[open] > summary .chevron { transform: rotate(45deg) translate(-1px, -1px); }
+`;
+/** How all this looks. @param {Node} node of the chat that it is drawn in */
+export const drawn = (node) => wear(node, DRAWN_LOOK);
 
 /** @typedef {{kind: string, raw: string, lines: string[], level?: number, lang?: string, mark?: string}} Block */
 
@@ -98,9 +125,15 @@ function endOfList(lines, at) {
 function blocks(lines) {
   /** @type {Block[]} */
   const out = [];
+  /** The levels of the headings above, so that none is skipped. @type {number[]} */
+  const above = [];
   for (let at = 0; at < lines.length;) {
     if (blank(lines[at])) { at++; continue; }
     const block = blockAt(lines, at);
+    if (block.level) {
+      while (above.length && above[above.length - 1] >= block.level) above.pop();
+      block.level = above.push(block.level);
+    }
     out.push(block);
     at += Math.max(block.lines.length, 1);
   }
@@ -148,6 +181,15 @@ function cells(line) {
 
 /** @typedef {{copy: (text: string, button: HTMLElement) => void, labels: {copy: string}}} Tools */
 
+/**
+ * Colours load with the first code that names its language; until then, and without them, code is plain.
+ * @param {HTMLElement} node @param {string} code @param {string} language
+ */
+function colour(node, code, language) {
+  if (language) void import("./highlight.js").then((one) => show(node, one.highlight(code, language)), () => {});
+  return node;
+}
+
 /** @param {Block} block @param {Tools} tools */
 function drawCode(block, tools) {
   const mark = block.mark ?? "```";
@@ -158,7 +200,7 @@ function drawCode(block, tools) {
   const button = h("button", { class: "quiet", type: "button", onclick: () => tools.copy(code, button) }, tools.labels.copy);
   return h("div", { class: "code", dir: "ltr" },
     h("div", { class: "code-head" }, h("span", null, block.lang ?? ""), button),
-    h("pre", { tabindex: 0, "aria-label": block.lang || "code" }, h("code", null, highlight(code, block.lang ?? ""))));
+    h("pre", { tabindex: 0, "aria-label": block.lang || "code" }, colour(h("code", null, code), code, block.lang ?? "")));
 }
 
 /** @param {Block} block @param {Tools} tools @param {number} depth */

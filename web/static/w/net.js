@@ -1,29 +1,26 @@
-/** Keeps one WebSocket alive: hello, backoff with full jitter, heartbeat, resume after every break. */
+/** Keeps one line alive: hello, backoff with full jitter, heartbeat, resume after every break. */
 
 const HELLO_MS = 10_000;
 const FATAL = new Set([4400, 4403]);
+const MISSES = 3;
 
-/** The address of the socket: on the server this module came from. */
 export function socketUrl() {
   const url = new URL("../../ws", import.meta.url);
   url.protocol = url.protocol.replace("http", "ws");
   return url.href;
 }
 
-/**
- * @typedef {object} Hooks
- * @property {() => object} hello makes the first frame
- * @property {(frame: any, joined: boolean) => void} frame
- * @property {(status: "connecting" | "online" | "reconnecting" | "offline" | "refused" | "closed") => void} status
- * @property {() => boolean} forget called when the token was refused; true when a fresh start makes sense
- */
-
 export class Connection {
-  /** @param {Hooks} hooks */
+  /** @param {{hello: () => object, frame: (frame: any, joined: boolean) => void, status: (status: string) => void, forget: () => boolean}} hooks */
   constructor(hooks) {
     this.hooks = hooks;
-    /** @type {WebSocket | null} */
+    /** @type {any} */
     this.socket = null;
+    // Sockets in a row without a welcome: then every other try is a stream.
+    this.misses = 0;
+    /** @type {any} */
+    this.Line = null;
+    this.streams = false;
     this.online = false;
     this.failures = 0;
     this.heartbeat = 25_000;
@@ -58,14 +55,13 @@ export class Connection {
     this.hooks.status("closed");
   }
 
-  /** @param {object} frame @returns {boolean} whether it was handed to an open socket */
+  /** @param {object} frame */
   send(frame) {
     if (!this.online || this.socket?.readyState !== WebSocket.OPEN) return false;
     this.socket.send(JSON.stringify(frame));
     return true;
   }
 
-  /** Leaves the socket and comes back at once: the welcome then fills what was missed. */
   resync() {
     this.close();
     this.open();
@@ -81,12 +77,13 @@ export class Connection {
     if (this.stopped || this.socket) return;
     this.timer("retry");
     if (navigator.onLine === false) return this.hooks.status("offline");
-    const socket = new WebSocket(socketUrl());
+    this.streams = Boolean(this.Line && this.misses >= MISSES && !this.streams);
+    const socket = new (this.streams ? this.Line : WebSocket)(socketUrl());
     this.socket = socket;
     this.timer("hello", () => this.drop("reconnecting"), HELLO_MS);
     socket.onopen = () => socket.send(JSON.stringify(this.hooks.hello()));
-    socket.onmessage = (event) => { if (this.socket === socket) this.read(event.data); };
-    socket.onclose = (event) => { if (this.socket === socket) this.lost(event.code); };
+    socket.onmessage = (/** @type {any} */ event) => { if (this.socket === socket) this.read(event.data); };
+    socket.onclose = (/** @type {any} */ event) => { if (this.socket === socket) this.lost(event.code); };
   }
 
   /** @param {any} data */
@@ -105,6 +102,7 @@ export class Connection {
   greeted(frame) {
     this.timer("hello");
     this.failures = 0;
+    if (!this.streams) this.misses = 0;
     this.hint = 0;
     this.online = true;
     this.heartbeat = Math.max(Number(frame.heartbeat_ms) || 25_000, 250);
@@ -112,7 +110,7 @@ export class Connection {
     this.hooks.status("online");
   }
 
-  /** A socket that stays silent for two heartbeats is dead, whatever the browser says. */
+  // Silent for two heartbeats is dead, whatever the browser says.
   beat() {
     this.timer("beat", () => {
       if (Date.now() - this.heard > this.heartbeat * 2) return this.drop("reconnecting");
@@ -123,6 +121,9 @@ export class Connection {
 
   close() {
     const socket = this.socket;
+    if (socket && !this.online && !this.streams && ++this.misses === MISSES) {
+      import("./sse.js").then((one) => { this.Line = one.Line; }, () => { this.misses = 0; });
+    }
     this.socket = null;
     this.online = false;
     this.timer("hello");
@@ -130,7 +131,7 @@ export class Connection {
     if (socket) socket.close(1000);
   }
 
-  /** @param {"offline" | "reconnecting"} status */
+  /** @param {string} status */
   drop(status) {
     this.close();
     if (this.stopped) return;

@@ -1,6 +1,5 @@
 /** The full page at /chat: the same chat without a launcher, remembered by a cookie. */
 import { Widget } from "./main.js";
-import { t } from "./i18n.js";
 
 const query = new URLSearchParams(location.search);
 const base = new CSSStyleSheet();
@@ -10,9 +9,8 @@ const theme = query.get("theme") ?? "auto";
 document.documentElement.dataset.theme = theme;
 const widget = new Widget({
   site: query.get("site") ?? document.documentElement.dataset.site ?? "default",
-  title: document.documentElement.dataset.title ?? "Evertalk", theme, locale: query.get("locale") ?? navigator.language, page: true,
+  title: document.documentElement.dataset.title ?? "", theme, locale: query.get("locale") ?? navigator.language, page: true,
 });
 await widget.mount();
 document.querySelector("noscript")?.remove();
 document.documentElement.lang = widget.root.lang;
-if (!document.title) document.title = t("title");

@@ -8,15 +8,20 @@ const EXPORT_MS = 300_000;
 
 /** @typedef {import("./chat.js").Chat} Chat */
 
+/** Who asks: by a token, or on our own page by the cookie of its site. @param {Chat} chat @returns {Record<string, string>} */
+export function asker(chat) {
+  const { page, site } = chat.options;
+  const token = chat.store.get("token");
+  return page ? { "X-Evertalk-Site": site } : token ? { Authorization: `Bearer ${token}` } : {};
+}
+
 /**
  * Whatever the server says; fails only without an answer.
  * @param {Chat} chat @param {string} path @param {RequestInit} [init] @param {number} [most] @returns {Promise<Response>}
  */
 export function reach(chat, path, init = {}, most = ASK_MS) {
-  const { page } = chat.options;
-  const token = page ? "" : chat.store.get("token");
   return fetch(new URL(path, ROOT).href, {
-    ...init, credentials: page ? "same-origin" : "omit", headers: { ...init.headers, ...(token && { Authorization: `Bearer ${token}` }) },
+    ...init, credentials: chat.options.page ? "same-origin" : "omit", headers: { ...init.headers, ...asker(chat) },
     signal: AbortSignal.timeout(most),
   });
 }

@@ -1,6 +1,6 @@
 /** How the sheet looks; it comes with it. */
 
-const CSS = `
+export const SHEET_LOOK = /* css */ `
 .sheet { position: absolute; inset: 0; z-index: 4; display: flex; flex-direction: column; background: var(--card); }
 .sheet h2:focus-visible { outline-offset: 4px; border-radius: 3px; }
 .sheet .head .quiet { min-height: 32px; overflow: hidden; text-overflow: ellipsis; }
@@ -43,10 +43,3 @@ const CSS = `
 }
 @media (forced-colors: active) { .note-area, .toast { border: 1px solid; } }
 `;
-
-/** The rules, for the shadow root that the sheet is in. */
-export function rules() {
-  const made = new CSSStyleSheet();
-  made.replaceSync(CSS);
-  return made;
-}

@@ -1,9 +1,10 @@
 /** A sheet over the chat, loaded when it is first asked for: what is remembered, and earlier conversations. */
 import { h, icon, set, show } from "../shared/h.js";
 import { reach } from "./rare.js";
-import { render } from "./md.js";
+import { drawn, render } from "./md.js";
 import { t } from "./sheet-words.js";
-import { rules } from "./sheet-look.js";
+import { SHEET_LOOK } from "./sheet-look.js";
+import { wear } from "./styles.js";
 import { notes } from "./notes.js";
 import { earlier } from "./earlier.js";
 
@@ -37,12 +38,12 @@ export function moved(chat) {
 /** @param {Chat} chat */
 function over(chat) {
   const made = sheet({
-    reach: (path, init) => reach(chat, path, init), closed: () => chat.memory.focus(),
+    reach: (path, init) => reach(chat, path, init), closed: () => chat.more.focus(),
     markdown: (node, text) => render(node, text, { copy: (words, button) => void chat.copy(words, button), labels: { copy: t("copy") } }),
   });
   chat.node.append(made.node);
-  const root = /** @type {ShadowRoot} */ (chat.node.getRootNode());
-  root.adoptedStyleSheets = [...root.adoptedStyleSheets, rules()];
+  drawn(chat.node);
+  wear(chat.node, SHEET_LOOK);
   return made;
 }
 

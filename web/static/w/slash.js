@@ -1,18 +1,19 @@
 /** The list of commands above the composer: Enter runs only what is written out in full. */
 import { h, set, show } from "../shared/h.js";
-import { t } from "./i18n.js";
+import { wear } from "./styles.js";
+
+const SLASH_LOOK = /* css */ `
+.slash {
+  position: absolute; z-index: 2; bottom: calc(100% - 4px); inset-inline: 10px; max-height: min(300px, 45vh); overflow: auto; padding: 5px; list-style: none;
+  background: var(--card); border: 1px solid var(--line); border-radius: var(--radius-m); box-shadow: 0 10px 30px rgb(0 0 0 / .18);
+}
+.slash li { margin: 0; display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 9px; padding: 7px 10px; border-radius: var(--radius-s); cursor: pointer; white-space: normal; } .slash li > * { margin: 0; }
+.slash li[aria-selected="true"], .slash li:hover { background: light-dark(#ececf2, #26262f); }
+.args:empty { display: none; } .slash .muted, .slash .args { font-size: 13px; } .slash .args { font-family: var(--mono); color: var(--muted); }
+@media (forced-colors: active) { .slash { border: 1px solid; } .slash li[aria-selected="true"] { outline: 2px solid Highlight; } }
+`;
 
 /** @typedef {{name: string, description: string, args?: any}} Command */
-
-/**
- * The command a text asks for, or null when it is ordinary text.
- * @param {string} text @param {Command[]} commands
- */
-export function asCommand(text, commands) {
-  const found = /^\/([\w-]+)(?:\s+([^]*))?$/.exec(text.trim());
-  const command = found && commands.find((one) => one.name === found[1].toLowerCase());
-  return found && command ? { name: command.name, args: (found[2] ?? "").trim() } : null;
-}
 
 /** @param {any} args */
 function hint(args) {
@@ -23,12 +24,13 @@ function hint(args) {
 }
 
 /**
+ * @param {HTMLElement} list
  * @param {HTMLTextAreaElement} input
  * @param {() => Command[]} commands
  * @param {(text: string) => void} complete
  */
-export function slash(input, commands, complete) {
-  const list = h("ul", { class: "slash", role: "listbox", id: "evt-commands", "aria-label": t("commands"), hidden: true });
+export function slash(list, input, commands, complete) {
+  wear(list, SLASH_LOOK);
   /** @type {Command[]} */
   let found = [];
   let at = 0;
@@ -90,5 +92,5 @@ export function slash(input, commands, complete) {
     event.stopPropagation();
     return true;
   }
-  return { list, update, key, close };
+  return { update, key };
 }

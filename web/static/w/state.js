@@ -3,23 +3,23 @@
 /**
  * @typedef {object} Item
  * @property {string} key stays the same from the first sketch to the confirmed entry
- * @property {"msg" | "card" | "result"} kind
+ * @property {"msg" | "card" | "result" | "mark"} kind
  * @property {number} rev raised by every change
  * @property {string} [role] @property {string} [mid] @property {string} [cid] @property {string} [text]
  * @property {string} [at] @property {number | null} [turn] @property {boolean} [partial] @property {any} [error]
  * @property {"sending" | "failed" | "sent" | "draft"} [status] @property {boolean} [queued] @property {string} [advice]
  * @property {number} [retryAfter] @property {boolean} [refused] @property {number} [order] @property {number} [sentAt] @property {number} [attempt]
- * @property {any} [card] @property {string} [command] @property {boolean} [success] @property {boolean} [pending]
+ * @property {number} [seq] @property {string} [name] @property {number} [feedback] @property {boolean} [waiting] @property {{mid?: string, text: string, at?: string}[]} [earlier]
+ * @property {any[]} [attachments] @property {any} [card] @property {string} [command] @property {boolean} [success] @property {boolean} [pending]
  */
 
 const RUNNING = new Set(["started", "tool"]);
 
 export class Conversation {
-  /** @param {{changed: () => void, said: (item: Item) => void, gap: () => void}} hooks */
+  /** @param {{changed: () => void, said: (item: Item) => void, gap: (turn?: number) => void}} hooks */
   constructor(hooks) {
     this.hooks = hooks;
-    this.last = 0;
-    this.session = "";
+    this.read = 0;
     /** @type {number | null} */
     this.epoch = null;
     /** A gap that a resync did not fill was meant: this audience does not see every event. */
@@ -28,10 +28,14 @@ export class Conversation {
     this.settings = { commands: [], limits: {}, audience: "public", model: {} };
     /** @type {any} */
     this.ctx = null;
+    /** Answers that are not drawn, by cid. @type {Map<string, (event: any) => void>} */
+    this.silent = new Map();
     this.clear();
   }
 
   clear() {
+    this.last = 0;
+    this.session = "";
     /** @type {Item[]} */
     this.items = [];
     /** @type {{turn: number, state: string, tool?: string, subject?: string, since: number} | null} */
@@ -44,6 +48,10 @@ export class Conversation {
     this.answered = new Set();
     /** @type {Set<string>} */
     this.closed = new Set();
+    /** What was said up to this turn is out of the assistant's sight. */
+    this.begun = 0;
+    /** @type {{state: string, name?: string} | null} */
+    this.handover = null;
   }
 
   /** @param {any} frame */
@@ -62,11 +70,12 @@ export class Conversation {
     const unsent = this.items.filter((item) => item.status === "sending" || item.status === "failed");
     const commands = this.items.filter((item) => item.kind === "result" && item.pending);
     const fresh = !frame.resumed;
-    if (fresh) { this.clear(); this.last = 0; }
+    if (fresh) this.clear();
     this.session = frame.session ?? "";
     this.epoch = frame.log_epoch ?? null;
     for (const name of ["commands", "limits", "audience", "model"]) if (frame[name]) this.settings[name] = frame[name];
     this.ctx = frame.ctx ?? null;
+    this.read = Number(frame.read) || 0;
     if (fresh) for (const item of [...unsent, ...commands]) this.items.push(item);
     for (const event of frame.events ?? []) this.durable(event, !fresh, true);
     this.pinned = new Set(frame.pinned ?? []);
@@ -76,6 +85,7 @@ export class Conversation {
 
   /** What is not told here is over: no missed event may leave anything hanging. @param {any} state */
   snapshot(state) {
+    this.handover = state.handover && state.handover.state !== "bot" ? state.handover : null;
     this.organizing = state.compaction ? { id: state.compaction.id, percent: state.compaction.percent ?? 0, since: Date.now() } : null;
     const queued = new Set(state.queued ?? []);
     for (const item of this.items) if (item.role === "person") this.change(item, { queued: queued.has(item.mid) });
@@ -101,13 +111,18 @@ export class Conversation {
     else if (event.t === "compaction") this.compaction(event);
     else if (event.t === "command.result") this.result(event);
     else if (event.t === "pin") this.pin(event);
+    else if (event.t === "feedback") this.judged(event);
+    else if (event.t === "handover") this.hand(event);
     else if (event.t === "erased") this.erased(event);
   }
 
   /** What was forgotten is seen no longer; what was not yet sent, and a command's answer to come, stay. @param {any} event */
   erased(event) {
     if (event.mids) {
-      for (const item of this.items) if (event.mids.includes(item.mid)) this.change(item, { text: "[erased]" });
+      for (const item of this.items) {
+        if (event.mids.includes(item.mid)) this.change(item, { text: "[erased]", attachments: undefined });
+        if (item.earlier) this.change(item, { earlier: item.earlier.filter((one) => !event.mids.includes(one.mid)) });
+      }
       return;
     }
     this.items = this.items.filter((item) => item.pending || item.status === "sending" || item.status === "failed");
@@ -124,8 +139,14 @@ export class Conversation {
     /** @type {Partial<Item>} */
     const values = {
       mid: event.mid, role: event.role, text: event.text ?? "", at: event.at, turn: event.turn ?? null,
-      partial: Boolean(event.partial), error: event.error ?? null, status: "sent", refused: false,
+      partial: Boolean(event.partial), error: event.error ?? null, status: "sent", refused: false, attachments: event.attachments,
+      waiting: event.waiting, seq: event.event_seq, name: event.name, feedback: event.feedback ?? 0,
     };
+    const former = event.replaces && this.items.find((item) => item.mid === event.replaces);
+    if (former) {
+      values.earlier = [...(former.earlier ?? []), { mid: former.mid, text: former.text ?? "", at: former.at }];
+      this.items = this.items.filter((item) => item !== former);
+    }
     /** @type {Item} */
     const item = known ?? { key: event.cid ?? event.mid, kind: "msg", rev: 0, cid: event.cid, role: event.role, turn: event.turn };
     if (answer && event.turn !== null && event.turn !== undefined) this.answered.add(event.turn);
@@ -142,6 +163,7 @@ export class Conversation {
     if (event.replaces) this.items = this.items.filter((item) => item.key !== `c${event.replaces}`);
     const at = this.items.findIndex((item) => item.key === key);
     this.closed.add(event.id);
+    if (/^(new|separator)$/.test(event.kind)) this.begun = event.through_turn ?? 0;
     if (this.organizing?.id === event.id) this.organizing = null;
     if (this.settings.audience === "public") return;
     if (event.state !== "done") {
@@ -149,6 +171,12 @@ export class Conversation {
     } else if (at >= 0) this.change(this.items[at], { card: event });
     else this.items.splice(this.boundary(event), 0, { key, kind: "card", rev: 1, card: event });
     for (const item of this.items) if (item.kind === "card") item.rev++;
+  }
+
+  /** From the assistant to a person and back. @param {any} event */
+  hand(event) {
+    this.handover = event.state === "bot" ? null : event;
+    if (event.state === "human") this.place({ key: `h${event.event_seq}`, kind: "mark", rev: 1, name: event.name, at: event.at });
   }
 
   /** The place after the last message that a summary covers; the top when all of them are older. @param {any} event */
@@ -165,6 +193,13 @@ export class Conversation {
     return 0;
   }
 
+  /** The answer that may be given again. */
+  newest() {
+    const said = this.items.filter((item) => item.kind === "msg");
+    const last = said[said.length - 1];
+    return !this.run && last && last.status === "sent" && (last.turn ?? Infinity) > this.begun && (last.role === "assistant" || (last.error && !last.waiting)) ? last : undefined;
+  }
+
   /** Only the newest summary can be undone. */
   newestCard() {
     const cards = this.items.filter((item) => item.kind === "card").map((item) => item.card);
@@ -173,15 +208,32 @@ export class Conversation {
 
   /** @param {any} event */
   result(event) {
+    if (this.heard(event)) return;
     const known = this.items.find((item) => item.kind === "result" && item.cid === event.cid);
     const text = event.success === false ? event.error ?? event.result : event.result;
     /** @type {Item} */
     const item = known ?? { key: event.cid ?? `r${event.event_seq}`, kind: "result", rev: 0, cid: event.cid };
-    this.change(item, {
-      command: event.command, success: event.success !== false, pending: false, at: event.at,
+    this.ended(item, {
+      command: event.command, success: event.success !== false, at: event.at,
       text: typeof text === "string" ? text : text?.message ?? "", advice: text?.advice ?? "",
     });
-    if (!known) this.place(item);
+    // A button tells as much as its words, unless somebody typed them here.
+    if (!known && !(item.success && /^(un)?pin$/.test(event.command))) this.place(item);
+  }
+
+  /** A command has its answer, or will have none; whoever gave it here hears of it once. @param {Item} item @param {Partial<Item>} values */
+  ended(item, values) {
+    const { pending } = item;
+    this.change(item, { ...values, pending: false });
+    if (pending) this.hooks.said(item);
+  }
+
+  /** @param {any} frame @returns {boolean} */
+  heard(frame) {
+    const hear = this.silent.get(frame.cid);
+    this.silent.delete(frame.cid);
+    hear?.(frame);
+    return Boolean(hear);
   }
 
   /** @param {any} event */
@@ -192,6 +244,15 @@ export class Conversation {
     if (item) item.rev++;
   }
 
+  /** @param {{mid?: string, turn?: number, value: number}} event */
+  judged({ mid, turn, value }) {
+    for (const item of this.items) if (item.role === "assistant" && (item.mid === mid || item.turn === turn)) this.change(item, { feedback: value });
+  }
+
+  unread() {
+    return this.items.filter((item) => item.kind === "msg" && item.role !== "person" && (item.seq ?? 0) > this.read).length;
+  }
+
   /* ---- what passes ---- */
 
   /** @param {any} frame */
@@ -199,6 +260,8 @@ export class Conversation {
     if (frame.t === "ack") this.ack(frame);
     else if (frame.t === "error") this.error(frame);
     else if (frame.t === "delta") this.delta(frame);
+    else if (frame.t === "stream") this.delta({ ...frame, off: 0 });
+    else if (frame.t === "read") this.read = Math.max(this.read, frame.seq);
     else if (frame.t === "run") this.ran(frame);
     else if (frame.t === "ctx") this.ctx = frame;
     else if (frame.t === "compaction.progress") this.progress(frame);
@@ -217,9 +280,10 @@ export class Conversation {
 
   /** @param {any} frame */
   error(frame) {
+    if (this.heard(frame)) return;
     const item = frame.cid ? this.byCid(frame.cid) : null;
     if (item?.kind === "result") {
-      this.change(item, { pending: false, success: false, text: frame.message ?? "", advice: frame.advice ?? "" });
+      this.ended(item, { success: false, text: frame.message ?? "", advice: frame.advice ?? "" });
     } else if (item && item.status !== "sent") {
       this.change(item, { status: "failed", refused: true, error: frame.message ?? "", advice: frame.advice ?? "", retryAfter: frame.retry_after });
     }
@@ -233,10 +297,13 @@ export class Conversation {
     const attempt = frame.attempt ?? item.attempt ?? 0;
     const old = item.text ?? "";
     if (attempt < (item.attempt ?? 0)) return;
-    if (attempt > (item.attempt ?? 0) && frame.off !== 0) return this.change(item, { attempt, text: "" });
+    if (attempt > (item.attempt ?? 0) && frame.off !== 0) {
+      this.hooks.gap(frame.turn);
+      return this.change(item, { attempt, text: "" });
+    }
     if (attempt === item.attempt && old.startsWith(text, frame.off) && frame.off + text.length <= old.length) return;
-    // A hole: what is shown stays, the whole text comes with the final message.
-    if (frame.off > old.length) return;
+    // A hole: what is shown stays until the whole text comes.
+    if (frame.off > old.length) return this.hooks.gap(frame.turn);
     this.change(item, { attempt, text: old.slice(0, frame.off) + text });
     if (this.run?.turn !== frame.turn) this.start({ turn: frame.turn, state: "started" });
     else this.run = { ...this.run, state: "started", since: Date.now() };
@@ -285,7 +352,7 @@ export class Conversation {
 
   /* ---- what the person does ---- */
 
-  /** @param {{cid: string, text: string, at: string, order: number, error?: string, advice?: string}} entry */
+  /** @param {{cid: string, text: string, at: string, order: number, attachments?: any[], error?: string, advice?: string}} entry */
   send(entry) {
     if (this.byCid(entry.cid)) return;
     this.items.push({
@@ -319,7 +386,7 @@ export class Conversation {
     for (const item of this.items) {
       const waited = now - (item.sentAt ?? now);
       if (item.status === "sending" && online && waited > 15_000) this.change(item, { status: "failed", error: "", sentAt: 0 });
-      if (item.pending && waited > 120_000) this.change(item, { pending: false, success: false, text: "" });
+      if (item.pending && waited > 120_000) this.ended(item, { success: false, text: "" });
     }
     const after = this.items.reduce((sum, item) => sum + item.rev, this.items.length);
     if (before !== after || shown[0] !== this.run || shown[1] !== this.organizing) this.hooks.changed();
@@ -356,7 +423,7 @@ export class Conversation {
       const before = this.items[at - 1];
       if (before.role !== "person") break;
       const unsent = before.status === "sending" || before.status === "failed";
-      const later = answer && (before.queued || (typeof before.turn === "number" && typeof item.turn === "number" && before.turn > item.turn));
+      const later = answer && (typeof before.turn === "number" && typeof item.turn === "number" ? before.turn > item.turn : before.queued);
       if (!unsent && !later) break;
     }
     this.items.splice(at, 0, item);

@@ -1,6 +1,6 @@
 /** Keeps token, draft, outbox and small choices of one site in the browser; works without storage too. */
 
-/** @typedef {{cid: string, text: string, at: string, order: number, error?: string, advice?: string}} Unsent */
+/** @typedef {{cid: string, text: string, at: string, order: number, attachments?: any[], error?: string, advice?: string}} Unsent */
 
 /** What stands in when the browser refuses storage. */
 function memory() {
@@ -53,6 +53,11 @@ export class Store {
   /** @param {string} cid */
   drop(cid) {
     this.put(`out:${cid}`, "");
+  }
+
+  /** What was one person's goes; how site and chat look stays. */
+  leave() {
+    for (const key of this.box.keys()) if (key.startsWith(this.prefix) && !/:(theme|site)$/.test(key)) this.box.removeItem(key);
   }
 
   /** The messages no server has confirmed yet, oldest first. @returns {Unsent[]} */

@@ -1,0 +1,71 @@
+"""Which price holds for which model on which day: the table of the costs page, and of what was saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Any
+
+from shared.adapters.models.catalog import ModelEntry, known_card, read_entries
+from shared.adapters.models.provider import ANTHROPIC_URL
+from shared.core.model import Prices
+from shared.core.money import are_old, price_on
+from shared.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceList:
+    """`entries` are the operator's own models. At servers other than `usual` anything may answer to a known
+    name, so the table's prices are not believed there."""
+
+    entries: Mapping[str, ModelEntry]
+    usual: frozenset[str]
+
+    def of(self, model: str) -> tuple[Prices, ...]:
+        """Every price of a model, each from its day on; none when nobody knows."""
+        entry = self.entries.get(model)
+        if entry is not None and entry.prices is not None:
+            return (entry.prices, *entry.later_prices)
+        if entry is not None and entry.base_url is not None and entry.base_url not in self.usual:
+            return ()
+        row = known_card(entry.wire_name if entry else model)
+        return (row.prices,) if row is not None and row.prices is not None else ()
+
+    def on(self, model: str, day: date) -> Prices | None:
+        return price_on(day, self.of(model))
+
+    def rows(self, models: Sequence[str], today: date) -> list[dict[str, Any]]:
+        """For these models and those that are configured; one without a price says so by nulls."""
+        rows = []
+        for model in sorted({*models, *self.entries}):
+            prices = self.of(model)
+            own = (entry := self.entries.get(model)) is not None and entry.prices is not None
+            source = "models file" if own else "price list" if prices else None
+            rows += [_row(model, price, source, today, prices) for price in prices or (None,)]
+        return rows
+
+
+def price_list(settings: Settings) -> PriceList:
+    """Reads the models file. Raises ModelsFileBroken."""
+    entries = read_entries(settings.models_file) if settings.models_file else ()
+    usual = {ANTHROPIC_URL, (settings.anthropic_base_url or ANTHROPIC_URL).rstrip("/")}
+    return PriceList(entries={entry.name: entry for entry in entries}, usual=frozenset(usual))
+
+
+def _row(
+    model: str, price: Prices | None, source: str | None, today: date, prices: Sequence[Prices]
+) -> dict[str, Any]:
+    if price is None:
+        names = ("input", "output", "cache_read", "cache_write", "dated", "starts", "above")
+        return {"model": model, "source": None, "current": False, "old": False, **dict.fromkeys(names)}
+    told = asdict(price)
+    return {
+        "model": model,
+        "source": source,
+        "current": price == price_on(today, prices),
+        "old": are_old(price, today),
+        **told,
+        "dated": price.dated or None,
+        "starts": price.starts or None,
+    }

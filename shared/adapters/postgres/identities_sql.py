@@ -1,0 +1,106 @@
+"""The statements of signing in, and of codes that bring a conversation back."""
+
+from __future__ import annotations
+
+ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.signed-in:' || $1, 0))"
+"""Two browsers that sign in as one new person at once make one conversation."""
+PLACE_OF = "SELECT id FROM addresses WHERE channel = 'web' AND account = $1 AND chat = $2 AND thread = ''"
+FORMER = """
+SELECT v.address_id, v.identified, a.session_id FROM visitors v JOIN addresses a ON a.id = v.address_id
+ WHERE v.token_hash = $1 AND v.site = $2 AND v.expires_at > now()
+"""
+HAS_WORDS = "SELECT next_turn > 1 FROM sessions WHERE id = $1 FOR NO KEY UPDATE"
+"""A message that is being accepted comes before or after, never in between."""
+TAKES_LONG = """
+SELECT coalesce(bool_or(s.held_after IS NOT NULL OR s.retry_at > now()
+                        OR t.opened_at < now() - make_interval(secs => $2)), false)
+  FROM sessions s LEFT JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
+ WHERE s.id = ANY ($1::bigint[]) OR s.id = (SELECT session_id FROM addresses WHERE id = $3)
+"""
+"""Whether what keeps two conversations apart is more than an answer that is about to end."""
+
+IS_SHARED = "SELECT EXISTS (SELECT FROM addresses WHERE session_id = $2 AND id <> $1)"
+"""Whether the conversation of a place is reached from another one, too."""
+LEAVE_REMINDERS = """
+UPDATE reminders r SET address_id = o.id
+  FROM (SELECT id FROM addresses WHERE session_id = $2 AND id <> $1 ORDER BY channel = 'web', id DESC LIMIT 1) o
+ WHERE r.address_id = $1 AND r.turn_no IS NULL
+"""
+"""What was to be told at a place that is left is told at the other one."""
+
+LEAVE_PLACE = """
+WITH theirs AS (
+  INSERT INTO addresses (channel, account, chat, party_id, session_id, read_seq)
+  SELECT 'web', $3, $4, a.party_id, a.session_id, a.read_seq FROM addresses a WHERE a.id = $1 AND $5
+  RETURNING id
+), empty AS (
+  INSERT INTO sessions (party_id, agent_id) SELECT party_id, agent_id FROM sessions WHERE id = $2 RETURNING id
+), totals AS (
+  INSERT INTO session_totals (session_id) SELECT id FROM empty
+), left_place AS (
+  UPDATE addresses SET session_id = empty.id, read_seq = 0 FROM empty WHERE addresses.id = $1
+), reminded AS (
+  UPDATE reminders SET address_id = theirs.id FROM theirs WHERE reminders.address_id = $1 AND turn_no IS NULL
+)
+UPDATE sessions SET left_by = ARRAY (SELECT unnest(coalesce(left_by, '{}')) UNION SELECT $1::bigint)
+ WHERE id = $2
+"""
+"""A conversation goes on at a place of its own, an empty one is left ($5): a screen at the old one, which may be somebody else's with the
+same token, is sent away and may not write there."""
+CLOSE_PLACE = """
+WITH codes AS (DELETE FROM recovery_codes WHERE address_id = $1),
+     links AS (DELETE FROM one_time_codes WHERE address_id = $1 AND used_at IS NULL)
+DELETE FROM visitors WHERE address_id = $1
+"""
+REVOKE = "DELETE FROM visitors WHERE token_hash = $1"
+
+NEW_PERSON = """
+WITH w AS (
+  SELECT name, agent_id FROM sites WHERE name = $1
+), p AS (
+  INSERT INTO parties (anonymous, timezone) SELECT true, $3 FROM w RETURNING id
+), s AS (
+  INSERT INTO sessions (party_id, agent_id) SELECT p.id, w.agent_id FROM p, w RETURNING id
+), t AS (
+  INSERT INTO session_totals (session_id) SELECT id FROM s
+)
+INSERT INTO addresses (channel, account, chat, party_id, session_id)
+SELECT 'web', w.name, $2, p.id, s.id FROM w, p, s RETURNING id
+"""
+"""A stranger with a name: whom a site has signed in is shown nothing that is the operator's own."""
+NAME = """
+UPDATE parties p SET display_name = $2 FROM addresses a
+ WHERE a.id = $1 AND p.id = coalesce((SELECT merged_into FROM parties WHERE id = a.party_id), a.party_id)
+   AND p.display_name <> $2
+"""
+LET_IN = """
+WITH v AS (
+  INSERT INTO visitors (token_hash, site, address_id, expires_at, identified)
+  VALUES ($1, $2, $3, now() + make_interval(hours => $4), true) RETURNING *
+)
+SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id, v.identified,
+       a.chat AS place
+  FROM v JOIN addresses a ON a.id = v.address_id
+  JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
+"""
+
+ISSUE_CODE = """
+INSERT INTO recovery_codes AS c (address_id, code_hash, expires_at)
+SELECT a.id, $2, now() + interval '1 year' FROM addresses a
+ WHERE a.id = $1 AND a.chat NOT LIKE 'sub:%'
+ON CONFLICT (address_id) DO UPDATE
+   SET code_hash = excluded.code_hash, created_at = now(), expires_at = excluded.expires_at
+RETURNING address_id
+"""
+RECOVER = """
+WITH c AS (
+  SELECT a.id, a.session_id, a.party_id, a.account, a.chat FROM recovery_codes r JOIN addresses a ON a.id = r.address_id
+   WHERE r.code_hash = $1 AND r.expires_at > now() AND a.channel = 'web' AND a.account = $2
+), v AS (
+  INSERT INTO visitors (token_hash, site, address_id, expires_at)
+  SELECT $3, c.account, c.id, now() + interval '1 year' FROM c RETURNING identified
+)
+SELECT w.name AS site, w.audience, c.party_id, c.id AS address_id, c.session_id, s.public_id, v.identified,
+       c.chat AS place
+  FROM c JOIN v ON true JOIN sessions s ON s.id = c.session_id JOIN sites w ON w.name = c.account
+"""

@@ -1,0 +1,290 @@
+"""What operators are told of when it needs them: kinds, their few typed facts, and the words made of both.
+
+Nothing here holds a word of a person: facts are numbers, ids, and names that operators chose themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+Kind: TypeAlias = Literal[
+    "spend_80", "spend_100", "provider_refused", "breaker_open", "dead_job", "uncertain_delivery",
+    "disk_low", "handover_waiting", "no_worker", "no_backup", "agent_cap_80", "agent_cap_100", "test",
+]  # fmt: skip
+Phase: TypeAlias = Literal["opened", "ended"]
+Channel: TypeAlias = Literal["telegram", "webhook", "email"]
+Detail: TypeAlias = Mapping[str, int | str]
+
+KINDS: Mapping[Kind, tuple[str, str]] = {
+    "spend_80": (
+        "80 % of the day's money is used",
+        "At 100 % nobody is answered until midnight; EVERTALK_CAP_TOTAL_PER_DAY_USD raises the cap.",
+    ),
+    "spend_100": (
+        "The day's money is used up",
+        "No paid model answers until midnight, or until EVERTALK_CAP_TOTAL_PER_DAY_USD is raised.",
+    ),
+    "agent_cap_80": (
+        "80 % of a cap of an agent is used",
+        "At 100 % whoever it is gets no answer until midnight; the page Agents has the agent's caps.",
+    ),
+    "agent_cap_100": (
+        "A cap of an agent is used up",
+        "Whoever it is gets no answer until midnight, or until the cap is raised on the page Agents.",
+    ),
+    "provider_refused": (
+        "The model provider refuses the account",
+        "Look at the key, the credit and the limits of the account. Turns wait and go on by themselves.",
+    ),
+    "breaker_open": (
+        "The model provider does not answer",
+        "Nothing has to be done: it is tried again every ten seconds. Look at the provider's status page.",
+    ),
+    "dead_job": (
+        "Work in the background has failed for good",
+        "See the page Jobs for the reason; what was to be summarised or saved waits for you.",
+    ),
+    "uncertain_delivery": (
+        "An answer may not have arrived",
+        "See the page Deliveries. Nobody sends it again by guess; the person may be asked.",
+    ),
+    "disk_low": (
+        "The disk is nearly full",
+        "Make room: without it messages cannot be stored, and nobody is answered.",
+    ),
+    "handover_waiting": (
+        "Somebody has been waiting for a human",
+        "Open the conversation and take it, before the assistant goes on by itself.",
+    ),
+    "no_worker": (
+        "No worker is at work",
+        "Summaries and memory wait. Start the worker, or look into its log for why it fell.",
+    ),
+    "no_backup": (
+        "The daily backup fails",
+        "./evertalk doctor says why; those of before are kept. ./evertalk backup makes one now.",
+    ),
+    "test": ("A test of the alerts", "Nothing is wrong: somebody pressed Send a test."),
+}
+"""Of each kind its headline, and what to do."""
+
+PERMITTED: Mapping[Kind, frozenset[str]] = {
+    "spend_80": frozenset({"used_micro", "cap_micro"}),
+    "spend_100": frozenset({"used_micro", "cap_micro"}),
+    "agent_cap_80": frozenset({"agent", "count"}),
+    "agent_cap_100": frozenset({"agent", "count"}),
+    "provider_refused": frozenset({"provider"}),
+    "breaker_open": frozenset({"provider"}),
+    "dead_job": frozenset({"count", "job"}),
+    "uncertain_delivery": frozenset({"count"}),
+    "disk_low": frozenset({"free_bytes", "total_bytes"}),
+    "handover_waiting": frozenset({"session", "minutes"}),
+    "no_worker": frozenset({"seconds"}),
+    "no_backup": frozenset(),
+    "test": frozenset(),
+}
+"""The facts that each kind may hold; the database holds nothing else."""
+
+MOST_TRIES = 12
+EXPIRES_HOURS = 24
+"""What could not be told by then is told no more: it stands on the page."""
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 5.0, 900.0
+_FACT = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,255}")
+
+ADVICE: Mapping[str, str] = {
+    "no_connection": "Nobody answers at that address. Check it, and the network between.",
+    "timeout": "No answer in time. Check the address, and the network between.",
+    "tls": "The encrypted connection failed. Check the certificate there.",
+    "address_refused": "Only https to the open internet, or this machine itself, may be written to.",
+    "login_refused": "The mail server refuses the name or the password in EVERTALK_ALERT_SMTP_URL.",
+    "address_of_mail": "The mail server refuses an address: see EVERTALK_ALERT_EMAIL_FROM and _TO.",
+    "mail_refused": "The mail server refuses the message.",
+    "chat_gone": "The bot cannot write to this chat. Write to it there once, and check the number.",
+    "telegram_refused": "Telegram refuses the message.",
+    "lost_connection": "The line broke while it was sent: it may have arrived. It is not sent twice.",
+    "cut_off": "The process ended while it was sent: it may have arrived. It is not sent twice.",
+    "expired": "It could not be sent for a day. Is the bot running, if it is for Telegram?",
+    "not_configured": "This target is not set up any more.",
+    "never_told": "The beginning could not be told, so the end is not told either.",
+    "tries": "It failed too often.",
+}
+"""By the code of a failure; `http_500` and the like have one of their own."""
+
+
+class BadAlert(ValueError):
+    """A fact that no alert may hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    public_id: str
+    kind: Kind
+    key: str
+    detail: Detail
+    opened_at: datetime
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """One message to one target, claimed by this process; `send_key` is the same at every try."""
+
+    send_id: int
+    send_key: str
+    target: str
+    phase: Phase
+    attempt: int
+    alert: Alert
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotSent:
+    """Surely not arrived: it may be tried again."""
+
+    code: str
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """It will never be taken as it is."""
+
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """It may have arrived, or not."""
+
+    code: str
+
+
+Outcome: TypeAlias = Sent | NotSent | Refused | Unknown
+
+
+def channel_of(target: str) -> str:
+    """`telegram:-100…` → `telegram`."""
+    return target.partition(":")[0]
+
+
+def checked_detail(kind: Kind, detail: Mapping[str, Any]) -> Detail:
+    """Raises BadAlert for what is not one of the kind's own facts: a number, a name or an id."""
+    for name, value in detail.items():
+        if name not in PERMITTED[kind]:
+            raise BadAlert(f"{kind} has no fact {name!r}")
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise BadAlert(f"{name} of {kind} is neither a number nor a name")
+        if isinstance(value, str) and not _FACT.fullmatch(value):
+            raise BadAlert(f"{name} of {kind} is no name and no id")
+    return dict(detail)
+
+
+def wait_seconds(attempt: int) -> float:
+    """Before the try after `attempt`."""
+    return min(_FIRST_WAIT_SECONDS * 2.0 ** max(0, attempt - 1), _LONGEST_WAIT_SECONDS)
+
+
+def advice_of(code: str) -> str:
+    if code.startswith("http_"):
+        return f"The receiver answered {code[5:]}; it must answer 2xx."
+    if code.startswith("smtp_"):
+        return f"The mail server answered {code[5:]}."
+    return ADVICE.get(code, "")
+
+
+def headline(alert: Alert, phase: Phase) -> str:
+    title = KINDS[alert.kind][0]
+    return f"Over: {title[0].lower()}{title[1:]}" if phase == "ended" else title
+
+
+def facts(alert: Alert) -> str:
+    """One line of what is known, or nothing."""
+    return _facts(alert.kind, alert.detail)
+
+
+def message(alert: Alert, phase: Phase, *, dashboard_url: str) -> str:
+    """What a person reads in Telegram or in a mail."""
+    lines = [headline(alert, phase), facts(alert)]
+    if phase == "opened":
+        lines += ["", KINDS[alert.kind][1]]
+    lines += ["", _link(alert, dashboard_url)]
+    return "\n".join(line for at, line in enumerate(lines) if line or at > 1)
+
+
+def payload(sending: Sending, *, dashboard_url: str) -> bytes:
+    """The body of a webhook: the same bytes at every try."""
+    alert = sending.alert
+    told = {
+        "type": "alert.opened" if sending.phase == "opened" else "alert.ended",
+        "id": sending.send_key,
+        "alert": {
+            "id": alert.public_id,
+            "kind": alert.kind,
+            "key": alert.key,
+            "opened_at": _iso(alert.opened_at),
+            "ended_at": _iso(alert.ended_at) if sending.phase == "ended" and alert.ended_at else None,
+            "detail": dict(alert.detail),
+        },
+        "title": headline(alert, sending.phase),
+        "text": facts(alert),
+        "advice": KINDS[alert.kind][1] if sending.phase == "opened" else "",
+        "url": _link(alert, dashboard_url),
+    }
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def signature(secret: str, timestamp: int, body: bytes) -> str:
+    """`v1=` and HMAC-SHA256, in hexadecimal digits, of the time, a dot and the body."""
+    digest = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"v1={digest}"
+
+
+def _facts(kind: Kind, detail: Detail) -> str:
+    def whole(name: str) -> int:
+        value = detail.get(name, 0)
+        return value if isinstance(value, int) else 0
+
+    match kind:
+        case "spend_80" | "spend_100":
+            return f"{_usd(whole('used_micro'))} of {_usd(whole('cap_micro'))}"
+        case "agent_cap_80" | "agent_cap_100":
+            return f"{whole('count')} × {detail.get('agent', '')}, people and sessions"
+        case "provider_refused" | "breaker_open":
+            return str(detail.get("provider", ""))
+        case "dead_job":
+            return f"{whole('count')} × {detail.get('job', '')}"
+        case "uncertain_delivery":
+            return f"{whole('count')} in the last 24 hours"
+        case "disk_low":
+            return f"{whole('free_bytes') / 2**30:.1f} GiB of {whole('total_bytes') / 2**30:.1f} GiB are free"
+        case "handover_waiting":
+            return f"for more than {whole('minutes')} minutes"
+        case "no_worker":
+            return f"for more than {whole('seconds')} seconds"
+        case "no_backup" | "test":
+            return ""
+
+
+def _link(alert: Alert, dashboard_url: str) -> str:
+    session = alert.detail.get("session")
+    return f"{dashboard_url}/sessions/{session}" if session else f"{dashboard_url}/alerts"
+
+
+def _usd(micro: int) -> str:
+    return f"${micro / 1_000_000:,.2f}"
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

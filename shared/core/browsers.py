@@ -1,0 +1,25 @@
+"""Says in a few words which browser somebody used, from what the browser says of itself."""
+
+from __future__ import annotations
+
+_BROWSERS = (
+    ("Edg", "Edge"), ("OPR/", "Opera"), ("SamsungBrowser/", "Samsung Internet"), ("Firefox/", "Firefox"),
+    ("FxiOS/", "Firefox"), ("Chrome/", "Chrome"), ("CriOS/", "Chrome"), ("Chromium/", "Chromium"),
+    ("Safari/", "Safari"), ("curl/", "curl"), ("Python/", "Python"),
+)  # fmt: skip
+"""The first whose mark is found: most call themselves by the names of others, too."""
+_SYSTEMS = (
+    ("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"),
+    ("Mac OS X", "macOS"), ("CrOS", "ChromeOS"), ("Linux", "Linux"),
+)  # fmt: skip
+MOST_CHARS = 500
+
+
+def browser_words(user_agent: str) -> str:
+    """`Firefox on Linux`; only words of ours, so nobody writes on an operator's page by a header."""
+    said = user_agent[:MOST_CHARS]
+    browser = next((name for mark, name in _BROWSERS if mark in said), "")
+    system = next((name for mark, name in _SYSTEMS if mark in said), "")
+    if browser and system:
+        return f"{browser} on {system}"
+    return browser or system

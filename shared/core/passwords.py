@@ -1,0 +1,47 @@
+"""Which passwords of operators are too easy: short ones, and what guessers try first."""
+
+from __future__ import annotations
+
+import re
+
+LEAST_CHARS = 12
+MOST_CHARS = 1_000
+_LEAST_OWN_CHARS = 5
+"""What must be left when everything that is guessed first has been taken away."""
+_GUESSED_FIRST = """
+evertalk password passwort passphrase administrator admin operator dashboard chatbot letmein welcome
+willkommen changeme default secret geheim master dragon monkey football baseball sunshine princess
+superman batman iloveyou ichliebedich trustno qwertyuiop qwertzuiop qwerty qwertz azerty asdfghjkl
+asdfgh yxcvbnm zxcvbnm zxcvbn qazwsx login hallo hello test user root guest summer winter sommer
+spring autumn herbst company firma server abc
+"""
+_WORDS = tuple(_GUESSED_FIRST.split())
+_SPELLED = str.maketrans("013457@$!|", "oieastasii")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+
+
+def why_too_easy(password: str, *, name: str = "") -> str:
+    """A sentence for people, or nothing; `name` is the operator's own."""
+    if len(password) < LEAST_CHARS:
+        return f"A password has at least {LEAST_CHARS} characters."
+    if len(password) > MOST_CHARS:
+        return f"A password has at most {MOST_CHARS} characters."
+    words = (*_WORDS, *(part for part in re.split(r"\W+", name.casefold()) if len(part) >= 3))
+    said = password.casefold()
+    own = min(_own_chars(said, words), _own_chars(said.translate(_SPELLED), words))
+    if own < _LEAST_OWN_CHARS:
+        return "This password is among the first that are guessed. Three unrelated words make a good one."
+    return ""
+
+
+def _own_chars(text: str, words: tuple[str, ...]) -> int:
+    """How many different characters are neither of a known word, nor a year, nor the next in a row."""
+    for word in sorted(words, key=len, reverse=True):
+        text = text.replace(word, "")
+    text = _YEAR.sub("", text)
+    left = [
+        char
+        for before, char in zip(f" {text}", text, strict=False)
+        if abs(ord(char) - ord(before)) > 1 and not char.isspace()
+    ]
+    return len(set(left))

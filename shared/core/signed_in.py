@@ -1,0 +1,83 @@
+"""What a site may say of a person who is signed in there, once its signature has been checked."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeGuard
+
+MOST_SECONDS_AHEAD = 3600
+LEEWAY_SECONDS = 30
+"""How far the clocks of two machines may be apart."""
+SUBJECT_CHARS = 200
+NAME_CHARS = 80
+_OUT_OF_SIGHT = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+_LOCALE_CHARS = 35
+
+Refusal = Literal["invalid", "expired"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who somebody is on a site."""
+
+    site: str
+    subject: str
+    name: str = ""
+    locale: str = ""
+
+    @property
+    def place(self) -> str:
+        """The chat of this person's address: a site's own ids, often e-mail addresses, are not stored."""
+        words = f"evertalk.signed-in:{len(self.site)}:{self.site}:{self.subject}"
+        return PLACE_PREFIX + hashlib.sha256(words.encode()).hexdigest()
+
+
+PLACE_PREFIX = "sub:"
+
+
+def identity_of(claims: Mapping[str, Any], *, site: str, now: float) -> Identity | Refusal:
+    """Strict about types: a claim that is there and not as it should be spoils the whole."""
+    expires, issued = claims.get("exp"), claims.get("iat")
+    if not (_is_moment(expires) and _is_moment(issued)) or claims.get("aud") != site:
+        return "invalid"
+    if issued > now + LEEWAY_SECONDS or expires > now + MOST_SECONDS_AHEAD + LEEWAY_SECONDS:
+        return "invalid"
+    begins = claims.get("nbf", issued)
+    if not _is_moment(begins) or begins > now + LEEWAY_SECONDS:
+        return "invalid"
+    subject, name, locale = claims.get("sub"), claims.get("name", ""), claims.get("locale", "")
+    email = claims.get("email", "")
+    if not _is_subject(subject) or not all(isinstance(one, str) for one in (name, locale, email)):
+        return "invalid"
+    if expires <= now - LEEWAY_SECONDS:
+        return "expired"
+    return Identity(site=site, subject=subject, name=clean_name(name), locale=_clean_locale(locale))
+
+
+def clean_name(name: str) -> str:
+    """One line that shows as it is: no control, direction or invisible marks, no half characters."""
+    plain = unicodedata.normalize("NFC", name[: 4 * NAME_CHARS].encode(errors="ignore").decode())
+    visible = "".join(" " if unicodedata.category(char) in _OUT_OF_SIGHT else char for char in plain)
+    harmless = visible.translate(str.maketrans("[]<>{}", "()()()"))
+    return " ".join(harmless.split())[:NAME_CHARS].rstrip()
+
+
+def _is_moment(value: object) -> TypeGuard[float]:
+    """Seconds since 1970, before the year 10000."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return 0 < value < 253_402_300_800
+
+
+def _is_subject(value: object) -> TypeGuard[str]:
+    if not isinstance(value, str) or not 1 <= len(value) <= SUBJECT_CHARS or not value.strip():
+        return False
+    return not any(unicodedata.category(char) in ("Cc", "Cs") for char in value)
+
+
+def _clean_locale(locale: str) -> str:
+    plain = locale.isascii() and locale.replace("-", "").replace("_", "").isalnum()
+    return locale if plain and len(locale) <= _LOCALE_CHARS else ""

@@ -1,0 +1,140 @@
+"""What systemd and launchd are told: a service that may do what Evertalk does, and little else."""
+
+from __future__ import annotations
+
+import plistlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+NAME = "evertalk"
+LABEL = "org.evertalk.evertalk"
+STOP_SECONDS = 30
+"""More than `up` needs to bring answers that are nearly there and to stop its servers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """`account`: under whose rights, for the system's own service; None: a person's service, under theirs."""
+
+    command: Sequence[str]
+    folder: str
+    writable: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    account: str | None = None
+    private_tmp: bool = True
+    """Off where the servers' sockets had to go to /tmp: other commands look for them there."""
+
+    @property
+    def whole_system(self) -> bool:
+        return self.account is not None
+
+
+_ROOTS_RIGHTS = "CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_KILL CAP_SETGID CAP_SETUID"
+"""Started as root, the servers get an account without rights; for that these are needed."""
+
+_ANYWHERE = (
+    "NoNewPrivileges=yes",
+    "LockPersonality=yes",
+    "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX",
+    "RestrictNamespaces=yes",
+    "RestrictRealtime=yes",
+    "RestrictSUIDSGID=yes",
+    "SystemCallArchitectures=native",
+    "SystemCallFilter=@system-service",
+    "SystemCallErrorNumber=EPERM",
+)
+_SYSTEM_ONLY = (
+    "ProtectSystem=strict",
+    "ProtectHome=read-only",
+    "PrivateDevices=yes",
+    "ProtectClock=yes",
+    "ProtectControlGroups=yes",
+    "ProtectHostname=yes",
+    "ProtectKernelLogs=yes",
+    "ProtectKernelModules=yes",
+    "ProtectKernelTunables=yes",
+    "ProtectProc=invisible",
+    "AmbientCapabilities=",
+)
+"""A person's own manager may not build the walls that these ask for."""
+
+
+def systemd_unit(service: Service) -> str:
+    return "\n".join((*_unit_lines(), "", *_service_lines(service), "", *_install_lines(service), ""))
+
+
+def launchd_plist(service: Service, *, log: str) -> bytes:
+    told = {
+        "Label": LABEL,
+        "ProgramArguments": list(service.command),
+        "WorkingDirectory": service.folder,
+        "EnvironmentVariables": dict(service.environment),
+        "RunAtLoad": True,
+        "KeepAlive": True,
+        "ThrottleInterval": 10,
+        "ExitTimeOut": STOP_SECONDS,
+        "Umask": 0o077,
+        "StandardOutPath": log,
+        "StandardErrorPath": log,
+        **({"UserName": service.account} if service.account is not None else {}),
+    }
+    return plistlib.dumps(told, sort_keys=False)
+
+
+def quoted(word: str) -> str:
+    """One word of a unit's command or environment, whatever stands in it; raises ValueError for a newline."""
+    if any(ord(letter) < 32 for letter in word):
+        raise ValueError(f"{word!r} cannot stand in a unit")
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
+
+
+def _unit_lines() -> list[str]:
+    return [
+        "# Written by ./evertalk service install, and anew each time; your own lines belong into",
+        f"# systemctl edit {NAME} (with --user for a person's service).",
+        "[Unit]",
+        "Description=Evertalk, conversations that never end",
+        "Wants=network-online.target",
+        "After=network-online.target",
+        "StartLimitIntervalSec=300",
+        "StartLimitBurst=10",
+    ]
+
+
+def _service_lines(service: Service) -> list[str]:
+    words = [quoted(word).replace("$", "$$") for word in service.command]
+    lines = ["[Service]", "Type=exec", f"ExecStart={' '.join(words)}"]
+    lines.append(f"WorkingDirectory={service.folder.replace('%', '%%')}")
+    lines += [f"Environment={quoted(f'{name}={value}')}" for name, value in service.environment.items()]
+    if service.account is not None:
+        lines.append(f"User={service.account}")
+    lines += [
+        # The main process is told, and tells its own; who is left after that is killed.
+        "KillMode=mixed",
+        f"TimeoutStopSec={STOP_SECONDS}",
+        "Restart=always",
+        "RestartSec=2",
+        # 2 is a setting that cannot be used: starting again would not help.
+        "RestartPreventExitStatus=2",
+        "OOMPolicy=continue",
+        "LimitNOFILE=65536",
+        "UMask=0022" if service.account == "root" else "UMask=0077",
+    ]
+    return [*lines, *_walls(service)]
+
+
+def _walls(service: Service) -> list[str]:
+    if not service.whole_system:
+        return list(_ANYWHERE)
+    return [
+        *_ANYWHERE,
+        *_SYSTEM_ONLY,
+        f"CapabilityBoundingSet={_ROOTS_RIGHTS if service.account == 'root' else ''}",
+        f"PrivateTmp={'yes' if service.private_tmp else 'no'}",
+        f"ReadWritePaths={' '.join(quoted(path) for path in service.writable)}",
+    ]
+
+
+def _install_lines(service: Service) -> list[str]:
+    return ["[Install]", f"WantedBy={'multi-user.target' if service.whole_system else 'default.target'}"]

@@ -1,0 +1,57 @@
+"""What an operator does with jobs and with answers that may not have arrived, and what becomes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+JobVerb = Literal["retry", "cancel"]
+DeliveryVerb = Literal["arrived", "send_again"]
+JOB_STATES = ("due", "running", "failing", "done", "dead")
+"""`failing` is what will be tried again after an error; the others are states of the row."""
+JOB_KINDS = ("flush", "compact", "tidy")
+DOUBTS = ("uncertain", "dead")
+ASKED_AGAIN = "sent again by an operator"
+"""Why an answer is on its way after a later one; it stands in its row until it has arrived."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobMatch:
+    """Which jobs a page shows."""
+
+    state: str = ""
+    kind: str = ""
+    session: str = ""
+    """The public id of one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartKey:
+    """One part of an answer."""
+
+    session: str
+    """The public id."""
+    turn: int
+    part: int
+
+    def __str__(self) -> str:
+        return f"{self.session}/{self.turn}/{self.part}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """What was left as it is, and why, in words for the operator."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkChanged:
+    """`rung` are the ids and attempts of jobs that wait now."""
+
+    changed: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    rung: tuple[tuple[int, int], ...] = ()
+    more: int = 0
+    """Of those that match, so many were left for the next time."""

@@ -1,0 +1,32 @@
+"""What people say about the answers: `/feedback`."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from shared.core.commands import BadArguments
+from shared.services.commands.call import Call, Doer, Said
+
+FEEDBACK_CHARS = 2_000
+
+
+class FeedbackStore(Protocol):
+    async def say(self, session_id: int, words: str, *, source: str) -> bool: ...
+
+
+class FeedbackCommands:
+    def __init__(self, feedback: FeedbackStore) -> None:
+        self._feedback = feedback
+
+    @property
+    def doers(self) -> dict[str, Doer]:
+        return {"feedback": self._tell}
+
+    async def _tell(self, call: Call) -> Said:
+        """About the newest answer; operators read it beside that turn."""
+        if not call.args:
+            return False, call.texts.feedback_how
+        if len(call.args) > FEEDBACK_CHARS:
+            raise BadArguments(call.texts.feedback_too_long(most=FEEDBACK_CHARS))
+        told = await self._feedback.say(call.session_id, call.args, source=call.channel)
+        return told, call.texts.feedback_kept if told else call.texts.feedback_of_nothing

@@ -1,0 +1,65 @@
+"""`/human`: ask for a person of the team, and take the wish back."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from shared.core.handover import (
+    AskedTooOften,
+    CannotHandOver,
+    Moved,
+    NewHandover,
+    NobodyComes,
+    shortened_reason,
+)
+from shared.ports import Announcer
+from shared.services.commands.call import Call, Doer, Said
+from shared.services.handover import announce
+
+_TAKE_BACK = frozenset({"cancel", "off", "abbrechen", "aus"})
+
+
+class HandoverStore(Protocol):
+    async def ask(self, new: NewHandover) -> Moved: ...
+    async def give_back(self, session_id: int, *, by: Literal["operator", "person"]) -> Moved: ...
+
+
+class HandoverCommands:
+    def __init__(self, store: HandoverStore, announcer: Announcer, *, enabled: bool) -> None:
+        """Where no operator looks, it says so instead of letting people wait."""
+        self._store = store
+        self._announcer = announcer
+        self._enabled = enabled
+
+    @property
+    def doers(self) -> dict[str, Doer]:
+        return {"human": self._human}
+
+    async def _human(self, call: Call) -> Said:
+        if call.args.strip().casefold() in _TAKE_BACK:
+            return await self._take_back(call)
+        if not self._enabled:
+            return False, call.texts.no_humans
+        new = NewHandover(
+            session_id=call.session_id,
+            address_id=call.address_id,
+            asked_by="operator" if call.address_id is None else "person",
+            reason=shortened_reason(call.args),
+        )
+        try:
+            moved = await self._store.ask(new)
+        except AskedTooOften:
+            return False, call.texts.human_too_often
+        except NobodyComes:
+            return False, call.texts.no_humans
+        except CannotHandOver:
+            return False, call.texts.link_refusals["moved"]
+        await announce(self._announcer, moved)
+        if moved.state == "human":
+            return True, call.texts.human_is_here(name=moved.name)
+        return True, call.texts.human_asked if moved.event_seq else call.texts.human_asked_before
+
+    async def _take_back(self, call: Call) -> Said:
+        moved = await self._store.give_back(call.session_id, by="person")
+        await announce(self._announcer, moved)
+        return True, call.texts.human_taken_back if moved.event_seq else call.texts.human_not_asked

@@ -1,0 +1,38 @@
+"""Whoever is started again after a process ended takes up its work without waiting for its lease."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+MOST_ID = 2**63 - 1
+
+
+class Register(Protocol):
+    async def register(self, role: str, *, instead_of: int | None = None) -> int: ...
+
+
+async def succeed(workers: Register, role: str, file: Path | None) -> int:
+    """The id under which this process works, left in `file` for whoever comes after it.
+
+    The file belongs to one process at a time: whoever starts it again waits for the end of the one before.
+    """
+    worker_id = await workers.register(role, instead_of=_left_by_the_last(file))
+    if file is not None:
+        try:
+            file.write_text(f"{worker_id}\n")
+        except OSError as error:
+            log.warning("process_file_unwritten", reason=str(error))
+    return worker_id
+
+
+def _left_by_the_last(file: Path | None) -> int | None:
+    if file is not None:
+        with suppress(OSError, ValueError):
+            return min(int(file.read_text()), MOST_ID)
+    return None

@@ -1,0 +1,101 @@
+"""Statements end whole whoever is cut off, and connections come back as if they were new."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.pool import open_pool, store_method
+from shared.core.errors import StorageUnavailable
+
+SLOWLY = "SELECT pg_sleep(0.3)"
+FAILS_SLOWLY = "DO $$ BEGIN PERFORM pg_sleep(0.2); RAISE division_by_zero; END $$"
+
+
+class Store:
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+        self.ended = 0
+
+    @store_method
+    async def write(self, statement: str = SLOWLY) -> None:
+        try:
+            await self._pool.execute(statement)
+        finally:
+            self.ended += 1
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    opened = await open_pool(database_url, size=1)
+    yield opened
+    await opened.close()
+
+
+async def test_who_is_cancelled_waits_for_the_end_of_the_statement(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    store = Store(pool)
+    caller = asyncio.create_task(store.write())
+    await asyncio.sleep(0.05)
+    caller.cancel()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert store.ended == 1
+    assert await pool.fetchval("SELECT 1") == 1
+
+
+async def test_a_deadline_does_not_cut_a_statement_off(pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    store = Store(pool)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await store.write()
+    assert store.ended == 1
+
+
+async def test_whoever_finds_no_free_connection_is_told_so_in_time(
+    pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.adapters.postgres.pool.ACQUIRE_SECONDS", 0.05)
+    store = Store(pool)
+    async with pool.acquire():
+        with pytest.raises(StorageUnavailable):
+            await store.write()
+
+
+async def test_who_is_cancelled_learns_why_the_statement_failed(pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    caller = asyncio.create_task(Store(pool).write(FAILS_SLOWLY))
+    await asyncio.sleep(0.05)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError) as found:
+        await caller
+    assert isinstance(found.value.__cause__, asyncpg.DivisionByZeroError)
+
+
+async def test_a_transaction_that_was_left_open_is_rolled_back(pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+    async with pool.acquire() as connection:
+        await connection.execute("BEGIN")
+        await connection.execute("CREATE TABLE left_behind ()")
+    assert await pool.fetchval("SELECT to_regclass('left_behind')") is None
+
+
+async def test_a_reader_that_is_cut_off_gives_its_place_back(pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    reader = asyncio.create_task(pool.fetchval(SLOWLY))
+    await asyncio.sleep(0.05)
+    reader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    assert await pool.fetchval("SELECT 1") == 1
+
+
+async def test_a_connection_that_was_closed_makes_room_for_another(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    async with pool.acquire() as connection:
+        connection.terminate()
+    assert await pool.fetchval("SELECT 1") == 1

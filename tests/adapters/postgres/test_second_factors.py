@@ -1,0 +1,249 @@
+"""A login asks for a code where one was set up: once each, guessed no faster than passwords."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import functools
+from collections.abc import AsyncIterator
+from typing import TypeAlias
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.login_tries import LoginTries, keys_of
+from shared.adapters.postgres.operators import CodeNeeded, Operators, TooManyTries, create_login_link
+from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.roster import Roster
+from shared.adapters.postgres.second_factors import (
+    HasFactor,
+    NoSuchFactor,
+    SecondFactors,
+    WrongCode,
+    reset_factor,
+)
+from shared.adapters.vault import CannotUnseal, Vault
+from shared.core.operators import OfTheProvider
+from shared.core.totp import RECOVERY_CODES, code_at, step_of
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+PASSWORD = "three yellow cups"
+SECRET_KEY = b"k" * 40
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    opened = await open_pool(database_url, size=4)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def operators(pool: Pool) -> AsyncIterator[Operators]:
+    made = Operators(pool)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def factors(pool: Pool, operators: Operators) -> SecondFactors:
+    return SecondFactors(pool, operators=operators, vault=functools.cache(lambda: Vault(SECRET_KEY)))
+
+
+@pytest.fixture
+async def ada(pool: Pool, operators: Operators) -> int:
+    await Roster(pool).invite("ada", "admin", by="t")
+    number: int = await pool.fetchval("SELECT id FROM operators WHERE name = 'ada'")
+    await operators.set_password(number, PASSWORD)
+    return number
+
+
+async def code(pool: Pool, key: str, *, later: int = 0) -> str:
+    """What the app shows, by the clock of the database; `later` by so many steps."""
+    seconds = await pool.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
+    return code_at(base64.b32decode(key.replace(" ", "")), step_of(seconds) + later)
+
+
+async def set_up(pool: Pool, factors: SecondFactors, ada: int) -> tuple[str, tuple[str, ...]]:
+    """The key, and the recovery codes; the code of the step before is spent."""
+    begun = await factors.begin(ada)
+    codes = await factors.confirm(ada, await code(pool, begun.key, later=-1), source="a")
+    assert isinstance(codes, tuple)
+    return begun.key, codes
+
+
+async def half_way(operators: Operators, *, source: str = "a") -> str:
+    outcome = await operators.log_in(name="ada", password=PASSWORD, source=source)
+    assert isinstance(outcome, CodeNeeded)
+    return outcome.token
+
+
+@pytest.mark.control("S09")
+async def test_a_factor_counts_from_its_first_right_code_on(
+    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+) -> None:
+    begun = await factors.begin(ada)
+    assert isinstance(await operators.log_in(name="ada", password=PASSWORD, source="a"), str)
+    with pytest.raises(WrongCode):
+        await factors.confirm(ada, "000000", source="a")
+    assert await factors.state(ada) is None
+    begun = await factors.begin(ada)  # another key: the first one was never used
+    kept = await operators.log_in(name="ada", password=PASSWORD, source="a")
+    other = await operators.log_in(name="ada", password=PASSWORD, source="a")
+    assert isinstance(kept, str)
+    assert isinstance(other, str)
+    codes = await factors.confirm(ada, await code(pool, begun.key), source="a", keep=kept)
+    assert isinstance(codes, tuple)
+    assert len(set(codes)) == RECOVERY_CODES
+    assert await operators.signed_in(kept) is not None
+    assert await operators.signed_in(other) is None, "whoever was in without a code is out"
+    with pytest.raises(HasFactor):
+        await factors.begin(ada)
+    found = await factors.state(ada)
+    assert found is not None
+    assert found[1] == RECOVERY_CODES
+
+
+@pytest.mark.control("S09")
+async def test_password_and_link_alone_open_no_more(
+    pool: Pool, operators: Operators, factors: SecondFactors, ada: int, database_url: str
+) -> None:
+    key, _ = await set_up(pool, factors, ada)
+    assert await operators.signed_in(await half_way(operators)) is None
+    half = await operators.use_link(token=await create_login_link(database_url), source="a")
+    assert isinstance(half, CodeNeeded)
+    assert await operators.signed_in(half.token) is None
+    assert await operators.log_in(name="ada", password="wrong", source="a") is None
+    token = await factors.log_in(token=half.token, code=await code(pool, key), source="a")
+    assert isinstance(token, str)
+    assert await operators.signed_in(token) is not None
+    how = "SELECT how FROM operator_sessions WHERE operator_id = $1"
+    assert await pool.fetchval(how, ada) == "link"
+    with pytest.raises(NoSuchFactor):  # its half was taken
+        await factors.log_in(token=half.token, code=await code(pool, key, later=1), source="a")
+
+
+@pytest.mark.control("S09")
+async def test_a_code_opens_once_however_many_bring_it(
+    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+) -> None:
+    key, _ = await set_up(pool, factors, ada)
+    halves = [await half_way(operators) for _ in range(3)]
+    now = await code(pool, key)
+    outcomes = await asyncio.gather(*(factors.log_in(token=half, code=now, source="a") for half in halves))
+    assert len([one for one in outcomes if isinstance(one, str)]) == 1
+    left = halves[outcomes.index(None)]
+    assert await factors.log_in(token=left, code=now, source="a") is None
+    assert isinstance(await factors.log_in(token=left, code=await code(pool, key, later=1), source="a"), str)
+
+
+@pytest.mark.control("S09")
+async def test_a_recovery_code_opens_once_and_is_stored_as_a_hash(
+    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+) -> None:
+    key, codes = await set_up(pool, factors, ada)
+    stored = str(await pool.fetch("SELECT f::text FROM operator_factors f"))
+    assert not [one for one in (key.replace(" ", ""), *codes) if one in stored]
+    assert base64.b32decode(key.replace(" ", "")).hex() not in stored
+    half = await half_way(operators)
+    assert isinstance(await factors.log_in(token=half, code=codes[3].upper(), source="a"), str)
+    assert await factors.log_in(token=await half_way(operators), code=codes[3], source="a") is None
+    found = await factors.state(ada)
+    assert found is not None
+    assert found[1] == RECOVERY_CODES - 1
+
+
+@pytest.mark.control("S09", "S10")
+async def test_codes_are_guessed_no_faster_than_passwords(
+    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+) -> None:
+    key, _ = await set_up(pool, factors, ada)
+    waits, last = [], ""
+    for _ in range(6):
+        # Who knows the password begins anew each time, and that takes no guess back.
+        half = await operators.log_in(name="ada", password=PASSWORD, source="a")
+        if isinstance(half, TooManyTries):
+            waits.append(half)
+            break
+        assert isinstance(half, CodeNeeded)
+        last = half.token
+        outcome = await factors.log_in(token=half.token, code="000000", source="a")
+        waits += [outcome] if isinstance(outcome, TooManyTries) else []
+    assert waits, "after five tries of both together it takes a minute"
+    right = await code(pool, key)
+    assert isinstance(await factors.log_in(token=last, code=right, source="a"), TooManyTries)
+    elsewhere = await factors.log_in(token=last, code=right, source="192.0.2.9")
+    assert isinstance(elsewhere, str), "whoever guesses locks out themselves alone"
+
+
+async def test_a_login_by_two_steps_leaves_no_failure_behind(
+    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+) -> None:
+    _, codes = await set_up(pool, factors, ada)
+    for one in codes[:4]:
+        half = await half_way(operators)
+        assert isinstance(await factors.log_in(token=half, code=one, source="a"), str)
+    assert await pool.fetchval("SELECT coalesce(sum(failures), 0) FROM login_tries") == 0
+    assert await LoginTries(pool).begin(keys_of(name="ada", address="a")) == 0
+
+
+@pytest.mark.control("S09")
+async def test_half_a_login_ends_by_age_by_a_new_password_and_by_a_lock(
+    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+) -> None:
+    key, _ = await set_up(pool, factors, ada)
+    half = await half_way(operators)
+    await pool.execute("UPDATE operator_steps SET expires_at = now()")
+    with pytest.raises(NoSuchFactor):
+        await factors.log_in(token=half, code=await code(pool, key), source="a")
+    half = await half_way(operators)
+    await operators.set_password(ada, PASSWORD + " more")
+    with pytest.raises(NoSuchFactor):
+        await factors.log_in(token=half, code=await code(pool, key), source="a")
+    with pytest.raises(NoSuchFactor):
+        await factors.log_in(token="x" * 43, code=await code(pool, key), source="a")
+    await Roster(pool).invite("grace", "admin", by="t")
+    half = await operators.log_in(name="ada", password=PASSWORD + " more", source="a")  # type: ignore[assignment]
+    assert isinstance(half, CodeNeeded)
+    await Roster(pool).change(await Roster(pool).named("ada"), by="t", locked=True)
+    with pytest.raises(NoSuchFactor):
+        await factors.log_in(token=half.token, code=await code(pool, key), source="a")
+
+
+@pytest.mark.control("S09", "S14")
+async def test_it_is_taken_away_by_a_code_or_at_the_machine_and_that_is_on_record(
+    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+) -> None:
+    key, codes = await set_up(pool, factors, ada)
+    with pytest.raises(WrongCode):
+        await factors.remove(ada, "000000", source="a")
+    assert await factors.remove(ada, await code(pool, key), source="a") is None
+    assert isinstance(await operators.log_in(name="ada", password=PASSWORD, source="a"), str)
+    with pytest.raises(NoSuchFactor):
+        await factors.remove(ada, codes[0], source="a")
+    await set_up(pool, factors, ada)
+    assert await reset_factor(pool, ada, by="command line")
+    assert not await reset_factor(pool, ada, by="command line")
+    assert isinstance(await operators.log_in(name="ada", password=PASSWORD, source="a"), str)
+    rows = await pool.fetch("SELECT actor, action FROM audit WHERE action LIKE 'second_factor.%' ORDER BY id")
+    assert [tuple(row) for row in rows] == [
+        ("ada", "second_factor.on"), ("ada", "second_factor.off"), ("ada", "second_factor.on"),
+        ("command line", "second_factor.reset"),
+    ]  # fmt: skip
+    assert await operators.broken_audit_link() is None
+
+
+async def test_another_secret_key_opens_nothing_and_says_so(
+    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+) -> None:
+    key, _ = await set_up(pool, factors, ada)
+    other = SecondFactors(pool, operators=operators, vault=lambda: Vault(b"o" * 40))
+    with pytest.raises(CannotUnseal):
+        await other.log_in(token=await half_way(operators), code=await code(pool, key), source="a")
+
+
+async def test_who_comes_by_a_provider_has_its_second_factor(pool: Pool, factors: SecondFactors) -> None:
+    number = await Roster(pool).of_provider(issuer="https://id.example", subject="1", name="Bo", role="admin")
+    assert number is not None
+    with pytest.raises(OfTheProvider):
+        await factors.begin(number)

@@ -1,0 +1,13 @@
+"""What axe-core finds wrong with the page as it stands now, good manners included."""
+
+from __future__ import annotations
+
+from axe_playwright_python.base import AXE_SCRIPT
+
+LOAD: str = AXE_SCRIPT + "\nundefined"
+"""To be evaluated first: a script tag would be refused by the page's own policy."""
+FINDINGS = """async () => {
+    const { violations } = await axe.run(document, { resultTypes: ["violations"] });
+    const words = (rule, node) => `${rule.id}: ${node.target.flat().join(" ")}`;
+    return violations.flatMap((rule) => rule.nodes.map((node) => words(rule, node)));
+}"""

@@ -1,0 +1,40 @@
+"""The dashboard over one seeded database, and the way in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+from playwright.async_api import Page, expect
+
+from shared.adapters.postgres.operators import create_login_link
+from tests.web.dashboard import seed
+from tests.web.dashboard.conftest import RunCommands
+
+WAIT_MS = 8000
+
+
+@dataclass(slots=True)
+class Place:
+    """The dashboard over one seeded database."""
+
+    url: str
+    database_url: str
+    pool: asyncpg.Pool[asyncpg.Record]
+    seeded: seed.Seeded
+    links: list[UUID]
+    commands: RunCommands
+    cookies: list[Any] = field(default_factory=list)
+
+    @property
+    def session_url(self) -> str:
+        return f"{self.url}/dashboard/sessions/{self.seeded.public_id}"
+
+
+async def log_in(page: Page, place: Place) -> None:
+    token = await create_login_link(place.database_url)
+    await page.goto(f"{place.url}/dashboard/login?token={token}")
+    await page.get_by_role("button", name="Log in").click()
+    await expect(page.get_by_role("heading", name="Overview")).to_be_visible(timeout=WAIT_MS)

@@ -1,0 +1,123 @@
+"""The page of alerts in a real browser: what is open, a test that arrives, and what was seen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from shared.settings import load_settings
+from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.dashboard.house import House, open_house
+from tests.fakes.webhook_receiver import Receiver, receiving
+
+pytestmark = pytest.mark.browser
+SECRET = "s" * 32
+PATH = "/dashboard/alerts"
+SEED = """
+INSERT INTO alerts (kind, key, detail, opened_at) VALUES
+  ('spend_80', 'total', '{"used_micro": 4100000, "cap_micro": 5000000}', now() - interval '40 min'),
+  ('handover_waiting', 'x', '{"session": "11111111-2222-3333-4444-555555555555", "minutes": 5}',
+   now() - interval '6 min');
+INSERT INTO alerts (kind, key, detail, opened_at, ended_at) VALUES
+  ('breaker_open', 'api.anthropic.com', '{"provider": "api.anthropic.com"}', now() - interval '1 day',
+   now() - interval '23 h'),
+  ('disk_low', 'data', '{"free_bytes": 1073741824, "total_bytes": 107374182400}', now() - interval '3 days',
+   now() - interval '2 days');
+INSERT INTO alert_sends (alert_id, target, phase, state, error, attempt, due_at, ended_at)
+SELECT id, target, phase, state, error, 1, opened_at, opened_at FROM alerts, (VALUES
+  ('webhook', 'opened', 'sent', ''), ('telegram:-1001234567890', 'opened', 'failed', 'chat_gone'),
+  ('email', 'opened', 'uncertain', 'cut_off')) AS s(target, phase, state, error);
+INSERT INTO alert_sends (alert_id, target, phase, state, attempt, ended_at)
+SELECT id, 'webhook', 'ended', 'sent', 1, ended_at FROM alerts WHERE ended_at IS NOT NULL
+"""
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with receiving(SECRET) as running:
+        yield running
+
+
+@pytest.fixture
+async def house(
+    database_url: str, redis_url: str, browser: Browser, receiver: Receiver
+) -> AsyncIterator[House]:
+    """The web process, which posts to the receiver; nobody brings Telegram's and the mail's."""
+    settings = load_settings(
+        database_url=database_url, redis_url=redis_url, handover="on", alert_webhook_url=receiver.url,
+        alert_webhook_secret=SECRET, alert_telegram_chats="-1001234567890",
+    )  # fmt: skip
+    connection = await asyncpg.connect(database_url)
+    await connection.execute(SEED)
+    await connection.close()
+    async with open_house(settings, browser, alerts=True) as opened:
+        yield opened
+
+
+async def look(page: Page, name: str) -> None:
+    """A picture where somebody wants to see it."""
+    if folder := os.environ.get("PICTURES_FOLDER"):
+        await page.screenshot(path=Path(folder) / f"alerts-{name}.png", full_page=True)
+
+
+async def test_what_is_open_stands_first_and_is_counted_until_it_is_seen(house: House) -> None:
+    page = await house.operator("anna", "admin", PATH)
+    menu = page.get_by_role("navigation", name="Pages").get_by_role("link", name="Alerts")
+    await expect(menu).to_contain_text("2")
+    waits = page.get_by_role("listitem").filter(has_text="Somebody has been waiting for a human")
+    await expect(waits).to_contain_text("for more than 5 minutes")
+    await expect(waits.get_by_role("link", name="Open the conversation")).to_have_attribute(
+        "href", "/dashboard/sessions/11111111-2222-3333-4444-555555555555"
+    )
+    await page.get_by_role("button", name="Seen: 80 % of the day's money is used").click()
+    await expect(page.get_by_text("seen by anna", exact=False)).to_be_visible()
+    await expect(menu).to_contain_text("1")
+    await expect(page.get_by_role("button", name="Seen: 80 % of")).to_have_count(0)
+    await expect(page.get_by_role("row").filter(has_text="The disk is nearly full")).to_contain_text(
+        "its end"
+    )
+
+
+async def test_a_test_arrives_and_the_page_says_so(house: House, receiver: Receiver) -> None:
+    page = await house.operator("anna", "admin", PATH)
+    await page.get_by_role("button", name="Send a test").click()
+    await expect(page.get_by_text("A test is on its way", exact=False)).to_be_visible()
+    row = page.get_by_role("row").filter(has_text="A test of the alerts")
+    await expect(row).to_contain_text("webhook: sent")
+    await expect(row).to_contain_text("Telegram: to be sent")
+    assert [one["alert"]["kind"] for one in receiver.taken] == ["test"]
+    assert receiver.faults == []
+
+
+async def test_a_viewer_only_looks(house: House) -> None:
+    page = await house.operator("vera", "viewer", PATH)
+    await expect(page.get_by_role("heading", name="Open", exact=True)).to_be_visible()
+    await expect(page.get_by_role("button", name="Send a test")).to_have_count(0)
+    await expect(page.get_by_role("button", name="Seen")).to_have_count(0)
+
+
+async def test_the_keys_g_and_l_lead_there(house: House) -> None:
+    page = await house.operator("anna", "operator", "/dashboard")
+    await page.keyboard.press("g")
+    await page.keyboard.press("l")
+    await expect(page.get_by_role("heading", name="Alerts", level=1)).to_be_visible()
+    assert page.url.endswith(PATH)
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme", "width"), [("light", "light", 1360), ("dark", "dark", 1360), ("narrow", "light", 390)]
+)
+async def test_nothing_stands_in_anybodys_way(house: House, name: str, scheme: str, width: int) -> None:
+    page = await house.operator(
+        "anna", "admin", PATH, color_scheme=scheme, viewport={"width": width, "height": 900}
+    )
+    await expect(page.get_by_role("heading", name="Who is told")).to_be_visible()
+    await look(page, name)
+    await page.evaluate(LOAD)
+    assert await page.evaluate(FINDINGS) == []
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")

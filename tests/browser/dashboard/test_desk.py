@@ -1,0 +1,319 @@
+"""Operators and a visitor in real browsers: who waits is seen, taken, answered and given back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, FilePayload, Page, Route, expect
+
+from shared.settings import load_settings
+from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.dashboard.house import House, open_house
+from tests.web.dashboard import seed
+
+pytestmark = pytest.mark.browser
+REFRESHES = "x-evertalk-refresh"
+
+
+@pytest.fixture
+async def house(database_url: str, redis_url: str, browser: Browser) -> AsyncIterator[House]:
+    settings = load_settings(database_url=database_url, redis_url=redis_url, handover="on")
+    async with open_house(settings, browser) as opened:
+        yield opened
+
+
+async def say(page: Page, text: str) -> None:
+    box = page.get_by_role("textbox", name="Message")
+    await box.fill(text)
+    await box.press("Enter")
+
+
+async def answered(page: Page, count: int) -> None:
+    await expect(page.locator("article.assistant[data-status=sent]")).to_have_count(count)
+
+
+async def one_who_waits(house: House) -> Page:
+    """Has talked, and asked for a human."""
+    visitor = await house.visitor()
+    await say(visitor, "Hello, where is my parcel?")
+    await answered(visitor, 1)
+    await say(visitor, "/human my parcel is lost")
+    await expect(visitor.get_by_text("Waiting for", exact=False).first).to_be_visible()
+    return visitor
+
+
+def line(page: Page) -> Any:
+    return page.get_by_role("group", name="Who has this conversation")
+
+
+def reply_box(page: Page) -> Any:
+    return page.get_by_role("textbox", name="Your reply")
+
+
+def without_news() -> Callable[[Route], Any]:
+    """The page asks for news and gets none."""
+
+    async def handle(route: Route) -> None:
+        if REFRESHES in route.request.headers:
+            await route.fulfill(status=503, json={"code": "away", "message": "Away."})
+        else:
+            await route.fallback()
+
+    return handle
+
+
+async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> None:
+    desk = await house.operator("Anna")
+    await expect(desk).to_have_title("Overview · Evertalk")
+    visitor = await one_who_waits(house)
+    await expect(desk).to_have_title("(1) Overview · Evertalk")
+    await expect(desk.locator("#say")).to_have_text("One person waits for a human.")
+    await expect(desk.get_by_role("link", name="Waiting 1 waiting")).to_be_visible()
+    await desk.keyboard.press("g")
+    await desk.keyboard.press("w")
+    row = desk.locator(".waiting-grid tbody tr")
+    await expect(row).to_contain_text("my parcel is lost")
+    await expect(row).to_contain_text("the person")
+    await expect(row).to_contain_text("Web")
+    await row.get_by_role("button", name=re.compile("Take")).click()
+    await expect(reply_box(desk)).to_be_focused()
+    await expect(line(desk)).to_contain_text("You have this conversation")
+    await expect(visitor.get_by_text("Anna", exact=False).first).to_be_visible()
+    await expect(desk).not_to_have_title(re.compile(r"^\("))
+    await desk.keyboard.type("Good day, I look for it.")
+    await desk.keyboard.press("Shift+Enter")
+    await desk.keyboard.type("One moment!")
+    await desk.keyboard.press("Enter")
+    await expect(visitor.locator("article").last).to_contain_text("I look for it.")
+    await expect(visitor.locator("article").last).to_contain_text("Anna")
+    own = desk.locator(".message.operator")
+    await expect(own).to_contain_text("I look for it.\nOne moment!")
+    await expect(own.locator(".by")).to_contain_text("Anna")
+    await expect(reply_box(desk)).to_have_value("")
+    await expect(reply_box(desk)).to_be_focused()
+    await say(visitor, "Thank you!")
+    await expect(desk.locator(".message.person").last).to_contain_text("Thank you!")
+    await expect(line(desk)).to_contain_text("a word is awaited")
+    await desk.get_by_role("button", name="Give back to the assistant").click()
+    await expect(line(desk)).to_contain_text("The assistant answers here.")
+    await answered(visitor, 2)
+    await expect(desk.locator(".message.assistant")).to_have_count(2)
+    await expect(desk.locator(".divider.hand")).to_contain_text(
+        ["A human was asked for by the person", "Anna took the conversation", "Given back to the assistant"]
+    )
+    await expect(reply_box(desk)).to_be_hidden()
+    audit = [one["action"] for one in await house.app.pool.fetch("SELECT action FROM audit ORDER BY id")]
+    assert [one for one in audit if one.startswith("handover")] == [
+        "handover.take", "handover.reply", "handover.return",
+    ]  # fmt: skip
+
+
+async def test_of_two_operators_the_slower_is_told_who_has_it(house: House) -> None:
+    house.tolerated = ("409", "503")
+    await one_who_waits(house)
+    anna = await house.operator("Anna", path="/dashboard/waiting")
+    bert = await house.operator("Bert", path="/dashboard/waiting")
+    await expect(bert.get_by_role("button", name=re.compile("Take"))).to_be_visible()
+    stale = without_news()
+    await bert.route("**/api/v1/**", stale)
+    await anna.get_by_role("button", name=re.compile("Take")).click()
+    await expect(line(anna)).to_contain_text("You have this conversation")
+    await bert.get_by_role("button", name=re.compile("Take")).click()
+    await expect(bert.get_by_role("alert")).to_contain_text("Anna has this conversation.")
+    await bert.unroute("**/api/v1/**", stale)
+    await bert.reload()
+    await expect(bert.locator(".waiting-grid tbody tr")).to_contain_text("with Anna")
+    await expect(bert.get_by_role("button", name=re.compile("Take"))).to_have_count(0)
+    await bert.goto(house.url + await house.session_path())
+    await expect(line(bert)).to_contain_text("Anna has this conversation")
+    await expect(line(bert).get_by_role("button")).to_have_count(0)
+    await expect(reply_box(bert)).to_be_hidden()
+    await house.app.pool.execute("UPDATE operators SET role = 'admin' WHERE name = 'Bert'")
+    await bert.reload()
+    await bert.get_by_role("button", name="Give back to the assistant").click()
+    await expect(line(anna)).to_contain_text("The assistant answers here.")
+
+
+async def test_words_are_kept_when_the_conversation_was_taken_away(house: House) -> None:
+    house.tolerated = ("409", "503")
+    await one_who_waits(house)
+    page = await house.operator("Anna", path=await house.session_path())
+    await page.keyboard.press("t")
+    await expect(reply_box(page)).to_be_focused()
+    await reply_box(page).fill("It is on its way.")
+    stale = without_news()
+    await page.route("**/api/v1/**", stale)
+    session_id = await house.one("SELECT session_id FROM handovers")
+    await house.app.operator_desk.give_back(session_id, operator_id=0, any_ones=True)
+    await reply_box(page).press("Control+Enter")
+    await expect(page.get_by_role("alert")).to_contain_text("Take this conversation first.")
+    await page.unroute("**/api/v1/**", stale)
+    await expect(line(page)).to_contain_text("The assistant answers here.")
+    await expect(reply_box(page)).to_have_value("It is on its way.")
+    await page.reload()
+    await expect(reply_box(page)).to_have_value("It is on its way.")
+    await expect(page.locator("#reply-note")).to_contain_text("Your words are kept")
+    await line(page).get_by_role("button", name="Take").click()
+    await expect(reply_box(page)).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".message.operator")).to_contain_text("It is on its way.")
+
+
+async def test_a_viewer_sees_the_state_and_cannot_act(house: House) -> None:
+    await one_who_waits(house)
+    path = await house.session_path()
+    page = await house.operator("Vera", role="viewer", path="/dashboard/waiting")
+    await expect(page.locator(".waiting-grid tbody tr")).to_contain_text("waits for a human")
+    await expect(page.get_by_role("button", name=re.compile("Take"))).to_have_count(0)
+    await page.goto(house.url + path)
+    await expect(line(page)).to_contain_text("Waits for a human")
+    await expect(line(page)).to_contain_text("my parcel is lost")
+    await expect(line(page).get_by_role("button")).to_have_count(0)
+    await expect(reply_box(page)).to_be_hidden()
+    house.tolerated = ("403",)
+    status = await page.evaluate(
+        """(id) => fetch(`/api/v1/sessions/${id}/handover`, { method: "POST", body: '{"action":"take"}',
+             headers: { "Content-Type": "application/json" } }).then((answer) => answer.status)""",
+        path.rsplit("/", 1)[-1],
+    )
+    assert status == 403
+    assert await house.one("SELECT state FROM handovers") == "waiting"
+
+
+async def test_a_reply_whose_answer_was_lost_is_stored_once(house: House) -> None:
+    house.tolerated = ("ERR_FAILED", "Failed to load resource")
+    visitor = await one_who_waits(house)
+    page = await house.operator("Anna", path=await house.session_path())
+    await line(page).get_by_role("button", name="Take").click()
+    await expect(reply_box(page)).to_be_focused()
+    cids: list[str] = []
+
+    async def lose_the_first(route: Route) -> None:
+        cids.append((route.request.post_data_json or {})["cid"])
+        if len(cids) > 1:
+            await route.fallback()
+        else:
+            await route.fetch()
+            await route.abort()
+
+    await page.route("**/replies", lose_the_first)
+    await page.keyboard.type("It is in the shop.")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#reply-note")).to_contain_text("Your reply is kept")
+    await expect(page.get_by_role("button", name="Cancel")).to_be_visible()
+    await expect(reply_box(page)).to_have_value("")
+    await expect(visitor.locator("article", has_text="It is in the shop.")).to_have_count(1)
+    await expect(page.locator(".message.operator")).to_have_count(1)
+    assert len(cids) == 2
+    assert len(set(cids)) == 1
+    assert await house.one("SELECT count(*) FROM entries WHERE author = 'operator'") == 1
+
+
+async def test_while_the_assistant_answers_a_reply_waits_for_it(house: House) -> None:
+    house.tolerated = ("409",)
+    await one_who_waits(house)
+    page = await house.operator("Anna", path=await house.session_path())
+    await line(page).get_by_role("button", name="Take").click()
+    await expect(reply_box(page)).to_be_focused()
+    tries = 0
+
+    async def busy(route: Route) -> None:
+        nonlocal tries
+        tries += 1
+        body = {"code": "answer_runs", "message": "The assistant is finishing an answer."}
+        if tries > 2:
+            await route.fallback()
+        else:
+            await route.fulfill(status=409, headers={"Retry-After": "1"}, json=body)
+
+    await page.route("**/replies", busy)
+    await page.keyboard.type("I am here.")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#reply-note")).to_contain_text("The assistant is still answering")
+    await expect(page.locator(".message.operator")).to_contain_text("I am here.")
+    assert tries == 3
+
+
+async def test_the_page_goes_on_while_somebody_writes(house: House) -> None:
+    visitor = await one_who_waits(house)
+    page = await house.operator("Anna", path=await house.session_path())
+    await line(page).get_by_role("button", name="Take").click()
+    await expect(reply_box(page)).to_be_focused()
+    await page.keyboard.type("I lok")
+    await page.keyboard.press("ArrowLeft")
+    await say(visitor, "Are you there?")
+    await expect(page.locator(".message.person").last).to_contain_text("Are you there?")
+    await expect(reply_box(page)).to_be_focused()
+    await page.keyboard.type("o")
+    await expect(reply_box(page)).to_have_value("I look")
+    await reply_box(page).fill("x" * 8_001)
+    await expect(page.locator("#reply-note")).to_contain_text("8,001 of 8,000 characters")
+    await page.keyboard.press("Enter")
+    await expect(reply_box(page)).to_have_value("x" * 8_001)
+
+
+async def test_files_and_opinions_are_shown_as_words(house: House) -> None:
+    visitor = await house.visitor()
+    async with visitor.expect_file_chooser() as chooser:
+        await visitor.get_by_role("button", name="Attach files").click()
+    hostile = FilePayload(name="<img src=x>.txt", mimeType="text/plain", buffer=b"what the file says")
+    await (await chooser.value).set_files(hostile)
+    await expect(visitor.locator(".composer")).to_contain_text("src=x")
+    await say(visitor, "Please read this")
+    await answered(visitor, 1)
+    await house.app.pool.execute(
+        "INSERT INTO feedback (session_id, turn_no, opinion, words) SELECT id, 1, 'bad', $1 FROM sessions",
+        seed.HOSTILE,
+    )
+    page = await house.operator("Anna", path=await house.session_path())
+    chip = page.locator("a.file")
+    await expect(chip).to_contain_text("img src=x.txt")
+    await expect(page.locator(".judged")).to_contain_text("Found not helpful")
+    await expect(page.locator(".judged")).to_contain_text(seed.HOSTILE)
+    assert await page.locator("main script, main img").count() == 0
+    given = await page.request.get(house.url + str(await chip.get_attribute("href")))
+    assert (given.status, await given.text()) == (200, "what the file says")
+
+
+async def test_nobody_waits(house: House) -> None:
+    page = await house.operator("Anna", path="/dashboard/waiting")
+    await expect(page.get_by_text("Nobody waits for a human.")).to_be_visible()
+    await expect(page).to_have_title("Waiting · Evertalk")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1360, 390])
+async def test_axe_finds_nothing_at_the_desk(house: House, scheme: Any, width: int) -> None:
+    await one_who_waits(house)
+    page = await house.operator(
+        "Anna", path="/dashboard/waiting", color_scheme=scheme, viewport={"width": width, "height": 844}
+    )
+    found: dict[str, Any] = {}
+
+    async def look(state: str) -> None:
+        await asyncio.sleep(0.3)  # a fading button has no contrast of its own yet
+        await page.evaluate(LOAD)
+        found[state] = await page.evaluate(FINDINGS)
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), state
+
+    await expect(page.locator(".waiting-grid tbody tr")).to_be_visible()
+    await look("list")
+    await page.goto(house.url + await house.session_path())
+    await expect(page.locator(".skeleton")).to_have_count(0)
+    await look("waits")
+    await line(page).get_by_role("button", name="Take").click()
+    await expect(reply_box(page)).to_be_focused()
+    await look("taken")
+    await page.keyboard.type("Good day!")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".message.operator")).to_be_visible()
+    await reply_box(page).fill("A second one")
+    await look("writes")
+    await line(page).get_by_role("button", name="Give back").click()
+    await expect(line(page)).to_contain_text("The assistant answers here.")
+    await look("given back")
+    assert {state: some for state, some in found.items() if some} == {}

@@ -1,0 +1,186 @@
+"""An operator in a real browser goes anywhere by a few letters, and back through all summaries."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from playwright.async_api import BrowserContext, Locator, Page, expect
+
+from shared.adapters.postgres.pool import open_pool
+from shared.settings import load_settings
+from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.dashboard.place import Place, log_in
+from tests.web.dashboard import seed
+from tests.web.dashboard.conftest import RunCommands
+from tests.web.dashboard.serve import served
+
+pytestmark = pytest.mark.browser
+SUMMARIES = 130
+EACH = 3
+
+
+@pytest.fixture(scope="module")
+async def place(module_database_url: str) -> AsyncIterator[Place]:
+    pool = await open_pool(module_database_url, size=4)
+    async with pool.acquire() as connection:
+        seeded = await seed.a_session(
+            connection, person="Maria Silva", turns=SUMMARIES * EACH + 2, limit=100_000
+        )
+        for person in ("Mark <b>Twain</b>", "Noah"):
+            await seed.a_session(connection, person=person, turns=4, minutes_ago=30)
+        await connection.execute(
+            """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
+                                  summary_text, tokens, tokens_before, tokens_after, model, cost_micro,
+                                  duration_ms)
+               SELECT $1, 'summary', n * $2 - $2 + 1, n * $2, 2 * (n * $2 - $2) + 1, 2 * n * $2, 'auto',
+                      'Summary number ' || n, 400, 90000, 9000, 'claude-haiku', 900, 7000
+                 FROM generate_series(1, $3::bigint) n ORDER BY n""",
+            seeded.session_id, EACH, SUMMARIES,
+        )  # fmt: skip
+    commands = RunCommands()
+    async with served(web.Application(), pool=pool, settings=load_settings(), commands=commands) as url:
+        yield Place(
+            url=url, database_url=module_database_url, pool=pool, seeded=seeded, links=[], commands=commands
+        )
+    await pool.close()
+
+
+@pytest.fixture
+async def page(context: BrowserContext, place: Place) -> AsyncIterator[Page]:
+    page, complaints = await context.new_page(), []
+    page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    if place.cookies:
+        await context.add_cookies(place.cookies)
+    else:
+        await log_in(page, place)
+        place.cookies = [dict(cookie) for cookie in await context.cookies()]
+    yield page
+    assert complaints == []
+
+
+async def photograph(page: Page, name: str) -> None:
+    """For whoever wants to look: PICTURES_FOLDER names one."""
+    if folder := os.environ.get("PICTURES_FOLDER"):
+        for scheme, width in (("light", 1360), ("dark", 1360), ("light", 390)):
+            await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            await page.set_viewport_size({"width": width, "height": 860})
+            await page.screenshot(path=Path(folder) / f"{name}-{scheme}-{width}.png")
+        await page.set_viewport_size({"width": 1280, "height": 720})
+
+
+async def opened(page: Page) -> Locator:
+    await expect(page.locator("button.find")).to_be_attached()
+    await page.keyboard.press("Control+k")
+    await expect(page.get_by_role("combobox", name="Go to")).to_be_focused()
+    return page.get_by_role("dialog", name="Go to")
+
+
+async def test_a_few_letters_lead_to_a_page(page: Page, place: Place) -> None:
+    await page.goto(f"{place.url}/dashboard/sessions")
+    await page.get_by_role("searchbox").focus()
+    finder = await opened(page)
+    await expect(finder.get_by_role("option")).to_have_count(15)
+    await photograph(page, "finder-all")
+    await page.keyboard.type("cos")
+    await expect(finder.get_by_role("option").first).to_have_text("Costsg c")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="Costs", level=1)).to_be_visible()
+    await expect(finder).to_be_hidden()
+
+
+async def test_a_name_leads_to_a_conversation_and_words_to_a_search(page: Page, place: Place) -> None:
+    await page.goto(f"{place.url}/dashboard")
+    finder = await opened(page)
+    await page.keyboard.type("mar")
+    options = finder.get_by_role("option")
+    await expect(options.filter(has_text="Mark <b>Twain</b>")).to_be_visible()
+    await expect(options).to_have_text(
+        ["Maria Silvaweb · default · 392 turns", "Mark <b>Twain</b>web · default · 4 turns",
+         "Search sessions for “mar”", "Search people for “mar”", "Search memory for “mar”"]
+    )  # fmt: skip
+    await page.keyboard.press("ArrowDown")
+    await expect(options.nth(1)).to_have_attribute("aria-selected", "true")
+    await page.evaluate(LOAD)
+    assert await page.evaluate(FINDINGS) == []
+    await photograph(page, "finder-name")
+    await page.keyboard.press("ArrowUp")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="Maria Silva", level=1)).to_be_visible()
+    finder = await opened(page)
+    await page.keyboard.type("noah")
+    await expect(options).to_have_count(4)
+    await options.filter(has_text="Search people").click()
+    await expect(page).to_have_url(f"{place.url}/dashboard/people?q=noah")
+
+
+async def test_the_finder_goes_away_and_is_in_the_menu_of_a_telephone(page: Page, place: Place) -> None:
+    await page.goto(f"{place.url}/dashboard")
+    finder = await opened(page)
+    await page.keyboard.press("Control+k")
+    await expect(finder).to_be_hidden()
+    await opened(page)
+    await page.keyboard.press("Escape")
+    await expect(finder).to_be_hidden()
+    await page.keyboard.press("?")
+    await page.keyboard.press("Control+k")
+    await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    await expect(finder).to_be_hidden()
+    await page.keyboard.press("Escape")
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await page.get_by_role("button", name="Menu").click()
+    await page.get_by_role("button", name="Go to").click()
+    await expect(page.get_by_role("combobox", name="Go to")).to_be_focused()
+    await page.evaluate(LOAD)
+    assert await page.evaluate(FINDINGS) == []
+
+
+async def test_older_summaries_come_page_after_page_until_the_first(page: Page, place: Place) -> None:
+    await page.goto(place.session_url)
+    folds = page.locator(".fold-item")
+    await expect(folds).to_have_count(50)
+    older = page.get_by_role("button", name="Older summaries")
+    await older.scroll_into_view_if_needed()
+    await photograph(page, "older-summaries")
+    await older.press("Enter")
+    await expect(folds).to_have_count(100)
+    await expect(folds.nth(50).locator("summary").first).to_be_focused()
+    await older.click()
+    await expect(folds).to_have_count(SUMMARIES)
+    await expect(older).to_have_count(0)
+    last = folds.last
+    await last.locator("summary").first.click()
+    await expect(last.get_by_text("Summary number 1", exact=True)).to_be_visible()
+    await expect(last.get_by_text("Turns 1 – 3")).to_be_visible()
+    await page.evaluate(LOAD)
+    assert await page.evaluate(FINDINGS) == []
+
+
+async def test_light_or_dark_is_chosen_once_for_this_browser(page: Page, place: Place) -> None:
+    background = "getComputedStyle(document.documentElement).backgroundColor"
+    await page.emulate_media(color_scheme="dark")
+    await page.goto(f"{place.url}/dashboard")
+    theme = page.get_by_role("button", name="Theme")
+    await expect(theme).to_have_text("Theme as the system")
+    dark = await page.evaluate(background)
+    await theme.click()
+    await expect(theme).to_have_text("Theme light")
+    light = await page.evaluate(background)
+    assert light != dark
+    await page.goto(f"{place.url}/dashboard/sessions")
+    await expect(theme).to_have_text("Theme light")
+    assert await page.evaluate(background) == light
+    await page.emulate_media(color_scheme="light")
+    await theme.click()
+    await expect(theme).to_have_text("Theme dark")
+    assert await page.evaluate(background) == dark
+    await page.evaluate(LOAD)
+    assert await page.evaluate(FINDINGS) == []
+    await photograph(page, "theme")
+    await theme.click()
+    await expect(theme).to_have_text("Theme as the system")
+    assert await page.evaluate(background) == light

@@ -1,0 +1,263 @@
+"""An operator's daily round: corrects a note, lets somebody in, dresses a site, and forgets a person."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from aiohttp import web
+from playwright.async_api import Browser, BrowserContext, Page, expect
+
+from shared.adapters.postgres.operators import create_login_link
+from shared.adapters.postgres.pool import open_pool
+from shared.settings import load_settings
+from tests.browser.axe import FINDINGS, LOAD
+from tests.web.dashboard.conftest import RunCommands
+from tests.web.dashboard.people_seed import Crowded, a_bot, a_site, people, public_id_of
+from tests.web.dashboard.seed import HOSTILE
+from tests.web.dashboard.serve import served
+
+pytestmark = pytest.mark.browser
+WAIT_MS = 8000
+PAGES = {
+    "memory": "Memory",
+    "people": "People",
+    "pairing": "Pairing",
+    "agents": "Agents",
+    "sites": "Sites",
+    "settings": "Settings",
+}
+
+
+@dataclass(slots=True)
+class Place:
+    url: str
+    database_url: str
+    pool: asyncpg.Pool[asyncpg.Record]
+    crowd: Crowded
+    maria: str
+    cookies: list[Any] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+async def place(module_database_url: str, tmp_path_factory: Any) -> AsyncIterator[Place]:
+    pool = await open_pool(module_database_url, size=4)
+    async with pool.acquire() as connection:
+        crowd = await people(connection)
+        await a_bot(connection)
+        await a_site(connection)
+        maria = str(await public_id_of(connection, crowd.maria))
+    settings = load_settings(data_dir=tmp_path_factory.mktemp("data"), preset="steady")
+    async with served(web.Application(), pool=pool, settings=settings, commands=RunCommands()) as url:
+        yield Place(url=url, database_url=module_database_url, pool=pool, crowd=crowd, maria=maria)
+    await pool.close()
+
+
+@dataclass(slots=True)
+class Seen:
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+async def context(browser: Browser, place: Place) -> AsyncIterator[BrowserContext]:
+    opened = await browser.new_context(viewport={"width": 1360, "height": 900}, locale="en-GB")
+    opened.set_default_timeout(WAIT_MS)
+    if not place.cookies:
+        page = await opened.new_page()
+        token = await create_login_link(place.database_url)
+        await page.goto(f"{place.url}/dashboard/login?token={token}")
+        await page.get_by_role("button", name="Log in").click()
+        await expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=WAIT_MS)
+        place.cookies = [dict(cookie) for cookie in await opened.cookies()]
+        await page.close()
+    await opened.add_cookies(place.cookies)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def seen(context: BrowserContext) -> AsyncIterator[Seen]:
+    """Logged in; fails when the page complained or broke its own policy."""
+    seen = Seen(page=await context.new_page())
+    seen.page.on("console", lambda line: seen.complaints.append(line.text) if line.type == "error" else None)
+    seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
+    seen.page.on("dialog", lambda dialog: seen.complaints.append(dialog.message))
+    yield seen
+    refused = re.compile("the server responded with a status of 4(09|22)")
+    assert [line for line in seen.complaints if not refused.search(line)] == []
+
+
+async def settled(page: Page) -> None:
+    await expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=WAIT_MS)
+    await expect(page.locator(".skeleton")).to_have_count(0, timeout=WAIT_MS)
+
+
+async def test_a_note_is_corrected_put_away_and_back(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(f"{place.url}/dashboard/memory?q=Lisbon")
+    note = page.locator(".note").first
+    await expect(note).to_contain_text("Plans a trip to Lisbon in May")
+    await note.get_by_role("button", name="Edit").click()
+    await page.get_by_label("The note’s words").fill("Plans a trip to Lisbon in June")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_text("The note is corrected.").first).to_be_visible()
+    await expect(page.locator(".note.kept")).to_contain_text("in June")
+    await expect(page.locator(".note.replaced")).to_contain_text("in May")
+    await page.get_by_role("button", name=re.compile("Put away")).click()
+    await expect(page.locator(".note.put_away")).to_be_visible()
+    await page.get_by_role("button", name="Undo").click()
+    await expect(page.locator(".note.put_away")).to_have_count(0)
+    await expect(page.locator(".note.kept")).to_contain_text("in June")
+
+
+async def test_whoever_was_slower_sees_both_versions(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(f"{place.url}/dashboard/memory?q=Jo+drives")
+    await page.get_by_role("button", name=re.compile("Edit")).click()
+    await place.pool.execute(
+        """WITH h AS (INSERT INTO notes (party_id, scope, kind, text, hash)
+             SELECT party_id, scope, kind, 'Jo drives a blue bus', sha256('blue') FROM notes
+              WHERE public_id = $1 RETURNING id)
+           UPDATE notes SET superseded_by = h.id, superseded_reason = 'changed' FROM h
+            WHERE public_id = $1""",
+        place.crowd.notes["jo"],
+    )
+    await page.get_by_label("The note’s words").fill("Jo drives a green bus")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator(".two-versions")).to_contain_text("Jo drives a blue bus")
+    await expect(page.locator(".two-versions")).to_contain_text("Jo drives a green bus")
+    await page.get_by_role("button", name="Put mine in its place").click()
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator(".note.kept")).to_contain_text("green bus")
+
+
+@pytest.mark.control("S19")
+async def test_hostile_names_and_notes_stay_text(seen: Seen, place: Place) -> None:
+    page = seen.page
+    for path in ("people", "memory", "pairing"):
+        await page.goto(f"{place.url}/dashboard/{path}")
+        await settled(page)
+        await expect(page.get_by_text(HOSTILE).first).to_be_visible()
+        assert await page.locator("main script, main img").count() == 0
+
+
+async def test_somebody_is_let_in(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(f"{place.url}/dashboard/pairing")
+    await page.get_by_role("button", name="Approve Nadia").click()
+    await expect(page.get_by_text("Nadia can write from now on.").first).to_be_visible()
+    row = await place.pool.fetchrow("SELECT state, decided_by FROM telegram_access WHERE chat_id = 4001")
+    assert row is not None
+    assert tuple(row) == ("allowed", "admin")
+    await page.get_by_role("button", name="Block Nadia").click()
+    await expect(page.get_by_role("button", name="Allow Nadia")).to_be_visible()
+
+
+async def test_an_agent_is_checked_while_it_is_typed(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(f"{place.url}/dashboard/agents/default")
+    field = page.get_by_label("Settings as JSON")
+    await field.fill('{"persona": "You are Ada.", "presett": "steady"}')
+    await expect(page.get_by_role("list", name="Problems")).to_contain_text("did you mean preset")
+    await field.fill('{"persona": "You are Ada.", "context": {"soft_budget": 30000}}')
+    await expect(page.get_by_text("This can be used.")).to_be_visible()
+    await expect(page.get_by_role("row", name=re.compile("soft_budget 30,000 this agent"))).to_be_visible()
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_text("Saved as version").first).to_be_visible()
+    stored = await place.pool.fetchval("SELECT config FROM agents WHERE name = 'default'")
+    assert stored == {"persona": "You are Ada.", "context": {"soft_budget": 30_000}}
+
+
+@pytest.mark.parametrize(("things", "noun"), [("agents", "agent"), ("sites", "site")])
+async def test_an_agent_and_a_site_are_made_by_a_name(
+    seen: Seen, place: Place, things: str, noun: str
+) -> None:
+    page = seen.page
+    await page.goto(f"{place.url}/dashboard/{things}")
+    await settled(page)
+    await page.get_by_text(f"New {noun}").click()
+    make = page.get_by_role("button", name=f"Make the {noun}")
+    await page.get_by_label("Name").fill("default")
+    await make.click()
+    await expect(page.get_by_text("of that name already")).to_be_visible()
+    await page.evaluate(LOAD)
+    assert await page.evaluate(FINDINGS) == []
+    if folder := os.environ.get("PICTURES_FOLDER"):
+        for scheme, width in (("light", 1360), ("dark", 1360), ("light", 390)):
+            await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            await page.set_viewport_size({"width": width, "height": 800})
+            await page.screenshot(path=Path(folder) / f"{things}-{scheme}-{width}.png")
+    await page.get_by_label("Name").fill(f"new-{noun}")
+    await page.get_by_label("Name").press("Enter")
+    await page.wait_for_url(f"**/dashboard/{things}/new-{noun}")
+    await settled(page)
+    await expect(page.get_by_role("heading", level=1)).to_contain_text(f"new-{noun}")
+
+
+async def test_a_site_is_dressed_and_its_widget_shows_it_at_once(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(f"{place.url}/dashboard/sites/shop")
+    frame = page.frame_locator("iframe.preview")
+    await expect(frame.get_by_text("Hello at the shop")).to_be_visible()
+    await page.get_by_label("Welcome").fill("Come in!")
+    await page.get_by_label("Welcome").evaluate("node => node === document.activeElement || null")
+    await expect(frame.get_by_text("Come in!")).to_be_visible()
+    await page.get_by_label("Colour").fill("red")
+    await expect(page.get_by_role("list", name="Problems")).to_contain_text("accent")
+    await page.get_by_label("Colour").fill("#b91c1c")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_text("Saved. A running Evertalk").first).to_be_visible()
+    stored = await place.pool.fetchval("SELECT config FROM sites WHERE name = 'shop'")
+    assert (stored["welcome"], stored["accent"]) == ("Come in!", "#b91c1c")
+    await page.get_by_role("button", name="Make a secret").click()
+    secret = await page.locator(".fresh .secret").inner_text()
+    assert len(secret) > 40
+    await page.reload()
+    await settled(page)
+    await expect(page.get_by_role("button", name=re.compile("Revoke"))).to_have_count(1)
+    assert secret not in await page.content()
+
+
+@pytest.mark.parametrize("look", ["light", "dark", "narrow"])
+async def test_no_page_of_the_house_has_a_finding(seen: Seen, place: Place, look: str) -> None:
+    page = seen.page
+    await page.emulate_media(color_scheme="dark" if look == "dark" else "light")
+    if look == "narrow":
+        await page.set_viewport_size({"width": 390, "height": 844})
+    inner = (f"people/{place.maria}", "agents/default", "sites/shop")
+    for path in (*PAGES, *inner):
+        await page.goto(f"{place.url}/dashboard/{path}")
+        await settled(page)
+        if path == "sites/shop":
+            await expect(page.frame_locator("iframe.preview").locator("#evertalk")).to_be_attached()
+        if folder := os.environ.get("PICTURES_FOLDER"):
+            await page.wait_for_timeout(600)
+            name = path.split("/")[0] + ("-one" if "/" in path else "")
+            await page.screenshot(path=Path(folder) / f"{name}-{look}.png", full_page=True)
+        wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, (path, wide)
+        await page.evaluate(LOAD)
+        findings = await page.evaluate(FINDINGS)
+        assert findings == [], (path, findings)
+
+
+async def test_a_person_is_forgotten_only_by_their_name(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(f"{place.url}/dashboard/people?q=maria")
+    await page.get_by_role("link", name="Maria", exact=True).click()
+    await page.get_by_role("button", name="Forget this person …").click()
+    field = page.locator("input[name=confirm]")
+    await field.fill("maria")
+    await page.get_by_role("button", name="Forget for good").click()
+    await expect(page.get_by_role("alert")).to_contain_text("Nothing was erased")
+    await field.fill("Maria")
+    await page.get_by_role("button", name="Forget for good").click()
+    await expect(page.get_by_text("is in the log, without content")).to_be_visible()
+    assert await place.pool.fetchval("SELECT count(*) FROM erasures WHERE state = 'done'") == 1

@@ -1,0 +1,227 @@
+"""A session's page in a real browser: replay, estimates and diff, over a conversation that was had."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from playwright.async_api import Browser, Locator, Page, expect
+
+from shared.adapters.postgres.operators import digest_of
+from shared.ports import DESK
+from shared.services.tools import Toolbox
+from tests.browser.axe import FINDINGS, LOAD
+from tests.fakes.messages_api.harness import RunningFake
+from tests.journeys.house import LookUp, Visit, running_app, visit, with_little_room, working
+from tests.journeys.test_replaying import FILLER, Sent
+from tests.web.dashboard.serve import served
+from web.dashboard.access import COOKIE
+
+pytestmark = pytest.mark.browser
+WAIT_MS = 15_000
+TURNS = 14
+
+
+@dataclass(slots=True)
+class Talk:
+    """A conversation with tools and a summary, and the dashboard beside it."""
+
+    url: str
+    guest: Visit
+    session: str
+    browser: Browser
+    complaints: list[str] = field(default_factory=list)
+    pages: list[Page] = field(default_factory=list)
+
+    async def page(self, query: str = "", *, role: str = "operator", **how: Any) -> Page:
+        token = f"login-{role}-{len(self.pages)}"
+        await self.guest.app.pool.execute(
+            """WITH one AS (INSERT INTO operators (name, role) VALUES ($1, $2) RETURNING id)
+               INSERT INTO operator_sessions (token_hash, operator_id, expires_at)
+               SELECT $3, id, now() + interval '1 hour' FROM one""",
+            token, role, digest_of(token),
+        )  # fmt: skip
+        page = await self.browser.new_page(
+            **{"viewport": {"width": 1360, "height": 900}, "locale": "en-GB", **how}
+        )
+        self.pages.append(page)
+        page.set_default_timeout(WAIT_MS)
+        page.on("console", lambda one: self.complaints.append(one.text) if one.type == "error" else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        await page.context.add_cookies([{"name": COOKIE, "value": token, "url": self.url}])
+        await page.goto(f"{self.url}/dashboard/sessions/{self.session}{query}")
+        await expect(page.locator("main h1")).to_be_visible()
+        await expect(page.locator(".skeleton")).to_have_count(0)
+        return page
+
+
+@pytest.fixture
+async def talk(
+    database_url: str,
+    redis_url: str,
+    provider: RunningFake,
+    browser: Browser,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[Talk]:
+    await provider.reset()
+    monkeypatch.setattr("shared.app.Toolbox", lambda tools, **more: Toolbox([*tools, LookUp()], **more))
+    settings = with_little_room(database_url, redis_url, provider.base_url)
+    expect.set_options(timeout=WAIT_MS)
+    async with running_app(settings) as app:
+        guest = await visit(app)
+        sent = Sent(guest, provider)
+        for number in range(TURNS):
+            tools = [f"first {number}", f"second {number}"] if number % 2 == 0 else []
+            await sent.ask(f"Please look up {number}. {FILLER if number > 8 else ''}", *tools)
+            if number > 10:
+                await guest.run_due_jobs()
+        session = str(await guest.one("SELECT public_id FROM sessions"))
+        serving = served(
+            web.Application(), pool=app.pool, settings=app.settings, commands=app.commands,
+            handovers=app.operator_desk, inspecting=app.inspecting, news=app.desk_announcer,
+        )  # fmt: skip
+        async with working(guest), serving as url:
+            talk = Talk(url=url, guest=guest, session=session, browser=browser)
+            yield talk
+            for page in talk.pages:
+                await page.close()
+    expect.set_options(timeout=None)
+    assert talk.complaints == []
+
+
+async def test_the_slider_shows_what_the_model_saw(talk: Talk) -> None:
+    page = await talk.page()
+    assert await talk.guest.one("SELECT count(*) FROM audit WHERE action = 'read.replay'") == 0
+    await page.get_by_role("button", name="Show what the model saw").click()
+    seen = page.get_by_role("region", name="What the model saw")
+    await expect(page.get_by_text("as it was sent, byte for byte")).to_be_visible()
+    await expect(seen.locator(".piece.said").last).to_contain_text(f"Please look up {TURNS - 1}.")
+    await page.get_by_role("slider", name="Turn", exact=True).last.focus()
+    await page.keyboard.press("Home")
+    await expect(page.get_by_role("button", name="Call 2")).to_have_attribute("aria-pressed", "true")
+    await expect(seen.get_by_text("Look first.")).to_be_visible()
+    await expect(seen.locator("b", has_text="Tool result")).to_have_count(2)
+    assert "turn=1" in page.url
+    await page.get_by_role("button", name="Call 1").click()
+    await expect(page.get_by_role("button", name="Call 1")).to_have_attribute("aria-pressed", "true")
+    await expect(seen.locator("b", has_text="Tool result")).to_have_count(0)
+    await page.get_by_role("spinbutton", name="Turn number").fill(str(TURNS))
+    await page.keyboard.press("Tab")
+    await expect(seen.locator("del").first).to_be_visible()
+    for summary in await seen.locator("details.before > summary").all():
+        await summary.click()
+    await page.evaluate(LOAD)
+    assert await page.evaluate(FINDINGS) == []
+    again = await talk.page("?turn=3&call=1")
+    await expect(again.get_by_text("Turn 3, call 1 of 2")).to_be_visible()
+    about = await talk.guest.one("SELECT count(*) FROM audit WHERE action = 'read.replay'")
+    assert about >= 5
+
+
+async def test_the_request_is_saved_as_the_provider_received_it(talk: Talk, provider: RunningFake) -> None:
+    page = await talk.page(f"?turn={TURNS}")
+    async with page.expect_download() as saving:
+        await page.get_by_role("button", name="Save the request").click()
+    path = await (await saving.value).path()
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    chats = [r for r in await provider.requests() if r["kind"] == "chat" and r["status"] == 200]
+    assert saved == chats[-1]["body"]
+
+
+async def nothing_is_done(_: Visit) -> None:
+    await asyncio.sleep(0.05)
+
+
+async def told_of_progress(talk: Talk, dialog: Locator, percent: int) -> None:
+    """As a worker tells it; again until the stream is there to hear it, and of another's job too."""
+    bar, app = dialog.get_by_role("progressbar"), talk.guest.app
+    async with asyncio.timeout(30):
+        while await bar.get_attribute("aria-valuenow") is None:
+            job = (
+                await talk.guest.one("SELECT max(id) FROM jobs WHERE kind = 'compact' AND state = 'due'") or 0
+            )
+            for one, far in ((job, percent), (job + 1_000, 99)):
+                told = {"t": "progress", "job": one, "percent": far, "stage": "summarising"}
+                await app.announcer.announce(DESK, told)
+            await asyncio.sleep(0.2)
+    await expect(bar).to_have_attribute("aria-valuenow", str(percent))
+    await expect(dialog.locator(".working")).to_contain_text(f"{percent} %")
+    if folder := os.environ.get("PICTURES_FOLDER"):
+        for scheme, width in (("light", 1360), ("dark", 1360), ("light", 390)):
+            await dialog.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            await dialog.page.set_viewport_size({"width": width, "height": 900})
+            await dialog.page.screenshot(path=Path(folder) / f"compact-{scheme}-{width}.png")
+        await dialog.page.set_viewport_size({"width": 1360, "height": 900})
+
+
+async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
+    page = await talk.page()
+    await page.get_by_role("button", name="Flush now").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_text(re.compile("reads about .* tokens in one call"))).to_be_visible()
+    await dialog.get_by_role("button", name="Flush now").click()
+    await expect(dialog.locator(".done")).to_be_visible()
+    assert await talk.guest.one("SELECT flushed_turn FROM sessions") == TURNS
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Compact now").click()
+    force = dialog.get_by_label("All the same")
+    start = dialog.get_by_role("button", name="Compact now")
+    await expect(dialog.locator(".skeleton")).to_have_count(0)
+    if await force.is_visible():
+        await force.check()
+    await expect(start).to_be_enabled()
+    await expect(dialog.get_by_text("Summarises")).to_be_visible()
+    await dialog.get_by_label("What matters most").fill("the river")
+    await page.evaluate(LOAD)
+    assert await page.evaluate(FINDINGS) == []
+    before = await talk.guest.one("SELECT count(*) FROM links WHERE kind = 'summary'")
+    with pytest.MonkeyPatch.context() as paused:
+        paused.setattr(Visit, "run_due_jobs", nothing_is_done)
+        await start.click()
+        await told_of_progress(talk, dialog, 40)
+    await expect(dialog.locator(".done")).to_contain_text("Summarised")
+    await page.keyboard.press("Escape")
+    await expect(page.locator(".fold-item")).to_have_count(before + 1)
+    newest = page.locator(".fold-item").first
+    await newest.locator("summary").first.click()
+    await newest.get_by_role("tab", name="Diff").click()
+    await expect(newest.get_by_role("heading", name="Facts that the summary does not say")).to_be_visible()
+    await expect(newest.get_by_text("Words, against the summary before")).to_be_visible()
+    await page.evaluate(LOAD)
+    assert await page.evaluate(FINDINGS) == []
+    gauge = await talk.guest.app.conversation.gauge(talk.guest.session_id)
+    assert gauge is not None
+    limit = await page.evaluate("async (n) => (await import('/static/shared/fmt.js')).tokens(n)", gauge.limit)
+    rest = page.get_by_label("What fills the window now").locator(".fills.rest dd span:first-child")
+    await expect(rest.first).to_have_text(limit)
+
+
+async def test_a_viewer_looks_and_cannot_act(talk: Talk) -> None:
+    page = await talk.page(role="viewer")
+    await expect(page.get_by_role("button", name="Compact now")).to_have_count(0)
+    await expect(page.get_by_label("Preset", exact=True)).to_contain_text("steady")
+    await expect(page.get_by_label("Preset", exact=True)).to_contain_text("soft budget: 25,000")
+
+
+async def test_the_chart_leads_to_what_the_model_saw_by_keyboard(talk: Talk) -> None:
+    page = await talk.page()
+    await page.locator(".stage").focus()
+    await page.keyboard.press("Home")
+    await page.keyboard.press("ArrowRight")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("Turn 2, call 1 of 1")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [1360, 390])
+async def test_no_width_scrolls_sideways(talk: Talk, width: int) -> None:
+    page = await talk.page(f"?turn={TURNS}", viewport={"width": width, "height": 844})
+    await expect(page.get_by_text("byte for byte")).to_be_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")

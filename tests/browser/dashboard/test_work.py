@@ -1,0 +1,188 @@
+"""Daily work of an operator in a browser: failed jobs, answers in doubt, and pages that follow changes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from playwright.async_api import Browser, BrowserContext, Page, expect
+
+from shared.adapters.postgres.operators import create_login_link
+from shared.adapters.postgres.pool import open_pool
+from shared.settings import load_settings
+from tests.browser.axe import FINDINGS, LOAD
+from tests.web.dashboard import seed, seed_work
+from tests.web.dashboard.conftest import NobodyListens, Pool, work_desk_of
+from tests.web.dashboard.serve import served
+
+pytestmark = pytest.mark.browser
+WAIT_MS = 15_000
+PICTURES = os.environ.get("DASHBOARD_PICTURES", "")
+"""A folder for pictures of the pages, for people who look at them."""
+
+
+@dataclass(slots=True)
+class Work:
+    """A page of the dashboard over jobs and deliveries, and what went wrong on it."""
+
+    url: str
+    page: Page
+    pool: Pool
+    maria: seed.Seeded
+    bob: seed.Seeded
+    bell: list[tuple[int, int]]
+    complaints: list[str] = field(default_factory=list)
+
+    async def open(self, path: str, heading: str) -> None:
+        await self.page.goto(f"{self.url}/dashboard/{path}")
+        await expect(self.page.get_by_role("heading", name=heading, level=1)).to_be_visible()
+        await expect(self.page.locator(".skeleton")).to_have_count(0)
+
+    async def picture(self, name: str) -> None:
+        if PICTURES:
+            await self.page.screenshot(path=Path(PICTURES) / f"{name}.png", full_page=True)
+
+
+@pytest.fixture
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    opened = await browser.new_context(viewport={"width": 1360, "height": 900}, locale="en-GB")
+    opened.set_default_timeout(WAIT_MS)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def work(context: BrowserContext, database_url: str) -> AsyncIterator[Work]:
+    pool = await open_pool(database_url, size=4)
+    maria, bob = await seed_work.jobs(pool), await seed_work.doubts(pool)
+    bell: list[tuple[int, int]] = []
+    async with served(
+        web.Application(), pool=pool, settings=load_settings(), commands=None,
+        work_desk=work_desk_of(pool, bell), news=NobodyListens(),
+    ) as url:  # fmt: skip
+        page = await context.new_page()
+        work = Work(url=url, page=page, pool=pool, maria=maria, bob=bob, bell=bell)
+        page.on("console", lambda line: work.complaints.append(line.text) if line.type == "error" else None)
+        page.on("pageerror", lambda error: work.complaints.append(str(error)))
+        await page.goto(f"{url}/dashboard/login?token={await create_login_link(database_url)}")
+        await page.get_by_role("button", name="Log in").click()
+        await expect(page.locator("nav")).to_be_visible()
+        yield work
+        await page.close()
+    await pool.close()
+    assert work.complaints == []
+
+
+async def test_one_failed_job_is_begun_again(work: Work) -> None:
+    await work.open("jobs?state=dead", "Jobs")
+    retry = work.page.get_by_role("button", name="Retry Summarise #1", exact=True)
+    await retry.click()
+    await work.page.get_by_role("button", name="Not now").click()
+    assert work.bell == []
+    await retry.click()
+    await expect(work.page.get_by_role("heading", name="Retry Summarise #1?")).to_be_visible()
+    await work.picture("jobs-sure")
+    await work.page.get_by_role("dialog").get_by_role("button", name="Retry").click()
+    await expect(work.page.locator(".told")).to_have_text("1 job will begin again.")
+    await expect(work.page.locator("tbody a.row-link")).to_have_count(2)
+    assert work.bell == [(1, 3)]
+
+
+async def test_all_that_the_filters_show_are_begun_again_and_the_question_says_how_many(work: Work) -> None:
+    await work.open("jobs", "Jobs")
+    await work.page.get_by_role("button", name="Failed", exact=True).click()
+    await work.page.get_by_role("button", name="Retry all 3").click()
+    await expect(work.page.get_by_role("heading", name="Retry 3 jobs?")).to_be_visible()
+    await work.pool.execute("UPDATE jobs SET state = 'done' WHERE key = 'dead:2'")
+    await work.page.get_by_role("button", name="Retry 3 jobs").click()
+    await expect(work.page.locator(".told")).to_contain_text("2 jobs will begin again.")
+    await expect(work.page.get_by_text("No job fits these filters.")).to_be_visible()
+    assert work.page.url.endswith("/dashboard/jobs?state=dead")
+
+
+async def test_jobs_of_one_session_are_found_by_its_address(work: Work) -> None:
+    await work.open("jobs", "Jobs")
+    await work.page.get_by_role("button", name="Only jobs of the session of Summarise #1", exact=True).click()
+    await expect(work.page.locator(".chip")).to_be_visible()
+    assert str(work.maria.public_id) in work.page.url
+    await work.page.get_by_role("button", name="Tidy", exact=True).click()
+    await expect(work.page.locator("tbody a.row-link")).to_have_count(1)
+    await work.page.reload()
+    await expect(work.page.locator("tbody a.row-link")).to_have_count(1)
+    await work.page.get_by_role("button", name="All sessions").click()
+    await expect(work.page.locator(".chip")).to_have_count(0)
+
+
+async def test_an_answer_in_doubt_is_settled(work: Work) -> None:
+    await work.open("deliveries", "Deliveries")
+    await expect(work.page.get_by_text("the connection broke")).to_be_visible()
+    await work.page.get_by_role("button", name="Send turn 2, part 1 again").click()
+    await expect(work.page.get_by_text("If it did arrive, the person reads it twice.")).to_be_visible()
+    await work.picture("deliveries-sure")
+    await work.page.get_by_role("dialog").get_by_role("button", name="Send again").click()
+    await expect(work.page.locator(".told")).to_have_text("1 part on its way.")
+    await work.page.get_by_role("button", name="Mark turn 3, part 2 as arrived").click()
+    await work.page.get_by_role("button", name="It arrived").click()
+    await expect(work.page.locator("tbody a.row-link")).to_have_count(1)
+    states = await work.pool.fetch("SELECT state FROM deliveries ORDER BY turn_no, part")
+    assert [row["state"] for row in states] == ["delivered", "queued", "dead", "delivered"]
+
+
+async def test_a_page_that_is_seen_follows_changes_over_one_stream(work: Work) -> None:
+    streams: list[str] = []
+    work.page.on(
+        "request", lambda request: streams.append(request.url) if request.url.endswith("/live") else None
+    )
+    await work.open("jobs?state=dead", "Jobs")
+    await expect(work.page.locator("tbody a.row-link")).to_have_count(3)
+    await work.page.wait_for_timeout(2500)
+    await work.pool.execute(
+        """INSERT INTO jobs (kind, session_id, key, state, ended_at)
+           SELECT 'tidy', session_id, 'new', 'dead', now() FROM jobs LIMIT 1"""
+    )
+    await expect(work.page.locator("tbody a.row-link")).to_have_count(4, timeout=4500)
+    await work.page.get_by_role("link", name="Deliveries").click()
+    await expect(work.page.get_by_role("heading", name="Deliveries", level=1)).to_be_visible()
+    assert len(streams) == 1
+
+
+async def test_without_a_stream_pages_ask(work: Work) -> None:
+    await work.page.route("**/api/v1/live", lambda route: route.fulfill(status=503, body="{}"))
+    await work.open("jobs?state=dead", "Jobs")
+    await expect(work.page.locator("tbody a.row-link")).to_have_count(3)
+    await work.pool.execute(
+        """INSERT INTO jobs (kind, session_id, key, state, ended_at)
+           SELECT 'tidy', session_id, 'new', 'dead', now() FROM jobs LIMIT 1"""
+    )
+    await expect(work.page.locator("tbody a.row-link")).to_have_count(4, timeout=WAIT_MS)
+    await expect(work.page.locator(".live")).to_have_text("Live")
+    work.complaints.clear()  # the browser itself complains of the 503
+
+
+async def test_a_viewer_reads_and_changes_nothing(work: Work) -> None:
+    await work.pool.execute("UPDATE operators SET role = 'viewer'")
+    for path, heading in (("jobs", "Jobs"), ("deliveries", "Deliveries")):
+        await work.open(path, heading)
+        await expect(work.page.locator("tbody a.row-link").first).to_be_visible()
+        await expect(work.page.locator(".act, .work-all")).to_have_count(0)
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize(("path", "heading"), [("jobs", "Jobs"), ("deliveries", "Deliveries")])
+async def test_axe_finds_nothing_and_nothing_is_wider_than_a_telephone(
+    work: Work, path: str, heading: str, colours: str
+) -> None:
+    await work.page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
+    for width in (1360, 390):
+        await work.page.set_viewport_size({"width": width, "height": 900})
+        await work.open(path, heading)
+        await expect(work.page.locator("tbody a.row-link").first).to_be_visible()
+        await work.picture(f"{path}-{colours}-{width}")
+        await work.page.evaluate(LOAD)
+        assert await work.page.evaluate(FINDINGS) == []
+        wide = await work.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0

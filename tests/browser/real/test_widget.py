@@ -1,0 +1,175 @@
+"""The widget before the real server: Postgres, Valkey, the offline model and a real browser."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+from aiohttp import web
+from playwright.async_api import Page, async_playwright, expect
+
+from shared.adapters.postgres.invariants import check_invariants
+from shared.app import open_app
+from shared.settings import load_settings
+from tests.fakes.tcp_proxy import Cut, Link, TcpProxy
+from web.app import make_parts, make_web_app, start_parts, stop_parts
+from web.listener import Listener
+from web.parts import ModelShown
+
+pytestmark = pytest.mark.browser
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+
+
+@pytest.fixture
+async def url(database_url: str, redis_url: str) -> AsyncIterator[str]:
+    services = await open_app(load_settings(database_url=database_url, redis_url=redis_url), role="web")
+    parts = make_parts(services, model=ModelShown(name=services.models.chat, offline=True))
+    runner = web.AppRunner(make_web_app(services, parts), shutdown_timeout=1)
+    await runner.setup()
+    listener = Listener(runner)
+    port = await listener.start("127.0.0.1", 0)
+    start_parts(parts)
+    yield f"http://127.0.0.1:{port}"
+    await stop_parts(parts, drain_seconds=5)
+    await listener.stop_listening()
+    await runner.cleanup()
+    await services.close()
+    connection = await asyncpg.connect(database_url)
+    assert await check_invariants(connection) == []
+    await connection.close()
+
+
+@pytest.fixture
+async def page(url: str) -> AsyncIterator[Page]:
+    if not CHROMIUM:
+        if os.environ.get("CI"):
+            pytest.fail("Chromium is missing; the browser tests must run here")
+        pytest.skip("Chromium is not installed")
+    complaints: list[str] = []
+    async with async_playwright() as play:
+        browser = await play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = await browser.new_page(locale="en-US")
+        opened.set_default_timeout(15_000)
+        opened.on(
+            "console", lambda one: complaints.append(one.text) if one.type in {"error", "warning"} else None
+        )
+        opened.on("pageerror", lambda error: complaints.append(str(error)))
+        await opened.goto(f"{url}/chat")
+        yield opened
+        await browser.close()
+    assert complaints == []
+
+
+async def ask(page: Page, text: str) -> None:
+    before = await page.locator("article.assistant[data-status=sent]").count()
+    box = page.get_by_role("textbox", name="Message")
+    await box.fill(text)
+    await box.press("Enter")
+    answers = page.locator("article.assistant[data-status=sent]")
+    await expect(answers).to_have_count(before + 1, timeout=15_000)
+
+
+async def choose(page: Page, item: str) -> None:
+    await page.get_by_role("button", name="Menu").click()
+    await page.get_by_role("menuitem", name=item).click()
+
+
+async def test_an_answer_is_given_again_and_the_earlier_one_is_kept(page: Page) -> None:
+    await ask(page, "My cat is called Miso.")
+    await ask(page, "What is my cat called?")
+    await page.get_by_role("button", name="Answer again").click()
+    await page.locator("summary").click()
+    await expect(page.locator("details .md")).to_contain_text("Miso")
+    await expect(page.locator("article.assistant")).to_have_count(2)
+    await page.reload()
+    await expect(page.locator("details")).to_have_count(1)
+    await expect(page.locator("article")).to_have_count(4)
+    await choose(page, "New conversation")
+    await page.get_by_role("button", name="Begin afresh").click()
+    await expect(page.locator(".result")).to_contain_text("begin afresh")
+    await expect(page.get_by_role("button", name="Answer again")).to_have_count(0)
+
+
+async def test_a_person_pins_saves_and_has_everything_forgotten(page: Page) -> None:
+    await ask(page, "Hello")
+    await ask(page, "The door code is 4711.")
+    await page.get_by_role("button", name="Pin", exact=True).last.click()
+    await expect(page.get_by_role("button", name="Unpin")).to_be_visible()
+    await choose(page, "Pinned messages")
+    await expect(page.get_by_role("dialog").get_by_role("listitem")).to_contain_text("4711")
+    await page.keyboard.press("Escape")
+    async with page.expect_download() as saved:
+        await choose(page, "Save as text")
+    path = await (await saved.value).path()
+    assert "The door code is 4711." in path.read_text()
+    await choose(page, "Forget me")
+    await page.get_by_role("button", name="Erase all of it").click()
+    await page.get_by_role("button", name="Close").click()
+    await expect(page.locator("article")).to_have_count(0)
+    await ask(page, "Hello again.")
+    await expect(page.locator("article")).to_have_count(2)
+
+
+@pytest.mark.parametrize("arrives", [False, True], ids=["it never arrives", "it arrives, and nobody says so"])
+async def test_a_pin_that_dies_with_its_line_is_kept_once(
+    page: Page, url: str, database_url: str, arrives: bool
+) -> None:
+    async def breaks(_link: Link, data: bytes) -> bytes:
+        line.heal()
+        raise Cut(data if arrives else b"")
+
+    connection = await asyncpg.connect(database_url)
+    async with TcpProxy(upstream=("127.0.0.1", int(url.rpartition(":")[2]))) as line:
+        await page.goto(f"http://127.0.0.1:{line.port}/chat")
+        await ask(page, "The door code is 4711.")
+        async with asyncio.timeout(15):
+            while not await connection.fetchval("SELECT max(read_seq) > 0 FROM addresses"):
+                await asyncio.sleep(0.05)
+        line.requests = breaks
+        await page.get_by_role("button", name="Pin", exact=True).click()
+        await expect(page.get_by_role("button", name="Unpin")).to_be_visible()
+        await expect(page.locator("[aria-live=polite]")).to_contain_text("Pinned")
+        assert await connection.fetchval("SELECT count(*) FROM pins") == 1
+        assert await connection.fetchval("SELECT count(*) FROM events WHERE kind = 'pin'") == 1
+        await page.goto("about:blank")  # its line would else be looked for where the proxy no longer is
+    await connection.close()
+
+
+async def test_the_gauge_explains_itself_to_the_last_token(page: Page) -> None:
+    await ask(page, "Hello")
+    await page.locator(".gauge").click()
+    shares = await page.locator(".stack .part").evaluate_all(
+        "all => all.map(one => [one.className, Number(getComputedStyle(one).getPropertyValue('--share'))])"
+    )
+    label = await page.locator(".gauge").get_attribute("aria-label")
+    assert label is not None
+    used = sum(count for name, count in shares if "free" not in name)
+    free = sum(count for name, count in shares if "free" in name)
+    assert f"~{used / 1000:.1f}k/{round((used + free) / 1000)}k" in label
+
+
+async def test_what_is_noted_is_told_and_taken_back(page: Page) -> None:
+    await ask(page, "Hello")
+    box = page.get_by_role("textbox", name="Message")
+    await box.fill("/remember I drink green tea.")
+    await box.press("Escape")
+    await box.press("Enter")
+    toast = page.get_by_role("group", name="New notes")
+    await expect(toast).to_contain_text("I noted: I drink green tea.")
+    await toast.get_by_role("button", name="Undo").click()
+    await expect(toast).to_have_count(0)
+    await choose(page, "What I remember")
+    await expect(page.get_by_text("Nothing yet.")).to_be_visible()
+
+
+async def test_where_no_socket_gets_through_the_talk_goes_by_stream(page: Page) -> None:
+    await page.route_web_socket("**/ws", lambda socket: socket.close())
+    async with page.expect_response("**/api/v1/stream", timeout=20_000):
+        await page.reload()
+    await ask(page, "By the stream")
+    await page.reload()
+    await expect(page.locator("article")).to_have_count(2, timeout=20_000)

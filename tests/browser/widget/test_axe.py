@@ -1,0 +1,197 @@
+"""axe-core looks at every state of the widget, in every dress, and finds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.widget.conftest import Desk
+from tests.browser.widget.stub import COMMANDS, Stub, ctx, note_of
+from tests.browser.widget.test_chat import log, say
+from tests.browser.widget.test_files import file, pick, png
+
+pytestmark = pytest.mark.browser
+
+LIGHT: dict[str, Any] = {"viewport": {"width": 1100, "height": 760}, "locale": "en-US"}
+Colours = tuple[str, Literal["active", "none"]]
+PLAIN: tuple[Colours, ...] = (("auto", "none"),)
+EVERY: tuple[Colours, ...] = (("light", "none"), ("dark", "none"), ("auto", "active"))
+"""The theme, and whether the device forces its own colours: all of them are looked at in each state."""
+DRESSES: dict[str, tuple[dict[str, Any], str, tuple[Colours, ...]]] = {
+    "light, dark and forced colours": (LIGHT, "", EVERY),
+    "phone": (
+        LIGHT | {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}, "", PLAIN,
+    ),
+    "from right to left": (LIGHT, "locale=ar", PLAIN),
+}  # fmt: skip
+
+
+SITE = {"welcome": "Hello from Acme", "starters": ["Where is my parcel?", "I want to send something back"]}
+
+
+@pytest.fixture(params=list(DRESSES))
+def dress(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def context_options(dress: str) -> dict[str, Any]:
+    return DRESSES[dress][0]
+
+
+REST = """() => {
+    const roots = [document, document.querySelector("#evertalk").shadowRoot];
+    const ends = (one) => one.effect.getComputedTiming().endTime !== Infinity && one.finished;
+    return Promise.all(roots.flatMap((root) => root.getAnimations()).map(ends));
+}"""
+"""What fades in has arrived: half-transparent text would be found too faint."""
+
+
+WEAR = """(theme) => {
+    document.querySelector("#evertalk").shadowRoot.querySelector(".root").dataset.theme = theme;
+    if (document.documentElement.dataset.theme) document.documentElement.dataset.theme = theme;
+}"""
+
+
+def findings(page: Page, colours: Iterable[Colours]) -> list[str]:
+    """What is wrong in this state, in each of the colours."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(LOAD)
+    found: list[str] = []
+    for theme, forced in colours:
+        page.emulate_media(forced_colors=forced)
+        page.evaluate(WEAR, theme)
+        page.evaluate(REST)
+        found += [f"{theme}, forced {forced}: {words}" for words in page.evaluate(FINDINGS)]
+    return found
+
+
+def states(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
+    """Brings an open chat from one state into the next and says which it is."""
+    box = page.get_by_role("textbox", name="Message")
+    expect(page.locator(".gauge")).to_be_visible()
+    expect(page.locator(".starters button")).to_have_count(2)
+    yield "starters"
+    yield from _files(desk, stub, page)
+    say(page, "md")
+    expect(log(page).get_by_text("Done.")).to_be_visible()
+    yield "conversation"
+    page.get_by_role("button", name="Menu").click()
+    expect(page.get_by_role("menu")).to_be_visible()
+    yield "menu"
+    page.get_by_role("menuitem", name="Keep this conversation").click()
+    expect(page.get_by_role("dialog", name="Keep this conversation")).to_be_visible()
+    yield "keeping"
+    page.get_by_role("button", name="Back to the chat").click()
+    stub.call(stub.hand_over(stub.only(), "waiting"))
+    expect(page.locator(".bars").get_by_text("Waiting for a person…")).to_be_visible()
+    yield "waiting for a person"
+    stub.call(stub.hand_over(stub.only(), "bot"))
+    box.press_sequentially("/")
+    expect(page.get_by_role("option")).to_have_count(len(COMMANDS))
+    yield "slash"
+    box.fill("")
+    stub.call(stub.send(stub.only(), {"t": "ctx"} | ctx(86_400)))
+    page.locator(".gauge").click()
+    expect(page.get_by_role("dialog", name="Context")).to_be_visible()
+    yield "gauge"
+    page.get_by_role("button", name="Compact now").click()
+    expect(page.locator(".card")).to_be_visible()
+    yield "card"
+    page.locator(".card").get_by_role("button", name="Earlier conversation").click()
+    expect(page.get_by_role("tabpanel", name="Summary")).to_be_visible()
+    yield "summary"
+    page.get_by_role("tab", name="Original").click()
+    expect(page.locator(".original").first).to_be_visible()
+    yield "original"
+    yield from _troubles(desk, stub, page)
+
+
+def _files(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
+    """Chips that are there, on their way, waiting and refused; then a bubble with what was sent."""
+    pick(page, file("there.txt", b"words"), file("shot.png", png(), "image/png"))
+    expect(page.locator(".composer .file[data-state=ready]")).to_have_count(2)
+    stub.hold_files.clear()
+    pick(page, file("going.txt", b"more words"))
+    expect(page.get_by_role("progressbar", name="Sending going.txt")).to_be_visible()
+    yield "files on their way"
+    stub.hold_files.set()
+    expect(page.locator(".composer .file[data-state=ready]")).to_have_count(3)
+    page.get_by_role("button", name="Remove going.txt").click()
+    pick(page, file("empty.txt", b""))
+    expect(page.locator(".composer .file[data-state=failed]")).to_have_count(1)
+    yield "a file refused"
+    page.get_by_role("button", name="Remove empty.txt").click()
+    page.get_by_role("textbox", name="Message").fill("Look at these")
+    page.keyboard.press("Enter")
+    expect(log(page).get_by_text("You said: Look at these")).to_be_visible()
+    expect(log(page).locator(".person canvas")).to_have_count(1)
+    yield "files sent"
+    event = {"t": "memory", "id": "n00000009", "text": "Ada drinks green tea.", "kind": "fact"}
+    stub.call(stub.durable(stub.only(), event | {"change": "saved"}))
+    expect(page.get_by_role("group", name="New notes")).to_be_visible()
+    yield "toast"
+    page.get_by_role("button", name="Dismiss").click()
+
+
+def _troubles(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
+    say(page, "limit")
+    expect(page.locator("article.person[data-status=failed]")).to_be_visible()
+    say(page, "fail")
+    expect(log(page).get_by_text("The model is not reachable.")).to_be_visible()
+    yield "errors"
+    say(page, "slow one")
+    expect(log(page).get_by_text("Line 5 of the answer")).to_be_visible()
+    say(page, "and then")
+    expect(page.locator("article.person").last).to_contain_text("Queued")
+    yield "streaming"
+    stub.release.set()
+    expect(log(page).get_by_text("You said: and then")).to_be_visible()
+    stub.only().notes = [
+        note_of("Ada drinks green tea.", id="n00000001"),
+        note_of("By train.", id="n00000002"),
+    ]
+    page.get_by_role("button", name="Menu").click()
+    page.get_by_role("menuitem", name="What I remember").click()
+    expect(page.get_by_role("dialog", name="What I remember").get_by_role("listitem")).to_have_count(2)
+    yield "sheet"
+    page.keyboard.press("Escape")
+    desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
+    desk.context.set_offline(True)
+    say(page, "later")
+    expect(log(page).get_by_text("Sending…")).to_be_visible()
+    yield "offline"
+    desk.context.set_offline(False)
+    expect(log(page).get_by_text("You said: later")).to_be_visible()
+
+
+def test_axe_finds_nothing_in_the_widget(desk: Desk, stub: Stub, dress: str) -> None:
+    stub.site = SITE
+    page = desk.shop(f"?plain=1&{DRESSES[dress][1]}")
+    launcher = page.get_by_role("button", name="Open chat")
+    expect(launcher).to_be_visible()
+    found = {"closed": findings(page, DRESSES[dress][2])}
+    launcher.click()
+    found |= {state: findings(page, DRESSES[dress][2]) for state in states(desk, stub, page)}
+    assert {state: some for state, some in found.items() if some} == {}
+
+
+def test_axe_finds_nothing_on_the_full_page(desk: Desk, stub: Stub, dress: str) -> None:
+    stub.site = SITE
+    page = desk.chat(f"?{DRESSES[dress][1]}")
+    found = {state: findings(page, DRESSES[dress][2]) for state in states(desk, stub, page)}
+    assert {state: some for state, some in found.items() if some} == {}
+
+
+def test_the_headings_of_an_answer_never_skip_a_level(desk: Desk) -> None:
+    script = """async () => {
+        const { render } = await import("/static/w/md.js");
+        const node = document.createElement("div");
+        render(node, "## a\\n#### b\\n###### c\\n### d\\n# e\\n> ##### f", { labels: {} });
+        return [...node.querySelectorAll("h3, h4, h5, h6")].map((one) => one.tagName + one.textContent);
+    }"""
+    assert desk.chat().evaluate(script) == ["H3a", "H4b", "H5c", "H4d", "H3e", "H3f"]

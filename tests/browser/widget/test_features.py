@@ -1,0 +1,606 @@
+"""Answering again, opinions, the menu and its questions, people who take over, and what was not read yet."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from shared.core.handover import ADVICE
+from tests.browser.widget.conftest import Desk
+from tests.browser.widget.stub import Stub, ctx
+from tests.browser.widget.test_chat import asked, log, say
+
+pytestmark = pytest.mark.browser
+HUMAN = {"name": "human", "description": "Talk to a person"}
+
+
+def menu(page: Page, item: str) -> None:
+    """Chooses from the menu."""
+    page.get_by_role("button", name="Menu").click()
+    page.get_by_role("menuitem", name=item).click()
+
+
+def offered(page: Page) -> list[str]:
+    """What the menu shows."""
+    page.get_by_role("button", name="Menu").click()
+    page.get_by_role("menuitem").first.wait_for()
+    return page.get_by_role("menuitem").all_inner_texts()
+
+
+def frames(stub: Stub, kind: str) -> list[dict[str, Any]]:
+    """What browsers have sent of one kind."""
+    return [frame for frame in stub.received if frame["t"] == kind]
+
+
+def arrived(page: Page, stub: Stub, kind: str, count: int) -> list[dict[str, Any]]:
+    """So many frames of a kind, as soon as the server has them."""
+    for _ in range(200):
+        if len(frames(stub, kind)) >= count:
+            break
+        page.wait_for_timeout(20)
+    return frames(stub, kind)
+
+
+def again(page: Page) -> Locator:
+    return page.get_by_role("button", name="Answer again")
+
+
+# ---- answering again
+
+
+def test_the_new_answer_stands_for_the_old_one_which_can_be_opened(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    asked(page, "first")
+    asked(page, "second")
+    expect(again(page)).to_have_count(1)
+    again(page).click()
+    expect(log(page).get_by_text("You said: second (again)")).to_be_visible()
+    expect(page.locator("article.assistant")).to_have_count(2)
+    expect(page.locator("article.person")).to_have_count(2)
+    expect(page.get_by_role("textbox", name="Message")).to_be_focused()
+    earlier = page.locator("article.assistant").last.locator("details")
+    expect(earlier.get_by_text("You said: second", exact=True)).to_have_count(0)
+    earlier.locator("summary").click()
+    expect(earlier.get_by_text("You said: second", exact=True)).to_be_visible()
+    assert [frame["command"] for frame in frames(stub, "command")] == ["retry"]
+    expect(page.locator(".result")).to_have_count(0)
+    page.reload()
+    expect(log(page).get_by_text("You said: second (again)")).to_be_visible()
+    expect(page.locator("article.assistant")).to_have_count(2)
+    again(page).click()
+    expect(page.locator("article.assistant").last.locator("details")).to_have_attribute("data-count", "2")
+    page.locator("summary").click()
+    expect(page.locator("details .md")).to_have_count(2)
+
+
+def test_another_tab_shows_the_newer_answer_too(desk: Desk) -> None:
+    first, second = desk.chat(), desk.chat()
+    asked(first)
+    again(first).click()
+    expect(log(second).get_by_text("You said: hello (again)")).to_be_visible()
+    expect(second.locator("article.assistant")).to_have_count(1)
+
+
+def test_a_wish_that_is_lost_with_its_socket_is_sent_again_under_the_same_id(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    asked(page)
+    stub.deaf = True
+    again(page).click()
+    page.wait_for_timeout(100)
+    again(page).click()
+    stub.deaf = False
+    stub.call(stub.drop(stub.only()))
+    expect(log(page).get_by_text("You said: hello (again)")).to_be_visible()
+    cids = {frame["cid"] for frame in frames(stub, "command")}
+    assert len(cids) == 1, "a second click while one is under way asks for nothing"
+
+
+def test_no_answer_is_given_again_while_one_is_written(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    asked(page)
+    say(page, "slow one")
+    expect(log(page).get_by_text("Line 5 of the answer")).to_be_visible()
+    expect(again(page)).to_have_count(0)
+    stub.release.set()
+    expect(again(page)).to_have_count(1)
+
+
+def test_a_failed_answer_is_tried_again(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    say(page, "fail")
+    notice = page.locator("article").last
+    expect(notice).to_contain_text("not reachable")
+    notice.get_by_role("button", name="Retry").click()
+    expect(log(page).get_by_text("You said: fail (again)")).to_be_visible()
+    expect(page.locator("article.person")).to_have_count(1)
+
+
+def test_without_the_command_the_question_is_asked_once_more(desk: Desk, stub: Stub) -> None:
+    stub.audience = "public"
+    page = desk.shop("?open=1")
+    say(page, "fail")
+    expect(again(page)).to_have_count(0)
+    page.locator("article").last.get_by_role("button", name="Retry").click()
+    expect(page.locator("article.person")).to_have_count(2)
+
+
+def test_what_is_out_of_sight_is_not_answered_again(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    asked(page)
+    expect(again(page)).to_have_count(1)
+    begun = {
+        "t": "compaction",
+        "id": "k9",
+        "state": "new",
+        "kind": "new",
+        "through_turn": 1,
+        "trigger": "manual",
+    }
+    stub.call(stub.durable(stub.only(), begun | {"before": 0, "after": 0, "summary": "", "can_undo": False}))
+    expect(again(page)).to_have_count(0)
+    asked(page, "anew")
+    expect(again(page)).to_have_count(1)
+
+
+# ---- opinions
+
+
+def test_a_thumb_is_shown_kept_and_taken_back(desk: Desk, stub: Stub) -> None:
+    page, other = desk.chat(), desk.chat()
+    asked(page)
+    good = page.get_by_role("button", name="Good answer")
+    good.click()
+    expect(good).to_have_attribute("aria-pressed", "true")
+    expect(other.get_by_role("button", name="Good answer")).to_have_attribute("aria-pressed", "true")
+    page.reload()
+    expect(good).to_have_attribute("aria-pressed", "true")
+    good.click()
+    expect(good).to_have_attribute("aria-pressed", "false")
+    assert [frame["value"] for frame in arrived(page, stub, "feedback", 2)] == [1, 0]
+
+
+def test_after_a_thumb_down_words_are_welcome_and_not_needed(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    asked(page)
+    poor = page.get_by_role("button", name="Poor answer")
+    poor.click()
+    words = page.get_by_role("textbox", name="What was wrong?")
+    expect(words).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(words).to_have_count(0)
+    expect(page.get_by_role("textbox", name="Message")).to_be_focused()
+    poor.click()
+    poor.click()
+    words.fill("It only repeats me.")
+    words.press("Enter")
+    expect(words).to_have_count(0)
+    expect(page.locator("[aria-live=polite]")).to_contain_text("Thank you.")
+    sent = [(frame["value"], frame.get("text")) for frame in arrived(page, stub, "feedback", 4)]
+    assert sent == [(-1, None), (0, None), (-1, None), (-1, "It only repeats me.")]
+
+
+def test_words_that_are_lost_with_their_socket_are_said_again_under_the_same_id(
+    desk: Desk, stub: Stub
+) -> None:
+    page = desk.chat()
+    asked(page)
+    stub.lose_asides = 1
+    page.get_by_role("button", name="Poor answer").click()
+    first, again = arrived(page, stub, "feedback", 2)
+    assert first == again
+    stub.lose_asides = 1
+    words = page.get_by_role("textbox", name="What was wrong?")
+    words.fill("It only repeats me.")
+    words.press("Enter")
+    told = arrived(page, stub, "feedback", 4)[2:]
+    assert [frame.get("text") for frame in told] == ["It only repeats me."] * 2
+    assert told[0]["cid"] == told[1]["cid"] != first["cid"]
+    stub.call(stub.drop(stub.only()))
+    asked(page, "and now")
+    assert len(frames(stub, "feedback")) == 4, "what was acknowledged is not said again"
+
+
+def test_a_pin_says_so_without_a_message_of_its_own(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    asked(page)
+    page.get_by_role("button", name="Pin", exact=True).click()
+    expect(page.get_by_role("button", name="Unpin")).to_be_visible()
+    sent = frames(stub, "pin")
+    stub.call(stub.result(stub.only(), sent[0]["cid"], "pin", "Pinned: hello"))
+    expect(page.locator("[aria-live=polite] p").last).to_have_text("Pinned")
+    page.reload()
+    expect(page.get_by_role("button", name="Unpin")).to_be_visible()
+    expect(page.locator(".result")).to_have_count(0)
+
+
+def test_a_pin_that_is_lost_with_its_socket_is_asked_for_again_under_the_same_id(
+    desk: Desk, stub: Stub
+) -> None:
+    page = desk.chat()
+    asked(page)
+    stub.lose_asides = 1
+    page.get_by_role("button", name="Pin", exact=True).click()
+    expect(page.get_by_role("button", name="Unpin")).to_be_visible()
+    first, again = arrived(page, stub, "pin", 2)
+    assert first == again
+    assert first["pinned"] is True
+    stub.call(stub.result(stub.only(), first["cid"], "pin", "Pinned: hello"))
+    expect(page.locator("[aria-live=polite] p").last).to_have_text("Pinned")
+    stub.call(stub.drop(stub.only()))
+    asked(page, "and now")
+    assert len(frames(stub, "pin")) == 2, "what was answered is not asked again"
+
+
+# ---- the menu
+
+
+def test_the_menu_works_by_keyboard_and_gives_the_focus_back(desk: Desk) -> None:
+    page = desk.shop("?open=1")
+    expect(page.locator(".gauge")).to_be_visible()
+    opener = page.get_by_role("button", name="Menu")
+    opener.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("menuitem", name="New conversation")).to_be_focused()
+    expect(opener).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("End")
+    expect(page.get_by_role("menuitem", name="Forget me")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("menuitem", name="New conversation")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("menu")).to_have_count(0)
+    expect(opener).to_be_focused()
+    expect(opener).to_have_attribute("aria-expanded", "false")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    opener.click()
+    page.get_by_role("log").click(position={"x": 20, "y": 400})
+    expect(page.get_by_role("menu")).to_have_count(0)
+
+
+def test_only_what_this_visitor_may_do_is_offered(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    expect(page.locator(".gauge")).to_be_visible()
+    everything = offered(page)
+    assert "Talk to a person" not in everything, "nobody can be asked here"
+    assert {"What I remember", "Pinned messages", "Save as text", "Save as data (JSON)"} <= set(everything)
+    stub.audience = "public"
+    stub.commands.append(HUMAN)
+    page.reload()
+    plain = offered(page)
+    assert not {"What I remember", "Pinned messages"} & set(plain)
+    assert {"Talk to a person", "New conversation", "Forget me…"} <= set(plain)
+
+
+def test_a_new_conversation_is_explained_before_it_begins(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    asked(page)
+    menu(page, "New conversation")
+    dialog = page.get_by_role("dialog", name="Begin a new conversation?")
+    expect(dialog).to_contain_text("stays here to be read")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    assert frames(stub, "command") == []
+    menu(page, "New conversation")
+    dialog.get_by_role("button", name="Begin afresh").click()
+    expect(page.locator(".result")).to_contain_text("A new conversation.")
+
+
+def test_the_gauge_asks_the_same_question(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    page.locator(".gauge").click()
+    page.get_by_role("button", name="New conversation").click()
+    expect(page.get_by_role("dialog", name="Begin a new conversation?")).to_be_visible()
+    assert frames(stub, "command") == []
+
+
+def test_forgetting_shows_first_what_it_would_be(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    asked(page)
+    menu(page, "Forget me")
+    dialog = page.get_by_role("dialog", name="Forget everything about you?")
+    expect(dialog).to_contain_text("That would be 2 messages.")
+    expect(dialog).not_to_contain_text("/forget")
+    dialog.get_by_role("button", name="Cancel").click()
+    assert [frame["args"] for frame in frames(stub, "command")] == ["everything"]
+    menu(page, "Forget me")
+    dialog.get_by_role("button", name="Erase all of it").click()
+    expect(dialog).to_contain_text("Forgotten: 2 messages.")
+    dialog.get_by_role("button", name="Close").click()
+    expect(page.locator("article")).to_have_count(0)
+
+
+def test_a_question_without_a_connection_says_so(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    asked(page)
+    page.clock.install()
+    stub.deaf = True
+    menu(page, "Forget me")
+    page.clock.run_for(21_000)
+    expect(page.get_by_role("dialog", name="Forget everything about you?")).to_contain_text("Not connected")
+    expect(page.get_by_role("button", name="Erase all of it")).to_have_count(0)
+
+
+@pytest.mark.parametrize("kind", ["md", "json"])
+def test_the_conversation_is_saved_as_a_file(desk: Desk, stub: Stub, kind: str) -> None:
+    page = desk.chat()
+    asked(page)
+    with page.expect_download() as saved:
+        menu(page, "Save as text" if kind == "md" else "Save as data (JSON)")
+    assert re.fullmatch(rf"conversation-[0-9-]{{10}}\.{kind}", saved.value.suggested_filename)
+
+
+def test_what_is_pinned_is_listed_shown_and_let_go(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    asked(page, "first")
+    page.get_by_role("button", name="Pin", exact=True).click()
+    asked(page, "second")
+    menu(page, "Pinned messages")
+    dialog = page.get_by_role("dialog", name="Pinned messages")
+    expect(dialog.get_by_role("listitem")).to_have_text(re.compile("You said: first"))
+    dialog.get_by_role("button", name="Show").click()
+    expect(page.locator("article.assistant").first).to_be_focused()
+    menu(page, "Pinned messages")
+    dialog.get_by_role("button", name="Unpin").click()
+    expect(dialog).to_contain_text("Nothing is pinned.")
+    dialog.get_by_role("button", name="Close").click()
+    expect(page.get_by_role("button", name="Unpin")).to_have_count(0)
+
+
+def test_the_appearance_is_chosen_and_remembered(desk: Desk) -> None:
+    page = desk.shop("?open=1")
+    expect(page.locator(".gauge")).to_be_visible()
+    menu(page, "Appearance: as the device")
+    expect(page.get_by_role("menuitem", name="Appearance: light")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".root")).to_have_attribute("data-theme", "dark")
+    page.reload()
+    expect(page.locator(".root")).to_have_attribute("data-theme", "dark")
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "menu-words.js MENU_WORDS menu",
+        "opinion.js OPINION_WORDS opinion",
+        "acts.js ACT_WORDS acts",
+        "card.js CARD_WORDS card",
+        "shares.js SHARE_WORDS shares",
+        "attach-words.js FILE_WORDS files",
+        "keep.js KEEP_WORDS keep",
+        "sheet-words.js WORDS sheet",
+        "toast.js TOAST_WORDS toast",
+    ],
+)
+def test_every_rare_word_has_its_german(desk: Desk, file: str) -> None:
+    page = desk.chat()
+    script = """async (file) => {
+        const [path, name, part] = file.split(' ');
+        const en = (await import(`/static/w/${path}`))[name];
+        const de = (await import('/static/w/more-de.js')).MORE[part];
+        const holes = (text) => (text.match(/\\{\\w+\\}/g) ?? []).sort().join();
+        const keys = new Set([...Object.keys(en), ...Object.keys(de)]);
+        return [...keys].filter((key) => !en[key] || !de[key] || holes(en[key]) !== holes(de[key]));
+    }"""
+    assert page.evaluate(script, file) == []
+
+
+# ---- people who take over
+
+
+def test_a_person_takes_over_writes_under_their_name_and_leaves(desk: Desk, stub: Stub) -> None:
+    stub.commands.append(HUMAN)
+    page = desk.chat()
+    asked(page)
+    menu(page, "Talk to a person")
+    line = page.locator(".bars").get_by_text("Waiting for a person…")
+    expect(line).to_be_visible()
+    session, announcer = stub.only(), page.locator("[aria-live=polite]")
+    stub.call(stub.hand_over(session, "human", "Ann"))
+    expect(page.locator(".bars").get_by_text("You are talking with Ann.")).to_be_visible()
+    expect(announcer).to_contain_text("You are talking with Ann.")
+    stub.call(stub.write(session, "Hello, what can I do?"))
+    theirs = page.get_by_role("article", name="Ann")
+    expect(theirs).to_contain_text("Hello, what can I do?")
+    expect(announcer).to_contain_text("Ann: Hello, what can I do?")
+    expect(theirs.get_by_role("button", name="Good answer")).to_have_count(0)
+    page.reload()
+    expect(page.locator(".bars").get_by_text("You are talking with Ann.")).to_be_visible()
+    expect(page.locator(".mark")).to_have_text("Ann is here")
+    stub.call(stub.hand_over(session, "bot"))
+    expect(page.locator(".bars").get_by_text("You are talking with Ann.")).to_be_hidden()
+    expect(announcer).to_contain_text("The assistant answers again.")
+    expect(page.get_by_role("article", name="Ann")).to_have_count(1)
+
+
+def test_waiting_can_be_taken_back(desk: Desk, stub: Stub) -> None:
+    stub.commands.append(HUMAN)
+    page = desk.shop("?open=1")
+    asked(page)
+    menu(page, "Talk to a person")
+    page.locator(".bars").get_by_role("button", name="Cancel").click()
+    expect(page.locator(".bars").get_by_text("Waiting for a person…")).to_be_hidden()
+    assert [frame["args"] for frame in frames(stub, "command")] == ["", "cancel"]
+
+
+def test_a_hand_over_that_ended_while_away_does_not_stick(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    asked(page)
+    session = stub.only()
+    stub.call(stub.hand_over(session, "waiting"))
+    expect(page.locator(".bars").get_by_text("Waiting for a person…")).to_be_visible()
+    session.handover = None
+    stub.call(stub.drop(session))
+    expect(page.locator(".bars").get_by_text("Waiting for a person…")).to_be_hidden()
+
+
+@pytest.mark.control("S15")
+def test_an_operators_name_is_never_markup(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    asked(page)
+    session = stub.only()
+    stub.call(stub.hand_over(session, "human", "<img src=x onerror=alert(1)>"))
+    stub.call(stub.write(session, "Hi", name="<img src=x onerror=alert(1)>"))
+    expect(page.locator(".who")).to_have_text("<img src=x onerror=alert(1)>")
+    assert page.locator("img").count() == 0
+
+
+@pytest.mark.parametrize("code", sorted(ADVICE))
+def test_why_nobody_came_is_said_in_german_and_is_no_failed_answer(desk: Desk, stub: Stub, code: str) -> None:
+    page = desk.chat("?locale=de", box="Nachricht")
+    box = page.get_by_role("textbox", name="Nachricht")
+    box.fill("Hallo")
+    box.press("Enter")
+    expect(page.locator("article.assistant[data-status=sent]")).to_have_count(1)
+    stub.call(stub.hand_over(stub.only(), "waiting"))
+    stub.call(stub.lapse(stub.only(), code))
+    notice = page.locator("article.notice")
+    expect(notice).to_contain_text("der Assistent")
+    expect(notice).not_to_contain_text("assistant")
+    expect(notice.locator(".bad")).to_have_count(0)
+    expect(page.locator("[aria-live=polite]")).to_contain_text(re.compile("der Assistent", re.IGNORECASE))
+
+
+# ---- read and unread
+
+
+def test_what_was_said_while_the_page_was_away_is_counted_after_a_reload(desk: Desk, stub: Stub) -> None:
+    page = desk.shop("?open=1")
+    asked(page)
+    page.keyboard.press("Escape")
+    stub.call(stub.push(stub.only(), "One"))
+    expect(page.get_by_role("button", name="Open chat, 1 unread")).to_be_visible()
+    page.goto("about:blank")
+    stub.call(stub.push(stub.only(), "Two"))
+    page.goto(f"{stub.host_url}/shop")
+    expect(page.get_by_role("button", name="Open chat, 2 unread")).to_be_visible()
+    page.get_by_role("button", name="Open chat").click()
+    expect(page.locator(".badge")).to_be_hidden()
+    page.reload()
+    expect(page.get_by_role("button", name="Open chat", exact=True)).to_be_visible()
+    assert frames(stub, "read")[-1]["seq"] == len(stub.only().events)
+
+
+def test_reading_in_one_tab_is_known_in_the_other(desk: Desk, stub: Stub) -> None:
+    page = desk.shop("?open=1")
+    asked(page)
+    page.keyboard.press("Escape")
+    other = desk.shop()
+    expect(other.get_by_role("button", name="Open chat", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Open chat", exact=True)).to_be_visible()
+    stub.call(stub.push(stub.only(), "News"))
+    expect(other.get_by_role("button", name="Open chat, 1 unread")).to_be_visible()
+    page.bring_to_front()
+    page.get_by_role("button", name="Open chat").click()
+    expect(other.locator(".badge")).to_be_hidden()
+
+
+# ---- gauge, keyboard, shapes
+
+
+def test_the_gauge_says_its_numbers_and_its_parts_sum_up(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    asked(page)
+    frame = {"t": "ctx"} | ctx(86_400)
+    stub.call(stub.send(stub.only(), frame))
+    gauge = page.locator(".gauge")
+    expect(gauge).to_have_attribute("aria-label", re.compile(r"Context: 72\s?% · ~86k/120k, filling up"))
+    gauge.click()
+    shares = page.locator(".stack .part").evaluate_all(
+        "all => all.map(one => Number(getComputedStyle(one).getPropertyValue('--share')))"
+    )
+    assert sum(shares) == 120_000
+    assert sum(frame["parts"].values()) == 86_400
+    stub.call(stub.send(stub.only(), frame | {"stale": True}))
+    expect(gauge).to_have_attribute("data-stale", "true")
+    expect(page.locator(".popover")).to_contain_text("updating")
+
+
+def test_escape_closes_one_thing_after_the_other(desk: Desk) -> None:
+    page = desk.shop("?open=1")
+    asked(page)
+    page.locator(".gauge").click()
+    box = page.get_by_role("textbox", name="Message")
+    box.focus()
+    page.keyboard.type("/")
+    expect(page.get_by_role("listbox")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("listbox")).to_be_hidden()
+    expect(page.locator(".popover")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(".popover")).to_be_hidden()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page.get_by_role("button", name="Open chat")).to_be_focused()
+
+
+def test_f6_goes_to_the_log_and_back(desk: Desk) -> None:
+    page = desk.chat()
+    box = page.get_by_role("textbox", name="Message")
+    box.focus()
+    page.keyboard.press("F6")
+    expect(page.get_by_role("log")).to_be_focused()
+    page.keyboard.press("F6")
+    expect(box).to_be_focused()
+
+
+@pytest.mark.parametrize("locale", ["en", "ar"])
+@pytest.mark.parametrize("width", [320, 550])
+def test_everything_fits_a_narrow_or_enlarged_page(desk: Desk, stub: Stub, width: int, locale: str) -> None:
+    """A window of 1,100 pixels at 200 % has 550 of them."""
+    stub.commands.append(HUMAN)
+    page = desk.page()
+    page.set_viewport_size({"width": width, "height": 380 if width == 550 else 640})
+    page.goto(f"{stub.host_url}/shop?open=1&plain=1&locale={locale}")
+    asked(page)
+    page.get_by_role("button", name="Poor answer").click()
+    stub.call(stub.hand_over(stub.only(), "waiting"))
+    inside = """node => {
+        const box = node.getBoundingClientRect();
+        return box.left >= 0 && box.right <= innerWidth && box.top >= 0 && box.bottom <= innerHeight;
+    }"""
+    page.get_by_role("button", name="Menu").click()
+    assert page.get_by_role("menu").evaluate(inside)
+    page.get_by_role("menuitem", name="Forget me").click()
+    expect(page.get_by_role("button", name="Erase all of it")).to_be_visible()
+    assert page.locator("dialog").evaluate(inside)
+    page.keyboard.press("Escape")
+    assert page.get_by_role("log").evaluate("node => node.scrollWidth <= node.clientWidth")
+    assert page.locator(".head").evaluate("node => node.scrollWidth <= node.clientWidth")
+    small = """all => all.filter((one) => one.checkVisibility()).map((one) => one.getBoundingClientRect())
+        .filter((box) => box.height < 24 || box.width < 24).length"""
+    assert page.locator("button, summary").evaluate_all(small) == 0
+
+
+@pytest.mark.parametrize("context_options", [{"forced_colors": "active", "locale": "en-US"}])
+@pytest.mark.usefixtures("context_options")
+def test_with_forced_colours_every_control_keeps_an_edge(desk: Desk) -> None:
+    page = desk.shop("?open=1")
+    asked(page)
+    page.get_by_role("button", name="Good answer").click()
+    page.get_by_role("button", name="Menu").click()
+    edge = "node => getComputedStyle(node).borderTopStyle"
+    for name in (".panel", ".menu", ".send", ".field", ".person .body"):
+        assert page.locator(name).evaluate(edge) == "solid", name
+    pressed = page.locator('[data-thumb="1"]')
+    assert pressed.evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
+
+
+@pytest.mark.parametrize(
+    "context_options",
+    [{"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "locale": "en-US"}],
+)
+@pytest.mark.usefixtures("context_options")
+def test_on_a_phone_the_keyboard_never_covers_what_is_written(desk: Desk) -> None:
+    page = desk.shop("?open=1&plain=1")
+    asked(page)
+    page.evaluate("""() => {
+        Object.defineProperty(visualViewport, 'height', { value: 420, configurable: true });
+        visualViewport.dispatchEvent(new Event('resize'));
+    }""")
+    box = page.get_by_role("dialog").bounding_box()
+    assert box is not None
+    assert box["height"] == 420
+    expect(page.get_by_role("textbox", name="Message")).to_be_in_viewport()

@@ -1,0 +1,248 @@
+"""Files in the widget: picked, pasted and dropped, with progress, where a page forbids all but us."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from PIL import Image
+from playwright.sync_api import FilePayload, Locator, Page, expect
+
+from tests.browser.widget.conftest import Desk
+from tests.browser.widget.stub import Stub
+from tests.browser.widget.test_chat import log
+
+pytestmark = pytest.mark.browser
+
+
+def png(colour: str = "teal", size: tuple[int, int] = (64, 32)) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", size, colour).save(out, "PNG")
+    return out.getvalue()
+
+
+def file(name: str, content: bytes, mime: str = "text/plain") -> FilePayload:
+    return {"name": name, "mimeType": mime, "buffer": content}
+
+
+def chips(page: Page) -> Locator:
+    return page.get_by_role("list", name="Files to send").get_by_role("listitem")
+
+
+def pick(page: Page, *files: FilePayload) -> None:
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Attach files").click()
+    chooser.value.set_files(list(files))
+
+
+def give(page: Page, kind: str, name: str, content: bytes, mime: str, *, words: str = "") -> None:
+    """A paste into the message, or something dragged over the panel and dropped."""
+    script = """([kind, name, bytes, mime, words]) => {
+        const root = document.querySelector('#evertalk').shadowRoot;
+        const data = new DataTransfer();
+        data.items.add(new File([new Uint8Array(bytes)], name, { type: mime }));
+        if (words) data.setData('text/plain', words);
+        const how = { bubbles: true, cancelable: true, composed: true };
+        const node = root.querySelector(kind === 'paste' ? 'textarea' : '.log');
+        if (kind === 'paste') node.dispatchEvent(new ClipboardEvent(kind, { ...how, clipboardData: data }));
+        else node.dispatchEvent(new DragEvent(kind, { ...how, dataTransfer: data }));
+    }"""
+    page.evaluate(script, [kind, name, list(content), mime, words])
+
+
+def shop(desk: Desk, query: str = "") -> Page:
+    page = desk.shop(f"?open=1{query}")
+    expect(page.get_by_role("button", name="Attach files")).to_be_visible()
+    return page
+
+
+def sent(stub: Stub) -> list[dict[str, Any]]:
+    return [frame for frame in stub.received if frame["t"] == "msg"]
+
+
+def test_picked_pasted_and_dropped_files_go_out_with_the_message(desk: Desk, stub: Stub) -> None:
+    page = shop(desk)
+    pick(page, file("a.txt", b"words"))
+    expect(chips(page)).to_have_count(1)
+    give(page, "paste", "shot.png", png(), "image/png")
+    expect(chips(page)).to_have_count(2)
+    give(page, "dragover", "b.png", png("red"), "image/png")
+    expect(page.get_by_text("Drop files here")).to_be_visible()
+    give(page, "drop", "b.png", png("red"), "image/png")
+    expect(chips(page)).to_have_count(3)
+    expect(page.get_by_text("Drop files here")).to_be_hidden()
+    expect(page.locator(".composer .file[data-state=ready]")).to_have_count(3)
+    expect(page.locator(".composer canvas")).to_have_count(2)
+    page.get_by_role("textbox", name="Message").fill("Look at these")
+    page.keyboard.press("Enter")
+    expect(chips(page)).to_have_count(0)
+    bubble = log(page).locator(".person")
+    expect(bubble).to_contain_text("Look at these")
+    expect(bubble.get_by_role("button", name="Save a.txt, 1 kB")).to_be_visible()
+    expect(bubble.get_by_role("button", name="Save shot.png")).to_be_visible()
+    expect(bubble.locator("canvas")).to_have_count(2)
+    (frame,) = sent(stub)
+    (session,) = stub.sessions.values()
+    assert [session.files[one][0]["name"] for one in frame["attachments"]] == ["a.txt", "shot.png", "b.png"]
+    assert session.files[frame["attachments"][1]][1] == png()
+
+
+def test_after_a_reload_pictures_are_drawn_from_what_the_server_has(desk: Desk, stub: Stub) -> None:
+    page = shop(desk)
+    pick(page, file("x.png", png("red"), "image/png"))
+    expect(page.locator(".composer .file[data-state=ready]")).to_have_count(1)
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(log(page).locator(".person canvas")).to_have_count(1)
+    page.reload()
+    canvas = log(page).locator(".person canvas")
+    expect(canvas).to_have_count(1)
+    pixel = canvas.evaluate("node => [...node.getContext('2d').getImageData(5, 5, 1, 1).data]")
+    assert pixel == [255, 0, 0, 255]
+    with page.expect_download() as download:
+        log(page).get_by_role("button", name="Save x.png").click()
+    assert download.value.suggested_filename == "x.png"
+    assert download.value.path().read_bytes() == png("red")
+
+
+def test_pictures_that_come_late_leave_the_reader_at_the_end(desk: Desk, stub: Stub) -> None:
+    page = shop(desk)
+    for _ in range(2):
+        pick(page, file("tall.png", png("red", (600, 600)), "image/png"))
+        expect(page.locator(".composer .file[data-state=ready]")).to_have_count(1)
+        page.get_by_role("button", name="Send", exact=True).click()
+        expect(page.locator(".composer .file")).to_have_count(0)
+        expect(page.locator(".send[aria-disabled=true]")).to_be_visible()
+    stub.call(stub.push(stub.only(), "The very last word"))
+    expect(log(page).get_by_text("The very last word")).to_be_visible()
+    page.reload()
+    expect(log(page).locator(".person canvas")).to_have_count(2)
+    expect(log(page).get_by_text("The very last word")).to_be_in_viewport()
+
+
+def test_a_message_waits_for_its_files_and_shows_how_far_they_are(desk: Desk, stub: Stub) -> None:
+    stub.hold_files.clear()
+    page = shop(desk)
+    pick(page, file("a.txt", b"x" * 150_000))
+    meter = chips(page).get_by_role("progressbar", name="Sending a.txt")
+    expect(meter).to_have_attribute("aria-valuenow", "100")
+    page.get_by_role("textbox", name="Message").fill("Read this")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Your message goes out as soon as the files are there.").first).to_be_visible()
+    expect(page.locator("[aria-live=polite]")).to_contain_text("as soon as the files are there")
+    assert sent(stub) == []
+    stub.hold_files.set()
+    expect(log(page).locator(".person")).to_contain_text("Read this")
+    assert len(sent(stub)) == 1
+    expect(page.get_by_role("textbox", name="Message")).to_have_value("")
+
+
+def test_a_file_that_is_refused_says_why_and_can_be_taken_away(desk: Desk, stub: Stub) -> None:
+    desk.tolerated = ("status of 422",)
+    stub.refuse_file = "file_unknown_kind"
+    page = shop(desk)
+    pick(page, file("a.zip", b"PK"), file("large.txt", b"x" * 200_001), file("empty.txt", b""))
+    failed = page.locator(".composer .file[data-state=failed]")
+    expect(failed).to_have_count(3)
+    expect(chips(page).nth(0)).to_contain_text("only pictures, texts and PDF can be read")
+    expect(chips(page).nth(1)).to_contain_text("larger than 0 MB")
+    expect(chips(page).nth(2)).to_contain_text("there is nothing in it to read")
+    page.get_by_role("textbox", name="Message").fill("Still here")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Remove the file that did not work").first).to_be_visible()
+    assert sent(stub) == []
+    page.get_by_role("button", name="Remove empty.txt").click()
+    expect(page.get_by_role("button", name="Remove large.txt")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("[aria-live=polite]")).to_contain_text("large.txt was removed.")
+    page.get_by_role("button", name="Try again: a.zip").click()
+    expect(page.locator(".composer .file[data-state=ready]")).to_have_count(1)
+    page.get_by_role("textbox", name="Message").press("Enter")
+    expect(log(page).locator(".person")).to_contain_text("Still here")
+
+
+def test_too_many_files_are_said_to_be_too_many(desk: Desk) -> None:
+    page = shop(desk)
+    pick(page, *(file(f"{n}.txt", b"x") for n in range(5)))
+    expect(chips(page)).to_have_count(3)
+    expect(page.get_by_text("3 files are the most for one message.").first).to_be_visible()
+
+
+def test_files_wait_offline_and_go_out_with_their_message(desk: Desk, stub: Stub) -> None:
+    desk.tolerated = ("WebSocket", "ERR_INTERNET_DISCONNECTED")
+    page = shop(desk)
+    pick(page, file("first.txt", b"warm"))
+    expect(page.locator(".composer .file[data-state=ready]")).to_have_count(1)
+    desk.context.set_offline(True)
+    page.evaluate("dispatchEvent(new Event('offline'))")
+    expect(page.get_by_text("You are offline.").first).to_be_visible()
+    pick(page, file("a.txt", b"words"))
+    expect(chips(page).nth(1)).to_contain_text("waits for the connection")
+    page.get_by_role("textbox", name="Message").fill("Read it later")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("The files stay here").first).to_be_visible()
+    expect(page.get_by_role("textbox", name="Message")).to_have_value("Read it later")
+    desk.context.set_offline(False)
+    page.evaluate("dispatchEvent(new Event('online'))")
+    expect(log(page).locator(".person")).to_contain_text("Read it later")
+    (frame,) = sent(stub)
+    assert len(frame["attachments"]) == 2
+
+
+def test_what_a_reload_could_not_keep_is_named(desk: Desk, stub: Stub) -> None:
+    page = shop(desk)
+    pick(page, file("kept.txt", b"words"))
+    expect(page.locator(".composer .file[data-state=ready]")).to_have_count(1)
+    stub.hold_files.clear()
+    pick(page, file("lost.txt", b"more words"))
+    expect(chips(page)).to_have_count(2)
+    page.get_by_role("textbox", name="Message").fill("A draft")
+    page.get_by_role("textbox", name="Message").blur()
+    page.wait_for_timeout(300)
+    page.reload()
+    stub.hold_files.set()
+    expect(
+        page.get_by_text("Not kept when the page was reloaded, please add again: lost.txt").first
+    ).to_be_visible()
+    expect(chips(page)).to_have_count(1)
+    expect(page.get_by_role("textbox", name="Message")).to_have_value("A draft")
+    page.get_by_role("textbox", name="Message").press("Enter")
+    expect(log(page).get_by_role("button", name="Save kept.txt")).to_be_visible()
+
+
+def test_where_no_files_are_taken_nothing_offers_it(desk: Desk, stub: Stub) -> None:
+    stub.files = None
+    page = desk.shop("?open=1")
+    expect(page.locator(".gauge")).to_be_visible()
+    expect(page.get_by_role("button", name="Attach files")).to_be_hidden()
+    give(page, "paste", "shot.png", png(), "image/png")
+    give(page, "drop", "shot.png", png(), "image/png")
+    expect(chips(page)).to_have_count(0)
+    assert not any("attach" in path for path in stub.requests)
+
+
+def test_pasted_words_stay_words(desk: Desk, stub: Stub) -> None:
+    page = shop(desk)
+    give(page, "paste", "table.png", png(), "image/png", words="a table")
+    expect(chips(page)).to_have_count(0)
+    assert not any("attach" in path for path in stub.requests)
+
+
+def test_files_speak_german_too(desk: Desk) -> None:
+    page = desk.shop("?open=1&locale=de")
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Dateien anfügen").click()
+    chooser.value.set_files([file("leer.txt", b"")])
+    expect(page.get_by_text("leer.txt: darin ist nichts zu lesen").first).to_be_visible()
+    page.get_by_role("button", name="leer.txt entfernen").click()
+    expect(page.get_by_role("textbox")).to_be_focused()
+
+
+def test_both_languages_have_the_same_words(desk: Desk) -> None:
+    page = desk.chat()
+    script = """async () => {
+        const { FILE_WORDS: en } = await import('/static/w/attach-words.js');
+        const { MORE: { files: de } } = await import('/static/w/more-de.js');
+        return Object.keys(en).sort().join() === Object.keys(de).sort().join();
+    }"""
+    assert page.evaluate(script)

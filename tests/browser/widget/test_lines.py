@@ -1,0 +1,157 @@
+"""How the talk goes on where no WebSocket gets through, and how it finds back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+from playwright.sync_api import expect
+
+from tests.browser.widget.conftest import Desk
+from tests.browser.widget.stub import REFUSED, Stub
+from tests.browser.widget.test_chat import asked, log, say, texts
+from tests.browser.widget.test_identity import call, token, until
+
+pytestmark = pytest.mark.browser
+BLOCKED = ("WebSocket connection", "503 (Service Unavailable)", "ERR_")
+
+
+@pytest.fixture
+def behind(desk: Desk, stub: Stub) -> Desk:
+    """A desk behind a proxy that knows no WebSocket."""
+    stub.no_sockets = True
+    desk.tolerated = BLOCKED
+    # Whoever tries again waits a random while: here they draw short ones.
+    desk.context.add_init_script("Math.random = () => 0.1")
+    return desk
+
+
+def test_without_sockets_the_talk_goes_by_event_stream(behind: Desk, stub: Stub) -> None:
+    page = behind.shop("?open=1")
+    say(page, "md")
+    expect(log(page).get_by_text("Done.")).to_be_visible(timeout=20_000)
+    assert stub.only().sockets
+    assert any(path.endswith("/sse.js") for path in stub.requests)
+    say(page, "/help")
+    expect(log(page).get_by_text("says hello.")).to_be_visible()
+    say(page, "slow")
+    expect(log(page).get_by_text("Line 5 of the answer")).to_be_visible()
+    page.get_by_role("button", name="Stop").click()
+    expect(log(page).get_by_text("Stopped")).to_be_visible()
+    say(page, "after it")
+    expect(log(page).get_by_text("You said: after it")).to_be_visible()
+    sent = [frame["text"] for frame in stub.received if frame["t"] == "msg"]
+    assert sent == ["md", "slow", "after it"]
+
+
+def test_a_stream_that_breaks_in_an_answer_loses_and_doubles_nothing(behind: Desk, stub: Stub) -> None:
+    page = behind.chat()
+    say(page, "hello")
+    expect(log(page).get_by_text("You said: hello")).to_be_visible(timeout=20_000)
+    say(page, "drop me")
+    expect(log(page).get_by_text("Line 39 of the answer")).to_be_visible(timeout=20_000)
+    assert len(texts(page)) == 4
+    assert stub.violations == []
+
+
+def test_the_socket_comes_back_when_it_can(behind: Desk, stub: Stub) -> None:
+    stub.heartbeat_ms = 400
+    page = behind.chat()
+    say(page, "by stream")
+    expect(log(page).get_by_text("You said: by stream")).to_be_visible(timeout=20_000)
+    with page.expect_websocket(lambda socket: True, timeout=20_000):
+        stub.no_sockets = False
+        say(page, "on the way")
+    expect(log(page).get_by_text("You said: on the way")).to_be_visible()
+    page.wait_for_function("() => true")
+    stub.call(_until_socket(stub))
+    say(page, "by socket")
+    expect(log(page).get_by_text("You said: by socket")).to_be_visible()
+    sent = [frame["text"] for frame in stub.received if frame["t"] == "msg"]
+    assert list(dict.fromkeys(sent)) == ["by stream", "on the way", "by socket"]
+    assert len(texts(page)) == 6
+
+
+async def _until_socket(stub: Stub) -> None:
+    async with asyncio.timeout(9):
+        while not any(isinstance(one, web.WebSocketResponse) for one in stub.only().sockets):
+            await asyncio.sleep(0.05)
+
+
+def test_what_is_read_in_one_tab_is_read_in_all_and_after_a_reload(desk: Desk, stub: Stub) -> None:
+    first = desk.shop("?open=1")
+    asked(first)
+    first.keyboard.press("Escape")
+    second = desk.shop()
+    stub.call(stub.push(stub.only(), "Are you there?"))
+    for page in (first, second):
+        expect(page.get_by_role("button", name="Open chat, 1 unread")).to_be_visible()
+    second.reload()
+    expect(second.get_by_role("button", name="Open chat, 1 unread")).to_be_visible()
+    second.bring_to_front()
+    second.get_by_role("button", name="Open chat").click()
+    expect(first.get_by_role("button", name="Open chat", exact=True)).to_be_attached()
+    expect(first.locator(".badge")).to_be_hidden()
+    second.reload()
+    expect(second.get_by_role("button", name="Open chat", exact=True)).to_be_visible()
+
+
+@pytest.mark.parametrize("identity", list(REFUSED))
+def test_a_signature_refused_over_the_stream_costs_nobody_their_conversation(
+    behind: Desk, stub: Stub, identity: str
+) -> None:
+    page = behind.shop("?open=1")
+    say(page, "Mine")
+    expect(log(page).get_by_text("You said: Mine")).to_be_visible(timeout=20_000)
+    behind.tolerated = (*BLOCKED, "401 (Unauthorized)")
+    mine = token(page)
+    page.evaluate("document.addEventListener('evertalk:error', event => window.told = event.detail.code)")
+    call(page, "identify", identity)
+    expect(page.locator(".link")).to_have_text("Please sign in to use the chat.", timeout=20_000)
+    assert page.evaluate("window.told") == REFUSED[identity]
+    assert token(page) == mine
+    refused = [frame for frame in stub.received if frame["t"] == "hello"]
+    page.wait_for_timeout(500)
+    assert [frame for frame in stub.received if frame["t"] == "hello"] == refused, "it does not ask on and on"
+    call(page, "identify", None)
+    expect(page.locator(".link")).to_be_hidden(timeout=20_000)
+    expect(log(page).get_by_text("You said: Mine")).to_be_visible()
+    call(page, "identify", "ada")
+    until(page, "localStorage.getItem('evertalk:shop:signed') === 'ada'")
+    say(page, "As Ada")
+    expect(log(page).get_by_text("You said: As Ada")).to_be_visible(timeout=20_000)
+    assert token(page).startswith("signed")
+
+
+def test_a_chat_for_signed_in_people_asks_for_it_over_the_stream_too(behind: Desk, stub: Stub) -> None:
+    stub.required = True
+    behind.tolerated = (*BLOCKED, "401 (Unauthorized)")
+    page = behind.shop("?open=1")
+    expect(page.locator(".link")).to_have_text("Please sign in to use the chat.", timeout=20_000)
+    call(page, "identify", "ada")
+    say(page, "Now I am in")
+    expect(log(page).get_by_text("You said: Now I am in")).to_be_visible(timeout=20_000)
+
+
+def test_an_answer_that_came_while_the_line_was_away_stands_below_its_question(desk: Desk) -> None:
+    """The end of the run before it was never heard: it seems to run on, and the question to wait for it."""
+    page = desk.chat()
+    shown = page.evaluate(
+        """async () => {
+          const { Conversation } = await import('/static/w/state.js');
+          const chat = new Conversation({ changed() {}, said() {}, gap() {} });
+          const asked = (n) => ({ t: "msg", event_seq: 2 * n - 1, mid: `q${n}`, cid: `c${n}`, role: "person",
+            text: `question ${n}`, turn: n });
+          const told = (n) => ({ t: "msg", event_seq: 2 * n, mid: `a${n}`, role: "assistant",
+            text: `answer ${n}`, turn: n });
+          chat.take({ t: "welcome", events: [], head: 0, state: {} });
+          chat.take(asked(1));
+          chat.take({ t: "run", state: "started", turn: 1 });
+          chat.take(told(1));
+          chat.send({ cid: "c2", text: "question 2", at: "", order: 2 });
+          chat.take({ t: "welcome", resumed: true, events: [asked(2), told(2)], head: 4, state: {} });
+          return chat.items.map((item) => item.text);
+        }"""
+    )
+    assert shown == ["question 1", "answer 1", "question 2", "answer 2"]

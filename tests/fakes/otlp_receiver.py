@@ -1,0 +1,94 @@
+"""A collector of traces on loopback: takes OTLP over HTTP as real ones do, and keeps what it understood."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
+from typing import Any
+
+PATH = "/v1/traces"
+MOST_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Collector:
+    """Spans in the order of their arrival; `faults` are what no collector would have taken."""
+
+    url: str = ""
+    away: int = 0
+    """So many requests are answered 503 first."""
+    spans: list[dict[str, Any]] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def take(self, path: str, headers: Any, body: bytes) -> int:
+        if self.away:
+            self.away -= 1
+            return 503
+        if path != PATH or headers.get("Content-Type") != "application/x-protobuf":
+            self.faults.append(f"{path} {headers.get('Content-Type')}")
+            return 415
+        unpacked = gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body
+        self.spans += _spans(unpacked)
+        return 200
+
+
+@contextmanager
+def collecting() -> Iterator[Collector]:
+    collector = Collector()
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 10
+
+        def do_POST(self) -> None:
+            length = min(int(self.headers.get("Content-Length", 0)), MOST_BYTES)
+            status = collector.take(self.path, self.headers, self.rfile.read(length))
+            self.send_response(status)
+            self.send_header("Content-Type", "application/x-protobuf")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            return None
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    collector.url = f"http://127.0.0.1:{server.server_port}{PATH}"
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    try:
+        yield collector
+    finally:
+        server.shutdown()
+        serving.join(5)
+        server.server_close()
+
+
+def _spans(body: bytes) -> list[dict[str, Any]]:
+    """`opentelemetry-proto` comes along with the exporter."""
+    wire = import_module("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+    request = wire.ExportTraceServiceRequest()
+    request.ParseFromString(body)
+    return [
+        _told(span, _named(resource.resource.attributes).get("service.name"))
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+
+
+def _told(span: Any, service: Any) -> dict[str, Any]:
+    return {
+        "service": service, "name": span.name, "id": span.span_id.hex(),
+        "within": span.parent_span_id.hex(), "trace": span.trace_id.hex(),
+        "lasted": span.end_time_unix_nano - span.start_time_unix_nano,
+        "events": len(span.events), "status": span.status.message, **_named(span.attributes),
+    }  # fmt: skip
+
+
+def _named(attributes: Any) -> dict[str, Any]:
+    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes}

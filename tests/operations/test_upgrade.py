@@ -1,0 +1,151 @@
+"""An upgrade backs up first, brings data of an older PostgreSQL along, and gives up without harm."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from shared.adapters.embedded import EmbeddedServers, Wanted
+from shared.adapters.embedded.account import account_for
+from shared.adapters.embedded.binaries import Binaries, find_binaries
+from shared.adapters.postgres.migrate import MigrationFailed, current_revision, migrate
+from shared.adapters.postgres.readiness import LEAST_POSTGRES
+from shared.supervisor import CannotStart, bring_up_to_date
+from shared.upgrading import CannotUpgrade, read_upgrade_arguments, run_upgrade
+from tests.journeys.house import running_app, settings_for, visit
+from tests.operations.conftest import KEPT, LATER, Installation, words_of
+from tests.operations.test_restore import MESSAGES, silent
+
+OLD = Path(f"/usr/lib/postgresql/{LEAST_POSTGRES}/bin")
+"""Debian's, where it is installed: the real thing, and four majors are far enough."""
+
+
+def backups_of(installation: Installation) -> int:
+    return len(list((installation.data / "backups").glob("*.tar")))
+
+
+async def test_an_upgrade_backs_up_first_and_says_what_it_did(installation: Installation) -> None:
+    said: list[str] = []
+    wish = read_upgrade_arguments([])
+    assert await run_upgrade(wish, settings=installation.settings, say=said.append) == 0, said
+    assert backups_of(installation) == 2
+    assert any(line.startswith("Schema ") for line in said), said
+    assert LATER in await words_of(installation)
+
+
+@pytest.mark.parametrize("half_way", [False, True])
+async def test_a_migration_that_fails_leaves_the_state_of_before(
+    installation: Installation, half_way: bool
+) -> None:
+    async def fails(database_url: str) -> None:
+        connection = await asyncpg.connect(database_url)
+        if half_way:
+            await connection.execute("UPDATE alembic_version SET version_num = 'half'")
+            await connection.execute("TRUNCATE entries, events CASCADE")
+        await connection.close()
+        raise MigrationFailed("no such column")
+
+    wish = read_upgrade_arguments([])
+    with pytest.raises(CannotUpgrade, match="put back" if half_way else "stayed at"):
+        await run_upgrade(wish, settings=installation.settings, say=silent, migrate=fails)
+    facts = (
+        "SELECT (SELECT count(*) FROM entries) > 4 AND (SELECT version_num FROM alembic_version) <> 'half'"
+    )
+    assert await installation.ask(facts)
+
+
+async def older(url: str) -> None:
+    """As the schema of a former Evertalk with data in it; what the newest migration adds is found missing."""
+    connection = await asyncpg.connect(url)
+    await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    await connection.close()
+    await migrate(url, revision="0025")
+
+
+@pytest.mark.parametrize("keep", [7, 0])
+async def test_up_makes_a_backup_before_it_changes_the_schema_unless_none_is_wished(
+    installation: Installation, keep: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = installation.settings.model_copy(update={"backup_keep": keep})
+    before = backups_of(installation)
+    async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
+        await older(servers.database_url)
+        await bring_up_to_date(settings, servers.database_url)
+        newest = (await current_revision(servers.database_url))[1]
+        assert backups_of(installation) - before == (1 if keep else 0)
+        said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Schema ")]
+        assert len(said) == (1 if keep else 0)
+        assert all(f"0025 → {newest}" in line and ".tar" in line for line in said)
+        await bring_up_to_date(settings, servers.database_url)
+        assert backups_of(installation) - before == (1 if keep else 0), "nothing changes any more"
+        assert capsys.readouterr().out == ""
+
+
+async def test_up_does_not_touch_the_schema_when_there_is_no_room_for_a_backup(
+    installation: Installation,
+) -> None:
+    in_the_way = installation.data / "not-a-folder"
+    in_the_way.write_text("x")
+    settings = installation.settings.model_copy(update={"backup_dir": in_the_way})
+    async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
+        await older(servers.database_url)
+        with pytest.raises(CannotStart, match="no backup was made") as refused:
+            await bring_up_to_date(settings, servers.database_url)
+        assert "EVERTALK_BACKUP_KEEP=0" in refused.value.advice
+        assert (await current_revision(servers.database_url))[0] == "0025"
+
+
+async def test_data_of_an_unknown_postgres_are_left_alone_with_advice(installation: Installation) -> None:
+    version = installation.data / "servers" / "pg" / "PG_VERSION"
+    version.write_text("9\n")
+    done = installation.run("upgrade")
+    assert done.returncode == 1
+    assert "the programs of 9 are not here; nothing was changed" in done.stderr
+    assert "--old-postgres" in done.stderr
+    assert "./evertalk restore" in done.stderr
+    version.write_text("18\n")
+    assert await installation.ask(MESSAGES) > 0
+
+
+@pytest.mark.skipif(not (OLD / "initdb").exists(), reason="needs the programs of PostgreSQL 15")
+async def test_data_of_an_older_postgres_are_carried_over(installation: Installation) -> None:
+    await _made_by_the_old_one(installation)
+    refused = installation.run("doctor", EVERTALK_HTTP_PORT="0")
+    assert "was made by PostgreSQL 15, this is 18" in refused.stdout
+    assert "./evertalk upgrade" in refused.stdout
+    said: list[str] = []
+    wish = read_upgrade_arguments(["--old-postgres", str(OLD)])
+    assert await run_upgrade(wish, settings=installation.settings, say=said.append) == 0, said
+    assert (installation.data / "servers" / "pg" / "PG_VERSION").read_text().strip() == "18"
+    (aside,) = installation.data.glob("before-upgrade-*")
+    assert (aside / "servers" / "pg" / "PG_VERSION").read_text().strip() == "15"
+    words = await words_of(installation)
+    assert KEPT in words
+    assert await installation.ask("SELECT log_epoch FROM deployment") == 1
+
+
+async def _made_by_the_old_one(installation: Installation) -> None:
+    """A conversation in a folder that the old PostgreSQL has made."""
+    servers = installation.data / "servers"
+    await asyncio.to_thread(_old_cluster, servers)
+    binaries = Binaries(postgres_bin=OLD, valkey_server=find_binaries().valkey_server, major=15)
+    async with EmbeddedServers(servers, binaries=binaries) as running:
+        await migrate(running.database_url)
+        settings = settings_for(running.database_url, running.redis_url, data_dir=installation.data)
+        async with running_app(settings) as app:
+            await (await visit(app)).ask(f"Hello {KEPT}")
+
+
+def _old_cluster(servers: Path) -> None:
+    shutil.rmtree(servers / "pg")
+    account = account_for(servers)
+    account.folder(servers / "pg")
+    subprocess.run(
+        [OLD / "initdb", "-D", servers / "pg", "-U", "postgres", "--locale", "C", "-E", "UTF8", "--no-sync"],
+        check=True, timeout=60, cwd="/", stdout=subprocess.DEVNULL, **account.spawn_options(),
+    )  # fmt: skip

@@ -1,0 +1,289 @@
+"""Tells operators' pages which topics changed, and how far a job is; what is new, they ask."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import structlog
+from aiohttp import web
+
+from shared.adapters.postgres.insights_work import LIVE_TOPICS, WorkInsights
+from shared.core.errors import StorageUnavailable
+from shared.ports import DESK
+from shared.tasks import Tasks
+from web.dashboard.access import HEADERS, Handler, Refusal, Visit, cookie_name
+from web.listener import Connection
+
+log = structlog.get_logger(__name__)
+
+TOPICS = tuple(LIVE_TOPICS)
+COMMENT_SECONDS = 15.0
+"""Proxies cut off what is silent."""
+CHECK_SECONDS = 60.0
+"""How often a login is looked at again; sooner when somebody logs out."""
+LOOK_SECONDS = 1.0
+"""How often Postgres is looked at while somebody follows; an announcement makes it sooner."""
+STREAMS_AT_MOST = 10
+"""Of one operator, in one process."""
+WRITE_SECONDS = 10.0
+SIGNED_OUT: Mapping[str, Any] = {"t": "signed_out"}
+PROGRESS = "progress"
+MOST_STAGE_CHARS = 60
+_BYE = "bye"
+
+
+class DeskNews(Protocol):
+    """Announcements over a connection of its own: the chat's follows what the chat needs."""
+
+    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
+    def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]: ...
+    async def follow(self, session_ids: Sequence[int]) -> None: ...
+
+
+class Line(Protocol):
+    """The connection below a stream."""
+
+    def is_closing(self) -> bool: ...
+
+
+class Follower:
+    """One open stream: what changed since it was last written to."""
+
+    __slots__ = ("_line", "_stirred", "changed", "check", "closed", "operator_id", "progress")
+
+    def __init__(self, line: Line | None, operator_id: int) -> None:
+        self._line = line
+        self.operator_id = operator_id
+        self.changed: set[str] = set()
+        self.progress: dict[int, Mapping[str, Any]] = {}
+        """The newest of each job; each is a full value."""
+        self.check = False
+        self.closed = ""
+        self._stirred = asyncio.Event()
+
+    @property
+    def gone(self) -> bool:
+        return self._line is None or self._line.is_closing()
+
+    def tell(self, topics: set[str]) -> None:
+        self.changed |= topics
+        self._stirred.set()
+
+    def tell_progress(self, told: Mapping[str, Any]) -> None:
+        self.progress[told["job"]] = told
+        self._stirred.set()
+
+    def taken(self) -> tuple[list[Mapping[str, Any]], list[str]]:
+        """What is to be written now."""
+        progress, topics = list(self.progress.values()), sorted(self.changed)
+        self.progress, self.changed = {}, set()
+        return progress, topics
+
+    def look_at_login(self) -> None:
+        self.check = True
+        self._stirred.set()
+
+    def close(self, why: str) -> None:
+        self.closed = why
+        self._stirred.set()
+
+    async def stirred(self, seconds: float) -> bool:
+        """False when nothing happened for so long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stirred.wait()
+        except TimeoutError:
+            return False
+        self._stirred.clear()
+        return True
+
+
+class Live:
+    """Looks at Postgres while anybody follows, and at once when told; nothing runs while nobody does."""
+
+    def __init__(
+        self,
+        pulse: Callable[[], Awaitable[Mapping[str, str]]],
+        *,
+        news: DeskNews | None = None,
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
+        self._pulse = pulse
+        self._news = news
+        self._look_seconds = look_seconds
+        self._followers: set[Follower] = set()
+        self._tasks: Tasks | None = None
+        self._look_now = asyncio.Event()
+        self._seen: Mapping[str, str] = {}
+
+    @property
+    def streams(self) -> int:
+        return len(self._followers)
+
+    def join(self, follower: Follower) -> bool:
+        """False when this operator has too many open already."""
+        for one in [one for one in self._followers if one.gone]:
+            self._followers.discard(one)
+            one.close("gone")
+        if Counter(one.operator_id for one in self._followers)[follower.operator_id] >= STREAMS_AT_MOST:
+            return False
+        self._followers.add(follower)
+        if self._tasks is None:
+            self._tasks = Tasks()
+            self._tasks.forever(self._look)
+            if self._news is not None:
+                self._tasks.forever(self._listen)
+        return True
+
+    async def leave(self, follower: Follower) -> None:
+        self._followers.discard(follower)
+        if not self._followers and self._tasks is not None:
+            tasks, self._tasks = self._tasks, None
+            self._seen = {}
+            await tasks.cancel()
+
+    async def close(self) -> None:
+        for follower in self._followers:
+            follower.close("restart")
+        if self._tasks is not None:
+            await self._tasks.cancel()
+
+    async def signed_out(self) -> None:
+        """Somebody's login ended: every process looks at those of its streams."""
+        self._look_at_logins()
+        if self._news is not None:
+            await self._news.announce(DESK, SIGNED_OUT)
+
+    async def _look(self) -> None:
+        while True:
+            try:
+                seen = await self._pulse()
+            except (StorageUnavailable, TimeoutError) as error:
+                log.info("live_waits_for_storage", reason=str(error))
+            else:
+                if self._seen:
+                    self._tell({topic for topic, mark in seen.items() if mark != self._seen.get(topic)})
+                self._seen = seen
+            await self._until_the_next_look()
+
+    async def _until_the_next_look(self) -> None:
+        try:
+            async with asyncio.timeout(self._look_seconds):
+                await self._look_now.wait()
+        except TimeoutError:
+            return
+        self._look_now.clear()
+
+    async def _listen(self) -> None:
+        assert self._news is not None
+        await self._news.follow((DESK,))
+        async for where, message in self._news.listen():
+            if where == DESK and message.get("t") == PROGRESS:
+                self._tell_progress(message)
+                continue
+            if where == DESK and message.get("t") == SIGNED_OUT["t"]:
+                self._look_at_logins()
+            elif where == DESK and isinstance(named := message.get("topics"), list):
+                self._tell({topic for topic in TOPICS if topic in named})
+            self._look_now.set()
+
+    def _tell_progress(self, message: Mapping[str, Any]) -> None:
+        job, percent, stage = (message.get(name) for name in ("job", "percent", "stage"))
+        if type(job) is int and type(percent) is int and isinstance(stage, str):
+            told = {"job": job, "percent": max(0, min(percent, 100)), "stage": stage[:MOST_STAGE_CHARS]}
+            for follower in self._followers:
+                follower.tell_progress(told)
+
+    def _look_at_logins(self) -> None:
+        for follower in self._followers:
+            follower.look_at_login()
+
+    def _tell(self, topics: set[str]) -> None:
+        if topics:
+            for follower in self._followers:
+                follower.tell(topics)
+
+
+def live_of(insights: WorkInsights, news: DeskNews | None) -> Live:
+    return Live(insights.pulse, news=news)
+
+
+def live_handler() -> Handler:
+    async def live(visit: Visit) -> web.StreamResponse:
+        """`text/event-stream`: `changed` with topics, `progress` of jobs, `end` with the reason."""
+        desk, request = visit.desk, visit.request
+        if desk.live is None:
+            raise Refusal(503, "not_available", "Changes are not told just now. Ask again and again.")
+        follower = Follower(request.transport, visit.operator.operator_id)
+        if not desk.live.join(follower):
+            raise Refusal(
+                429, "too_many_streams", f"At most {STREAMS_AT_MOST} at once.", headers={"Retry-After": "60"}
+            )
+        connection = request.protocol
+        try:
+            if isinstance(connection, Connection):
+                connection.on_lost = lambda: follower.close("gone")
+            return await _stream(visit, follower)
+        finally:
+            if isinstance(connection, Connection):
+                connection.on_lost = None
+            await desk.live.leave(follower)
+
+    return live
+
+
+async def _stream(visit: Visit, follower: Follower) -> web.StreamResponse:
+    response = web.StreamResponse(
+        headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
+    )
+    loop = asyncio.get_running_loop()
+    token = visit.request.cookies.get(cookie_name(visit.request, visit.desk.settings), "")
+    try:
+        async with asyncio.timeout(WRITE_SECONDS):
+            await response.prepare(visit.request)
+        await _write(response, "event: hello\n" + _data({"topics": list(TOPICS)}))
+        checked = loop.time()
+        while not follower.closed:
+            stirred = await follower.stirred(COMMENT_SECONDS)
+            if follower.check or loop.time() - checked >= CHECK_SECONDS:
+                follower.check, checked = False, loop.time()
+                if not await _may_go_on(visit, token):
+                    follower.close("login")
+                    break
+            if not stirred:
+                await _write(response, ": still here\n\n")
+                continue
+            progress, topics = follower.taken()
+            for told in progress:
+                await _write(response, "event: progress\n" + _data(told))
+            if topics:
+                await _write(response, "event: changed\n" + _data({"topics": topics}))
+        await _write(response, "event: end\n" + _data({"reason": follower.closed or _BYE}))
+        async with asyncio.timeout(WRITE_SECONDS):
+            await response.write_eof()
+    except (ConnectionError, TimeoutError):
+        if visit.request.transport is not None:
+            visit.request.transport.abort()
+    return response
+
+
+async def _may_go_on(visit: Visit, token: str) -> bool:
+    """Following is not being present: it keeps no login alive."""
+    try:
+        who = await visit.desk.operators.signed_in(token, present=False)
+    except StorageUnavailable:
+        return True  # nothing is told while Postgres is away, and the next look decides
+    return who is not None and who.operator_id == visit.operator.operator_id and who.may("viewer")
+
+
+async def _write(response: web.StreamResponse, text: str) -> None:
+    async with asyncio.timeout(WRITE_SECONDS):
+        await response.write(text.encode())
+
+
+def _data(value: Mapping[str, Any]) -> str:
+    return f"data: {json.dumps(value, separators=(',', ':'))}\n\n"

@@ -1,0 +1,152 @@
+"""Memory for operators: notes with where they came from, corrected, put away and brought back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from aiohttp import web
+
+from shared.adapters.postgres.insights import MAX_LIMIT, BadQuery
+from shared.adapters.postgres.insights_memory import FoundNote, MemoryInsights, NoteQuery
+from shared.adapters.postgres.notes import PostgresNotes
+from shared.core.memory import BadNote, as_new, note_from
+from shared.core.notes import NoteResult
+from web.dashboard.access import Refusal, Route, Visit, answer
+from web.dashboard.bodies import read_json
+from web.dashboard.changes import if_match, public_id, stale, tell_screens
+
+NOTES = "/api/v1/notes"
+NOTE = f"{NOTES}/{{id}}"
+
+
+def routes() -> tuple[Route, ...]:
+    return (
+        Route(method="GET", path=NOTES, need="viewer", handler=notes),
+        Route(method="PATCH", path=NOTE, need="operator", handler=change),
+        Route(method="DELETE", path=NOTE, need="operator", handler=put_away),
+        Route(method="POST", path=f"{NOTE}/restore", need="operator", handler=restore),
+    )
+
+
+async def notes(visit: Visit) -> web.StreamResponse:
+    query = visit.request.query
+    limit = query.get("limit", "")
+    if limit and not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MAX_LIMIT):
+        raise BadQuery(f"limit is a number from 1 to {MAX_LIMIT}")
+    person = _person(query.get("person", ""))
+    page = await MemoryInsights(visit.desk.pool).notes(
+        NoteQuery(
+            search=query.get("q", "").strip()[:200], person=person, kind=query.get("kind", ""),
+            state=query.get("state", ""), authority=query.get("authority", ""),
+            cursor=query.get("cursor", ""), limit=int(limit) if limit else 50,
+        )
+    )  # fmt: skip
+    if not visit.refresh:
+        about = f"person:{person}" if person else ""
+        await visit.desk.operators.record(actor=visit.operator.name, action="read.notes", about=about)
+    return answer(page)
+
+
+async def change(visit: Visit) -> web.StreamResponse:
+    """`{"text"}` with `If-Match` → the newer note, which has an id of its own."""
+    body, found = await read_json(visit), await _note(visit)
+    text = body.get("text")
+    if not isinstance(text, str) or set(body) != {"text"}:
+        raise Refusal(400, "bad_input", "Send `text`, and nothing else.")
+    seen = if_match(visit)
+    if seen != found.shown["etag"]:
+        return stale(visit, yours={"text": text}, theirs=await _standing(visit, found))
+    store = PostgresNotes(visit.desk.pool)
+    old = await store.note(found.short_id, found.source)
+    if old is None:
+        raise _unknown()
+    try:
+        note = note_from({"text": text}, like=as_new(old))
+    except BadNote as error:
+        raise Refusal(400, error.code, error.advice) from None
+    await _record(visit, "note.changed", found)
+    result = await store.change(found.short_id, note, found.source)
+    if result.outcome in ("replaced", "unknown"):
+        return stale(visit, yours={"text": text}, theirs=await _standing(visit, found))
+    return await _answered(visit, found, result)
+
+
+async def put_away(visit: Visit) -> web.StreamResponse:
+    found = await _note(visit)
+    if found.shown["state"] == "replaced":
+        raise Refusal(409, "replaced", "Newer words stand for this note: put those away.")
+    if found.shown["state"] == "kept":
+        await _record(visit, "note.put_away", found)
+    return await _answered(
+        visit, found, await PostgresNotes(visit.desk.pool).put_away(found.short_id, found.source)
+    )
+
+
+async def restore(visit: Visit) -> web.StreamResponse:
+    """Only what an operator put away: what its person had forgotten is theirs to bring back."""
+    found = await _note(visit)
+    if found.shown["state"] == "put_away" and not await MemoryInsights(visit.desk.pool).put_away_by_operator(
+        public_id(visit, "note")
+    ):
+        raise Refusal(409, "not_yours", "Its person put this away: only they can bring it back.")
+    await _record(visit, "note.restored", found)
+    return await _answered(
+        visit, found, await PostgresNotes(visit.desk.pool).bring_back(found.short_id, found.source)
+    )
+
+
+async def _note(visit: Visit) -> FoundNote:
+    found = await MemoryInsights(visit.desk.pool).note(public_id(visit, "note"))
+    if found is None:
+        raise _unknown()
+    return found
+
+
+async def _standing(visit: Visit, found: FoundNote) -> Mapping[str, Any] | None:
+    """What stands for the note now; None when that was put away."""
+    insights, heir = MemoryInsights(visit.desk.pool), found
+    for _ in range(50):
+        following = heir.shown["superseded_by"]
+        later = await insights.note(UUID(following)) if following else None
+        if later is None:
+            break
+        heir = later
+    return heir.shown
+
+
+async def _record(visit: Visit, action: str, found: FoundNote) -> None:
+    await visit.desk.operators.record(
+        actor=visit.operator.name, action=action, about=f"note:{found.shown['id']}",
+        detail={"person": str(found.person)},
+    )  # fmt: skip
+
+
+async def _answered(visit: Visit, found: FoundNote, result: NoteResult) -> web.StreamResponse:
+    match result.outcome:
+        case "unknown":
+            raise _unknown()
+        case "gone":
+            raise Refusal(410, "gone", "This note was erased and cannot come back.")
+        case "replaced":
+            raise Refusal(409, "replaced", "There are newer words for this note.")
+        case "blocked":
+            raise Refusal(409, "blocked", "The person had this forgotten: only they can bring it back.")
+        case _:
+            pass
+    await tell_screens(visit, found.source.session_id, result.event_seq)
+    insights = MemoryInsights(visit.desk.pool)
+    kept = None if result.note is None else await insights.kept(found.source, result.note.id)
+    return answer({"note": kept and kept.shown, "changed": result.event_seq is not None})
+
+
+def _person(raw: str) -> UUID | None:
+    try:
+        return UUID(raw) if raw else None
+    except ValueError:
+        raise BadQuery("person is the id of a person") from None
+
+
+def _unknown() -> Refusal:
+    return Refusal(404, "unknown_note", "There is no such note.")

@@ -1,0 +1,148 @@
+"""People for operators: who there is, a copy of what is kept of somebody, and forgetting them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from shared.adapters.postgres.erasure import PostgresErasure
+from shared.adapters.postgres.export import PostgresExport
+from shared.adapters.postgres.insights import MAX_LIMIT, BadQuery
+from shared.adapters.postgres.insights_people import PeopleInsights, PeopleQuery
+from shared.adapters.postgres.persons import PostgresPersons
+from shared.app import SystemClock
+from shared.core.errors import OnHold
+from shared.core.exporting import MIME, ExportFormat
+from shared.core.forgetting import COUNTED
+from shared.services.crash import crash_at
+from shared.services.exporting import Exporting
+from shared.services.forgetting import Forgetting
+from web.dashboard.access import HEADERS, Refusal, Route, Visit, answer
+from web.dashboard.bodies import read_json
+from web.dashboard.changes import Unheard, public_id
+
+PEOPLE = "/api/v1/people"
+PERSON = f"{PEOPLE}/{{id}}"
+EXPORT_SECONDS = 600.0
+ERASE_SECONDS = 10.0
+"""For so long the page waits for the end; then it shows how far the worker has come."""
+
+
+def routes() -> tuple[Route, ...]:
+    return (
+        Route(method="GET", path=PEOPLE, need="viewer", handler=people),
+        Route(method="GET", path=PERSON, need="viewer", handler=person),
+        Route(method="GET", path=f"{PERSON}/export", need="operator", handler=export),
+        Route(method="GET", path=f"{PERSON}/erasure", need="viewer", handler=erasure),
+        Route(method="POST", path=f"{PERSON}/erasure", need="admin", handler=erase),
+        Route(method="POST", path=f"{PERSON}/hold", need="admin", handler=hold),
+    )
+
+
+async def people(visit: Visit) -> web.StreamResponse:
+    query = visit.request.query
+    limit = query.get("limit", "")
+    if limit and not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MAX_LIMIT):
+        raise BadQuery(f"limit is a number from 1 to {MAX_LIMIT}")
+    wish = PeopleQuery(
+        search=query.get("q", "").strip()[:200], channel=query.get("channel", "")[:50],
+        kind=query.get("kind", ""), cursor=query.get("cursor", ""), limit=int(limit) if limit else 50,
+    )  # fmt: skip
+    return answer(await PeopleInsights(visit.desk.pool).people(wish))
+
+
+async def person(visit: Visit) -> web.StreamResponse:
+    return answer(await _person(visit))
+
+
+async def export(visit: Visit) -> web.StreamResponse:
+    """`?format=md|json`: everything that is kept of the person, piece by piece."""
+    kind = _kind(visit.request.query.get("format", "json"))
+    session_id, about = await _reached(visit)
+    exporting = Exporting(store=PostgresExport(visit.desk.pool), clock=SystemClock())
+    pieces = exporting.pieces(session_id, kind)
+    await visit.desk.operators.record(actor=visit.operator.name, action="person.export", about=about)
+    # Read before the head goes out: whoever cannot have it is told so by the status.
+    first = await anext(pieces)
+    name = exporting.file_name(kind)
+    disposition = {"Content-Type": MIME[kind], "Content-Disposition": f'attachment; filename="{name}"'}
+    response = web.StreamResponse(headers={**HEADERS, **disposition})
+    await response.prepare(visit.request)
+    async with asyncio.timeout(EXPORT_SECONDS):
+        await response.write(first.encode())
+        async for piece in pieces:
+            await response.write(piece.encode())
+        await response.write_eof()
+    return response
+
+
+async def erasure(visit: Visit) -> web.StreamResponse:
+    """What would go, and how far the newest erasure is."""
+    session_id, _ = await _reached(visit)
+    preview = await PostgresErasure(visit.desk.pool).preview(session_id)
+    running = await PeopleInsights(visit.desk.pool).erasure(public_id(visit, "person"))
+    counts = {name: preview.counts.get(name, 0) for name in COUNTED}
+    return answer({"counts": counts, "erasure": running})
+
+
+async def erase(visit: Visit) -> web.StreamResponse:
+    """`{"confirm": the person's name or id}`: begun at once; a worker goes on when it takes long."""
+    body, shown = await read_json(visit), await _person(visit)
+    typed = body.get("confirm")
+    if not isinstance(typed, str) or typed.strip() not in {shown["id"], shown["name"]} - {None}:
+        raise Refusal(409, "not_confirmed", "That is neither the name nor the id. Nothing was erased.")
+    session_id, about = await _reached(visit)
+    if shown["hold"] is not None:
+        raise Refusal(409, OnHold.code, OnHold.advice)
+    await visit.desk.operators.record(actor=visit.operator.name, action="person.erase", about=about)
+    forgetting = Forgetting(
+        store=PostgresErasure(visit.desk.pool), announcer=visit.desk.announcer or Unheard(),
+        crash_point=crash_at(visit.desk.settings.crash_point),
+    )  # fmt: skip
+    report = await forgetting.everything(
+        session_id, f"operator:{visit.operator.operator_id}", patience=ERASE_SECONDS
+    )
+    return answer({"erasure": report.erasure_id, "finished": report.finished, "counts": dict(report.counts)})
+
+
+async def hold(visit: Visit) -> web.StreamResponse:
+    """`{"on": true}`: from now on nothing of the person goes; false lifts it."""
+    on = (await read_json(visit)).get("on")
+    if type(on) is not bool:
+        raise Refusal(400, "bad_input", "on is true or false.")
+    persons = PostgresPersons(visit.desk.pool)
+    changed = await persons.hold(public_id(visit, "person"), on=on, by=visit.operator.name)
+    if changed is None:
+        raise _nobody()
+    return answer({"changed": changed})
+
+
+async def _person(visit: Visit) -> dict[str, Any]:
+    found = await PeopleInsights(visit.desk.pool).person(public_id(visit, "person"))
+    if found is None:
+        raise _nobody()
+    return found
+
+
+async def _reached(visit: Visit) -> tuple[int, str]:
+    """A conversation through which all of the person is reached, and the id for the audit."""
+    wanted = public_id(visit, "person")
+    session_id = await PostgresPersons(visit.desk.pool).session_of(wanted)
+    if session_id is None:
+        raise _nobody()
+    return session_id, str(wanted)
+
+
+def _nobody() -> Refusal:
+    return Refusal(404, "not_found", "There is no such person, or they never had a conversation.")
+
+
+def _kind(name: str) -> ExportFormat:
+    match name:
+        case "md":
+            return "md"
+        case "json":
+            return "json"
+    raise BadQuery("format is md or json")

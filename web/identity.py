@@ -1,0 +1,83 @@
+"""Who a site says somebody is: a short-lived token, signed with a secret that only the site and we know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from shared.core.errors import BadInput
+from shared.core.signed_in import Identity, identity_of
+
+MOST_CHARS = 4_096
+_HEADERS = frozenset({"alg", "typ", "kid"})
+
+
+class BadIdentity(BadInput):
+    """The page could not prove who you are."""
+
+    code = "identity_invalid"
+    advice = "Please sign in on this page again, then open the chat."
+
+
+class IdentityExpired(BadIdentity):
+    """The proof of who you are is too old."""
+
+    code = "identity_expired"
+
+    def __init__(self, reason: str, *, place: str = "") -> None:
+        super().__init__(reason)
+        self.place = place
+        """Whose it was."""
+
+
+class IdentityRequired(BadIdentity):
+    """This chat is for people who are signed in."""
+
+    code = "identity_required"
+    advice = "Please sign in on this page, then open the chat."
+
+
+class StillAnswering(BadInput):
+    """An answer is still being written."""
+
+    code = "busy"
+    advice = "Please wait until the answer is finished, then try again."
+    retry_after_seconds = 3.0
+
+
+def read_identity(token: str, *, site: str, secrets: Iterable[bytes], now: float | None = None) -> Identity:
+    """Raises BadIdentity, IdentityExpired; never says which of the many reasons it was."""
+    if len(token) > MOST_CHARS or not token.isascii():
+        raise BadIdentity("too large")
+    claims = _signed(token, secrets)
+    found = identity_of(claims, site=site, now=time.time() if now is None else now)
+    if found == "expired":
+        raise IdentityExpired("expired", place=Identity(site=site, subject=claims["sub"]).place)
+    if isinstance(found, str):
+        raise BadIdentity("claims")
+    return found
+
+
+def _signed(token: str, secrets: Iterable[bytes]) -> dict[str, Any]:
+    """The claims under a good signature. PyJWT is imported late: only who has signed-in people pays."""
+    import jwt
+
+    for secret in secrets:
+        try:
+            whole = jwt.decode_complete(
+                token,
+                secret,
+                algorithms=["HS256"],
+                # Every other check is ours, and strict about types; PyJWT takes "1e9" for a moment.
+                options={
+                    "verify_exp": False, "verify_iat": False, "verify_nbf": False, "verify_aud": False,
+                    "verify_iss": False, "verify_sub": False, "verify_jti": False,
+                },
+            )  # fmt: skip
+        except (jwt.InvalidTokenError, ValueError, TypeError, OverflowError, RecursionError):
+            continue
+        if set(whole["header"]) <= _HEADERS and isinstance(whole["payload"], dict):
+            claims: dict[str, Any] = whole["payload"]
+            return claims
+    raise BadIdentity("signature")

@@ -1,0 +1,93 @@
+/** Who read and changed what, and whether anybody has tampered with the record. For admins. */
+import { ask } from "./net.js";
+import { DASH, empty, h, number, problem, show, skeleton, table, time, when } from "./parts.js";
+
+const COLUMNS = [{ label: "When" }, { label: "Operator" }, { label: "Action" }, { label: "About" }, { label: "Detail" }];
+const FILTERS = ["operator", "action", "about", "from", "to"];
+
+/** @param {any} page */
+export function auditPage({ root, go, say, entitle, signal }) {
+  entitle("Audit");
+  const params = new URLSearchParams(location.search);
+  const body = h("div", { class: "list" }, skeleton(10));
+  const chain = h("div", { class: "chain", role: "status" }, "Checking the chain…");
+  const bar = h("div");
+  let known = "";
+
+  /** @param {Record<string, string>} changes */
+  function change(changes) {
+    for (const [name, value] of Object.entries({ before: "", ...changes })) value ? params.set(name, value) : params.delete(name);
+    const words = params.toString();
+    go(`/dashboard/audit${words ? `?${words}` : ""}`, { quiet: true });
+    load().catch(failed);
+  }
+
+  async function load() {
+    body.setAttribute("aria-busy", "true");
+    const page = await ask(`/audit?${params}`, { signal });
+    body.setAttribute("aria-busy", "false");
+    const lists = JSON.stringify([page.actors, page.actions]);
+    if (lists !== known) { known = lists; show(bar, filters(params, page, change)); }
+    bar.querySelector("a.csv")?.setAttribute("href", csvAddress(params));
+    show(body, entries(page, params, change));
+    say(`${page.entries.length} entries`);
+  }
+
+  async function check() {
+    show(chain, "Checking the chain…");
+    chain.className = "chain";
+    try { draw(await ask("/audit/chain", { signal })); } catch (error) { if (!signal.aborted) show(chain, "The chain cannot be checked just now.", again()); }
+  }
+  const again = () => h("button", { type: "button", class: "line", onclick: check }, "Check again");
+
+  /** @param {any} found */
+  function draw(found) {
+    chain.className = `chain ${found.state}`;
+    const words = found.state === "empty" ? "Nothing is in the log yet."
+      : found.state === "intact" ? `Chain intact: all ${number(found.entries)} entries up to number ${found.through.id} of ${when(found.through.at)} follow from the one before.`
+      : `Chain broken at entry ${found.broken_at.id} of ${when(found.broken_at.at)}: it, or one before it, was changed or removed.`;
+    show(chain, h("span", { class: found.state }, words), again());
+  }
+
+  /** @param {any} error */
+  const failed = (error) => { if (!signal.aborted) show(body, problem(error, () => load().catch(failed))); };
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Audit"), h("p", { class: "facts" }, "Every reading of a conversation and every change, each bound to the one before"))), chain, bar, body);
+  load().catch(failed);
+  check();
+}
+
+/** @param {URLSearchParams} params */
+function csvAddress(params) {
+  const kept = new URLSearchParams([...params].filter(([name]) => FILTERS.includes(name)));
+  return `/api/v1/audit/csv?${kept}`;
+}
+
+/** @param {URLSearchParams} params @param {any} page @param {(changes: Record<string, string>) => void} change */
+function filters(params, page, change) {
+  /** @param {string} name @param {string} label @param {string[]} values */
+  const choice = (name, label, values) => h("label", null, label, h("select", { name, onchange: (/** @type {any} */ event) => change({ [name]: event.target.value }) },
+    h("option", { value: "" }, "All"), [...new Set([...values, ...(params.get(name) ? [params.get(name)] : [])])].map((value) => h("option", { value, selected: params.get(name) === value }, value))));
+  /** @param {string} name @param {string} label */
+  const day = (name, label) => h("label", null, label, h("input", { type: "date", name, value: params.get(name) ?? "", onchange: (/** @type {any} */ event) => change({ [name]: event.target.value }) }));
+  const about = h("input", { type: "search", name: "about", value: params.get("about") ?? "", maxlength: 200, onchange: (/** @type {any} */ event) => change({ about: event.target.value.trim() }) });
+  const families = [...new Set(page.actions.map((/** @type {string} */ one) => one.split(".")[0]))].filter((family) => page.actions.some((/** @type {string} */ one) => one.startsWith(`${family}.`)));
+  const actions = [...new Set([...families, ...page.actions])].sort();
+  return h("div", { class: "filters audit-filters" }, choice("operator", "Operator", page.actors), choice("action", "Action", /** @type {string[]} */ (actions)), h("label", { class: "grow" }, "About (an id)", about),
+    day("from", "From"), day("to", "Before"), h("a", { class: "line csv", href: csvAddress(params), download: true }, "CSV"));
+}
+
+/** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
+function entries(page, params, change) {
+  const filtered = FILTERS.some((name) => params.has(name));
+  if (!page.entries.length) return empty(filtered ? "No entry matches." : "Nothing was read or changed yet.", filtered && h("button", { type: "button", class: "line", onclick: () => { for (const name of FILTERS) params.delete(name); change({}); } }, "Show all"));
+  return h("div", null, h("div", { class: "card flush-card" }, table({ caption: "Audit log", className: "wide-grid audit-grid", columns: COLUMNS, rows: page.entries.map(cells) })),
+    h("div", { class: "pager" }, params.get("before") && h("button", { type: "button", class: "line", onclick: () => change({}) }, "Newest"),
+      page.before && h("button", { type: "button", class: "line", onclick: () => change({ before: String(page.before) }) }, "Older")));
+}
+
+/** @param {any} entry */
+function cells(entry) {
+  const detail = Object.entries(entry.detail).map(([name, value]) => `${name}: ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+  return [time(entry.at), h("span", { dir: "auto" }, entry.actor), entry.action,
+    entry.about ? h("span", { class: "about", title: entry.about }, entry.about) : DASH, detail ? h("span", { class: "detail" }, detail) : DASH];
+}

@@ -1,0 +1,70 @@
+/** The operator's second factor: set up by a key and a first code, taken away by a code. */
+import { ask } from "./net.js";
+import { svg } from "../shared/h.js";
+import { h, problem, show, skeleton, time } from "./parts.js";
+
+/** @param {(words: string) => void} say @param {AbortSignal} signal @param {() => void} changed other logins may have ended */
+export function secondFactor(say, signal, changed) {
+  const place = h("div", null, skeleton(1));
+  const note = h("div");
+  /** @param {any} error */
+  const failed = (error) => { if (!signal.aborted) show(note, problem(error)); };
+  /** @param {string} path @param {any} body @param {(answer: any) => void} then */
+  const send = (path, body, then) => async (/** @type {any} */ event) => {
+    event?.preventDefault();
+    show(note);
+    try { then(await ask(path, { method: "POST", body: body?.(), signal })); } catch (error) { failed(error); }
+  };
+
+  async function load() {
+    const found = await ask("/me/second-factor", { signal });
+    show(place, ...(found.on ? on(found) : off()));
+  }
+  const again = () => { load().catch(failed); };
+
+  function off() {
+    return [h("p", { class: "muted" }, "Besides the password, a login can ask for a code of an app on your telephone."),
+      h("button", { type: "button", class: "line", onclick: send("/me/second-factor", null, (begun) => show(place, ...begins(begun))) }, "Set up a second factor")];
+  }
+
+  /** @param {any} begun */
+  function begins(begun) {
+    const code = codeField("Code that the app shows");
+    return [h("div", { class: "once" }, h("p", null, begun.picture ? "Let your authenticator app look at this, or type the key into it:" : "Add an account in your authenticator app, by this key:"),
+      begun.picture && drawn(begun.picture), h("code", null, begun.key),
+      h("a", { href: begun.address }, "Open an app on this device")),
+    h("form", { class: "narrow", onsubmit: send("/me/second-factor/confirm", () => ({ code: code.value }), (made) => {
+      show(place, ...recovery(made.codes));
+      say("The second factor is on.");
+      changed();
+    }) }, code.label, h("button", { type: "submit", class: "solid" }, "Switch it on"))];
+  }
+
+  /** @param {string[]} codes */
+  function recovery(codes) {
+    return [h("p", null, "The second factor is on; other logins of yours have ended. Write down these codes: each opens once, when the telephone is not at hand. They are not shown again."),
+      h("ul", { class: "codes", "aria-label": "Recovery codes" }, codes.map((one) => h("li", null, h("code", null, one)))),
+      h("button", { type: "button", class: "line", onclick: again }, "I have them")];
+  }
+
+  /** @param {any} found */
+  function on(found) {
+    const code = codeField("Code of the app, or a recovery code");
+    return [h("p", null, "On since ", time(found.since), `, with ${found.codes_left} recovery ${found.codes_left === 1 ? "code" : "codes"} left.`),
+      h("form", { class: "narrow", onsubmit: send("/me/second-factor/remove", () => ({ code: code.value }), () => { say("The second factor is off."); again(); }) },
+        code.label, h("button", { type: "submit", class: "line danger" }, "Take it away"))];
+  }
+
+  again();
+  return h("div", null, place, note);
+}
+
+/** Dark on white in every theme, with the quiet border that cameras need. @param {{size: number, path: string}} picture */
+const drawn = ({ size, path }) => svg("svg", { class: "qr", viewBox: `-4 -4 ${size + 8} ${size + 8}`, role: "img", "aria-label": "The key as a picture for the app's camera", "shape-rendering": "crispEdges" },
+  svg("rect", { x: -4, y: -4, width: size + 8, height: size + 8, fill: "#fff" }), svg("path", { d: path, fill: "#000" }));
+
+/** @param {string} label */
+function codeField(label) {
+  const field = /** @type {HTMLInputElement} */ (h("input", { name: "code", autocomplete: "one-time-code", autocapitalize: "none", spellcheck: "false", required: true, maxlength: 40 }));
+  return { label: h("label", null, label, field), get value() { return field.value; } };
+}

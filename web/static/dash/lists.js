@@ -1,0 +1,98 @@
+/** A page that is a list: searched, filtered and paged with all of it in the address. */
+import { ask, keepFresh } from "./net.js";
+import { empty, h, keepFocus, liveMark, problem, repaintTimes, show, skeleton } from "./parts.js";
+
+/** @param {any} person */
+export function nameOf(person) {
+  if (person.name) return person.name;
+  const short = person.id.slice(0, 6);
+  return person.kind === "group" ? `Group ${short}` : person.anonymous ? `Visitor ${short}` : `Person ${short}`;
+}
+
+/**
+ * For admins: a name becomes a thing of its own, and its page opens.
+ * @param {any} page @param {string} noun @param {string} api @param {string} path where its page is
+ */
+export function maker({ me, go, signal }, noun, api, path) {
+  if (me.role !== "admin") return null;
+  const note = h("div", { role: "status" });
+  const name = h("input", { name: "name", required: true, maxlength: 40, pattern: "[a-z0-9][a-z0-9_\\-]*", title: "a-z, 0-9, _ and -, no mark first", autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
+  const button = h("button", { type: "submit", class: "solid" }, `Make the ${noun}`);
+  /** @param {Event} event */
+  async function make(event) {
+    event.preventDefault();
+    button.disabled = true;
+    show(note);
+    try {
+      const made = await ask(api, { method: "POST", body: { name: name.value.trim() }, signal });
+      go(`${path}/${made.name}`);
+    } catch (error) { if (!signal.aborted) show(note, problem(error)); }
+    button.disabled = false;
+  }
+  return h("details", { class: "card maker" }, h("summary", null, `New ${noun}`), h("form", { class: "filters", onsubmit: make }, h("label", null, h("span", null, "Name"), name), button), note);
+}
+
+/**
+ * @param {any} page
+ * @param {{title: string, path: string, api: string, search?: string, names: string[], filters: [string, string, any[]][], above?: any, aside?: any,
+ *   draw: (answer: any, params: URLSearchParams, change: (changes: Record<string, string>) => void) => any, count: (answer: any) => number, noun: string, nothing: () => any}} how
+ */
+export function listPage({ root, say, go, signal }, how) {
+  const params = new URLSearchParams(location.search);
+  const body = h("div", { class: "list" }, skeleton(6));
+  const mark = liveMark();
+  let shown = "";
+  let typing = 0;
+  let held = false;
+
+  /** @param {Record<string, string>} changes */
+  function change(changes) {
+    for (const [name, value] of Object.entries({ cursor: "", ...changes })) value ? params.set(name, value) : params.delete(name);
+    const words = params.toString();
+    go(`${how.path}${words ? `?${words}` : ""}`, { quiet: true });
+    body.setAttribute("aria-busy", "true");
+    load().catch(failed);
+  }
+
+  /** @param {boolean} [refresh] */
+  async function load(refresh = false) {
+    if (refresh && held) return;
+    held = false;
+    const asked = params.toString();
+    const query = new URLSearchParams([...params].filter(([name]) => how.names.includes(name)));
+    const answer = await ask(`${how.api}?${query}`, { refresh, signal });
+    if (asked !== params.toString() || (refresh && held)) return;
+    body.removeAttribute("aria-busy");
+    const next = JSON.stringify([answer, asked]);
+    if (refresh && next === shown) return repaintTimes(body);
+    shown = next;
+    keepFocus(body, () => show(body, how.draw(answer, params, change), !how.count(answer) && none(), pager(answer)));
+    if (!refresh) say(`${how.count(answer)} ${how.noun}`);
+  }
+
+  const filtered = () => how.names.some((name) => name !== "cursor" && params.get(name));
+  function none() {
+    if (params.get("cursor")) return empty("Nothing more.");
+    return filtered() ? empty(`No ${how.noun} match.`, h("button", { type: "button", class: "line", onclick: () => { for (const name of how.names) params.delete(name); for (const field of bar.elements) /** @type {any} */ (field).value = ""; change({}); } }, "Clear the filters")) : how.nothing();
+  }
+
+  /** @param {any} answer */
+  const pager = (answer) => (params.get("cursor") || answer.next) && h("div", { class: "pager" },
+    params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, "First page"),
+    answer.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: answer.next }); scrollTo(0, 0); } }, "Next page"));
+
+  /** @param {any} error */
+  function failed(error) {
+    if (!signal.aborted) { body.removeAttribute("aria-busy"); shown = ""; show(body, problem(error, () => load().catch(failed))); }
+  }
+
+  const bar = h("form", { class: "filters", role: "search", "aria-label": `Filter ${how.noun}`, onsubmit: (/** @type {Event} */ event) => event.preventDefault(),
+    oninput: (/** @type {any} */ event) => { clearTimeout(typing); if (event.target.type === "search") typing = setTimeout(() => change({ q: event.target.value.trim() }), 250); } },
+  how.search && h("label", { class: "grow" }, h("span", { class: "unseen" }, how.search), h("input", { type: "search", name: "q", placeholder: `${how.search}   /`, value: params.get("q") ?? "", autocomplete: "off", spellcheck: "false" })),
+  how.filters.map(([name, label, options]) => h("label", null, h("span", { class: "unseen" }, label),
+    h("select", { name, onchange: (/** @type {any} */ event) => change({ [name]: event.target.value }) }, options.map(([value, words]) => h("option", { value, selected: (params.get(name) ?? "") === value }, words))))));
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, how.title), h("p", { class: "facts" }, mark.node)), how.aside), bar, how.above, body);
+  load().catch(failed);
+  keepFresh(() => load(true), mark.tell, signal);
+  return { load: () => load().catch(failed), hold: (/** @type {boolean} */ on) => { held = on; } };
+}

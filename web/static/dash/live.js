@@ -1,0 +1,69 @@
+/** One event stream for all that a tab shows: it says which topics changed, never what, and how far the work of jobs is. */
+
+/** A refused stream (too many tabs, no room) is tried again after so long; meanwhile pages ask. */
+const AGAIN_MS = 60_000;
+
+/** @typedef {{job: number, percent: number, stage: string}} Progress */
+/** @typedef {{changed: (topics: string[]) => void, moved: () => void, progress?: (one: Progress) => void}} Listener */
+
+/** @type {Set<Listener>} */
+const listeners = new Set();
+/** @type {EventSource | null} */
+let source = null;
+let open = false;
+let timer = 0;
+
+/** Whether changes are told at this moment. */
+export const follows = () => open;
+
+/** @param {boolean} now */
+function become(now) {
+  if (open === now) return;
+  open = now;
+  for (const one of listeners) one.moved();
+}
+
+function close() {
+  clearTimeout(timer);
+  source?.close();
+  source = null;
+  become(false);
+}
+
+function connect() {
+  if (source || document.hidden || !listeners.size || !("EventSource" in window)) return;
+  clearTimeout(timer);
+  const mine = source = new EventSource("/api/v1/live");
+  mine.addEventListener("hello", () => become(true));
+  mine.addEventListener("changed", (event) => {
+    const { topics } = JSON.parse(event.data);
+    for (const one of listeners) one.changed(topics);
+  });
+  mine.addEventListener("progress", (event) => {
+    const progress = JSON.parse(event.data);
+    for (const one of listeners) one.progress?.(progress);
+  });
+  mine.addEventListener("end", () => { close(); timer = setTimeout(connect, 3000); });
+  mine.addEventListener("error", () => {
+    if (mine !== source) return;
+    if (mine.readyState !== EventSource.CLOSED) return become(false);
+    close();
+    timer = setTimeout(connect, AGAIN_MS);
+  });
+}
+
+document.addEventListener("visibilitychange", () => document.hidden ? close() : connect());
+
+/**
+ * `changed` hears the names of topics, `moved` that the stream opened or was lost, `progress` how far the work of a job is.
+ * @param {Listener} one @param {AbortSignal} signal
+ */
+export function follow(one, signal) {
+  listeners.add(one);
+  signal.addEventListener("abort", () => {
+    listeners.delete(one);
+    // The next page of this tab joins at once: only a tab that shows nothing lets go.
+    setTimeout(() => { if (!listeners.size) close(); }, 1000);
+  });
+  connect();
+}

@@ -1,0 +1,118 @@
+/** Leads anywhere by a few letters: pages by their names, conversations by whom they are with; Ctrl K opens it. */
+import { h, set, show } from "../shared/h.js";
+import { ask } from "./net.js";
+import { number } from "./parts.js";
+
+const PAUSE_MS = 150;
+const MOST_SESSIONS = 5;
+const LISTS = [["Sessions", "/dashboard/sessions"], ["People", "/dashboard/people"], ["Memory", "/dashboard/memory"]];
+
+/** @typedef {{path: string, name: string, group: string, key?: string}} Page */
+/** @typedef {{words: any, hint: string, path: string}} Place */
+
+/** @param {{pages: () => Page[], go: (path: string) => void}} of */
+export function palette({ pages, go }) {
+  /** @type {Place[]} */
+  let places = [];
+  /** @type {Place[]} */
+  let sessions = [];
+  let at = 0;
+  let timer = 0;
+  let asked = new AbortController();
+  const list = h("ul", { role: "listbox", id: "palette-places", "aria-label": "Places" });
+  const count = h("p", { class: "unseen", role: "status" });
+  const input = h("input", {
+    type: "text", role: "combobox", "aria-label": "Go to", "aria-expanded": "true", "aria-controls": "palette-places", "aria-autocomplete": "list",
+    placeholder: "A page, a person, a session", autocomplete: "off", spellcheck: "false", maxlength: 200, oninput: typed, onkeydown: pressed,
+  });
+  const dialog = h("dialog", { class: "card palette", "aria-label": "Go to", onclose: ended, onclick: (/** @type {MouseEvent} */ event) => { if (event.target === dialog) dialog.close(); } },
+    input, list, count, h("p", { class: "muted small" }, h("kbd", null, "↑"), " ", h("kbd", null, "↓"), " choose · ", h("kbd", null, "Enter"), " opens · ", h("kbd", null, "Esc"), " closes"));
+
+  function ended() {
+    clearTimeout(timer);
+    asked.abort();
+  }
+
+  /** What the words mean, the best first. */
+  function found() {
+    const words = input.value.trim();
+    const parts = words.toLowerCase().split(/\s+/);
+    const named = pages().filter((page) => parts.every((/** @type {string} */ part) => `${page.name} ${page.group}`.toLowerCase().includes(part)))
+      .map((page) => ({ words: page.name, hint: page.key ? `g ${page.key}` : page.group, path: page.path }));
+    const searches = words && LISTS.filter(([, path]) => pages().some((page) => page.path === path))
+      .map(([name, path]) => ({ words: `Search ${name.toLowerCase()} for “${words}”`, hint: "", path: `${path}?q=${encodeURIComponent(words)}` }));
+    return [...named, ...sessions, ...searches || []];
+  }
+
+  function draw() {
+    places = found();
+    at = Math.max(0, Math.min(at, places.length - 1));
+    show(list, places.map((place, index) => h("li", {
+      role: "option", id: `palette-${index}`, "aria-selected": String(index === at), onclick: () => open(place),
+      onpointermove: () => { if (at !== index) choose(index); },
+    }, h("span", null, place.words), place.hint && h("span", { class: "muted" }, place.hint))));
+    show(count, places.length === 1 ? "One place." : `${places.length} places.`);
+    set(input, { "aria-activedescendant": `palette-${at}` });
+  }
+
+  /** @param {number} index */
+  function choose(index) {
+    list.children[at]?.setAttribute("aria-selected", "false");
+    at = (index + places.length) % places.length;
+    list.children[at].setAttribute("aria-selected", "true");
+    list.children[at].scrollIntoView({ block: "nearest" });
+    set(input, { "aria-activedescendant": `palette-${at}` });
+  }
+
+  /** @param {Place} place */
+  function open(place) {
+    dialog.close();
+    go(place.path);
+  }
+
+  function typed() {
+    at = 0;
+    sessions = [];
+    draw();
+    ended();
+    const words = input.value.trim();
+    if (words) timer = setTimeout(() => look(words), PAUSE_MS);
+  }
+
+  /** @param {string} words */
+  async function look(words) {
+    asked = new AbortController();
+    const { signal } = asked;
+    try {
+      const page = await ask(`/sessions?limit=${MOST_SESSIONS}&q=${encodeURIComponent(words)}`, { signal });
+      if (signal.aborted) return;
+      sessions = page.sessions.map((/** @type {any} */ one) => ({
+        words: one.person ?? "Anonymous", path: `/dashboard/sessions/${one.id}`,
+        hint: [one.channel, one.agent, `${number(one.turns)} turns`].filter(Boolean).join(" · "),
+      }));
+      draw();
+    } catch { /* the pages and the searches are there all the same */ }
+  }
+
+  /** @param {KeyboardEvent} event */
+  function pressed(event) {
+    if (event.isComposing) return;
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) choose(at + step);
+    else if (event.key === "Enter" && places[at]) open(places[at]);
+    else return;
+    event.preventDefault();
+  }
+
+  return {
+    node: dialog,
+    open() {
+      if (dialog.open) return dialog.close();
+      if (document.querySelector("dialog[open]")) return;
+      input.value = "";
+      typed();
+      dialog.showModal();
+      input.focus();
+    },
+  };
+}

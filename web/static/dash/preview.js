@@ -1,0 +1,53 @@
+/** The widget as a visitor would see it, dressed by the form beside it; no word of it leaves this page. */
+
+/** Says hello as a server does, and hears nothing. */
+class Deaf extends EventTarget {
+  static OPEN = 1;
+  constructor() {
+    super();
+    this.readyState = 1;
+    /** @type {any} */ this.onopen = null;
+    /** @type {any} */ this.onmessage = null;
+    setTimeout(() => { this.onopen?.(); this.onmessage?.({ data: JSON.stringify(WELCOME) }); }, 0);
+  }
+  send() {}
+  close() {}
+}
+const WELCOME = {
+  t: "welcome", v: 1, session: "preview", log_epoch: 1, head: 0, resumed: false, events: [], commands: [], pinned: [], limits: { max_chars: 8000 }, ctx: null,
+  state: { run: null, queued: [], compaction: null, handover: null }, audience: "public", heartbeat_ms: 3_600_000, model: { name: "", offline: false }, read: 0, site: null,
+};
+const none = async () => new Response("{}", { status: 503, headers: { "Content-Type": "application/json" } });
+Object.assign(globalThis, { WebSocket: Deaf, fetch: none });
+
+/** @type {any} */
+let widget = null;
+/** @type {any} */
+let next = null;
+let busy = false;
+
+/** Anew for every look, one after the other: what is taken away is taken away. */
+async function wear() {
+  if (busy) return;
+  busy = true;
+  while (next) {
+    const { look, language, theme } = next;
+    next = null;
+    const { Widget } = await import("../w/main.js");
+    await widget?.shutdown();
+    localStorage.removeItem("evertalk:preview:site");
+    document.documentElement.dataset.theme = theme;
+    widget = new Widget({ site: "preview", locale: language, theme });
+    await widget.mount();
+    await widget.open(false);
+    await widget.dress(look);
+  }
+  busy = false;
+}
+
+addEventListener("message", (event) => {
+  if (event.origin !== location.origin || event.source !== parent || !event.data?.look) return;
+  next = event.data;
+  wear().catch(() => { busy = false; });
+});
+parent.postMessage("ready", location.origin);

@@ -1,0 +1,164 @@
+/** What the model saw at a turn: a slider over turns and calls, every word that was sent, and what was left out struck through. */
+import { h, set, show } from "../shared/h.js";
+import { number } from "../shared/fmt.js";
+import { ask } from "./net.js";
+import { empty, problem, skeleton } from "./parts.js";
+import { words } from "./transcript.js";
+
+const WAIT_MS = 250;
+const STRUCK = 1200;
+const SOURCES = { system: "System", memory: "Memory", summary: "Summary", pins: "Pinned", history: "History", tools: "Tools", program: "Evertalk" };
+const AUTHORS = { person: "Person", assistant: "Assistant", tool: "Tool", operator: "Operator", program: "Program" };
+const HOW = { trim: "shortened", clear: "cleared", duplicate: "same as a newer one", cut: "cut to fit", thinking: "thinking, not sent again", hide: "left out", left_out: "left out" };
+const DOTS = { pins: "memory", program: "system" };
+
+/** Text that was left out; what is long opens on demand. @param {string} text @param {number} [chars] of the whole, where not all came */
+function struck(text, chars = 0) {
+  const node = h("del", null, h("span", { class: "unseen" }, "left out: "), text.slice(0, STRUCK));
+  const more = Math.max(chars, text.length) > STRUCK;
+  if (!more) return node;
+  const rest = h("button", { type: "button", class: "link", onclick: () => { rest.replaceWith(h("del", null, text.slice(STRUCK), chars > text.length && ` … (${number(chars)} characters in all)`)); } }, ` … show all ${number(Math.max(chars, text.length))} characters`);
+  return [node, rest];
+}
+
+/** A text that was sent in place of a longer one: both, where they differ. @param {any} piece */
+function shortened({ text, whole, whole_chars: chars }) {
+  const most = Math.min(text.length, whole.length);
+  const complete = chars <= whole.length;
+  let head = 0;
+  while (head < most && text[head] === whole[head]) head++;
+  let tail = 0;
+  while (complete && tail < most - head && text[text.length - 1 - tail] === whole[whole.length - 1 - tail]) tail++;
+  return h("p", { class: "words", dir: "auto" }, text.slice(0, head), struck(whole.slice(head, whole.length - tail), complete ? 0 : chars - head),
+    h("ins", null, text.slice(head, text.length - tail)), text.slice(text.length - tail));
+}
+
+/** @param {any} piece */
+function body(piece) {
+  if (!piece.sent) return h("p", { class: "words", dir: "auto" }, piece.kind === "picture" ? "Picture: " : "", struck(piece.whole, piece.whole_chars));
+  if (piece.whole) return shortened(piece);
+  if (piece.kind === "picture") return h("p", { class: "words muted" }, piece.text ? `Picture: ${piece.text}` : "Picture");
+  if (piece.kind === "sealed") return h("p", { class: "words muted" }, `A sealed part of kind ${piece.text}`);
+  if (piece.kind === "tool" || piece.kind === "tool_use") return h("pre", { tabindex: 0 }, piece.text);
+  return words(piece.text);
+}
+
+/** @param {any} piece */
+function heading(piece) {
+  const source = /** @type {keyof typeof SOURCES} */ (piece.source);
+  const author = AUTHORS[/** @type {keyof typeof AUTHORS} */ (piece.author)];
+  const kind = { tool_use: " uses ", tool_result: " result", thinking: " thinks" }[/** @type {string} */ (piece.kind)] ?? "";
+  return h("div", { class: "by" }, h("span", null, h("span", { class: `dot ${DOTS[/** @type {keyof typeof DOTS} */ (source)] ?? source}`, "aria-hidden": "true" }),
+    h("b", null, author ?? SOURCES[source], kind, piece.name && h("code", null, piece.name))),
+  piece.turn !== null && h("span", { class: "muted" }, `turn ${number(piece.turn)}`), piece.role === "user" && !author && h("span", { class: "muted" }, "sent as the person’s side"),
+  piece.failed && h("span", { class: "badge" }, "failed"), piece.how && h("span", { class: "badge" }, HOW[/** @type {keyof typeof HOW} */ (piece.how)] ?? piece.how));
+}
+
+/** @param {any} piece */
+const pieceNode = (piece) => h("li", { class: `piece ${piece.source}${piece.sent ? "" : " unsent"}${piece.author === "person" ? " said" : ""}` }, heading(piece), body(piece));
+
+/** What stands before the messages, folded: it is the same from turn to turn. @param {string} name @param {any[]} pieces */
+function folded(name, pieces) {
+  if (!pieces.length) return null;
+  const chars = pieces.reduce((sum, piece) => sum + piece.text.length, 0);
+  return h("details", { class: "before" }, h("summary", null, `${name} · ${pieces.length > 1 ? `${number(pieces.length)} · ` : ""}${number(chars)} characters`), h("ol", { class: "pieces" }, pieces.map(pieceNode)));
+}
+
+/** @param {any} seen */
+function told(seen) {
+  if (seen.gone) return empty(seen.gone);
+  /** @param {(piece: any) => boolean} of */
+  const some = (of) => seen.pieces.filter(of);
+  return [folded("System", some((piece) => piece.part === "system" && piece.source === "system")), folded("Memory", some((piece) => piece.part === "system" && piece.source === "memory")),
+    folded("Tools", some((piece) => piece.part === "tools")), h("ol", { class: "pieces" }, some((piece) => piece.part === "messages").map(pieceNode))];
+}
+
+/** @param {any} seen */
+function facts(seen) {
+  if (seen.gone) return `Turn ${number(seen.turn)}`;
+  const out = seen.pieces.filter((/** @type {any} */ piece) => !piece.sent || piece.whole).length;
+  return [`Turn ${number(seen.turn)}, call ${seen.call} of ${seen.calls} · ${seen.model} · `, seen.same ? "as it was sent, byte for byte" : h("span", { class: "warn-text" }, seen.differs),
+    out > 0 && ` · ${out === 1 ? "one part was" : `${number(out)} parts were`} shortened or left out`];
+}
+
+/** Offers a text as a file. @param {string} name @param {string} text */
+function save(name, text) {
+  const link = h("a", { href: URL.createObjectURL(new Blob([text], { type: "application/json" })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+/**
+ * Nothing is read before it is asked for: each look is a reading of the transcript, and on record.
+ * @param {{path: string, id: string, signal: AbortSignal, moved: (turn: number, call: number | null) => void}} of
+ */
+export function replay({ path, id, signal, moved }) {
+  const slider = h("input", { type: "range", min: 1, max: 1, step: 1, value: 1, "aria-label": "Turn", oninput: () => { field.value = slider.value; soon(); } });
+  const field = h("input", { type: "number", min: 1, step: 1, inputmode: "numeric", "aria-label": "Turn number", onchange: () => { slider.value = field.value; field.value = slider.value; soon(); } });
+  const calls = h("div", { class: "segments", role: "group", "aria-label": "Call" });
+  const line = h("p", { class: "small muted", role: "status" }, "Each look is written to the audit log, like the reading of a transcript.");
+  const show_ = h("button", { type: "button", class: "line", onclick: () => see(Number(slider.value), null) }, "Show what the model saw");
+  const download = h("button", { type: "button", class: "line", hidden: true, onclick: () => fetchBody() }, "Save the request");
+  const place = h("div", { class: "replayed", role: "region", "aria-label": "What the model saw", tabindex: 0, hidden: true });
+  const step = (/** @type {number} */ by) => h("button", { type: "button", class: "line", "aria-label": by < 0 ? "Turn before" : "Turn after", onclick: () => see(Number(slider.value) + by, null) }, by < 0 ? "‹" : "›");
+  const node = h("div", { class: "replay" }, h("div", { class: "replay-line" }, step(-1), slider, step(1), field, calls, show_, download), line, place);
+  let timer = 0;
+  let at = { turn: 0, call: /** @type {number | null} */ (null) };
+  /** @type {AbortController | null} */
+  let reading = null;
+
+  function soon() {
+    clearTimeout(timer);
+    timer = setTimeout(() => see(Number(slider.value), null), WAIT_MS);
+  }
+
+  /** @param {number} turn @param {number | null} call */
+  async function see(turn, call) {
+    clearTimeout(timer);
+    reading?.abort();
+    const mine = reading = new AbortController();
+    turn = Math.max(1, Math.min(turn, Number(slider.max)));
+    slider.value = field.value = String(turn);
+    at = { turn, call };
+    if (place.hidden) show(place, skeleton(4));
+    set(place, { hidden: false, "aria-busy": "true" });
+    set(show_, { hidden: true });
+    try {
+      const seen = await ask(`${path}/replay?turn=${turn}${call ? `&call=${call}` : ""}`, { signal: AbortSignal.any([signal, mine.signal]) });
+      show(place, told(seen));
+      place.scrollTop = 0;
+      show(line, facts(seen));
+      callButtons(seen);
+      set(download, { hidden: Boolean(seen.gone) });
+      moved(turn, call);
+    } catch (error) {
+      if (mine.signal.aborted || signal.aborted) return;
+      show(place, problem(error, () => see(turn, call)));
+    }
+    if (reading === mine) set(place, { "aria-busy": null });
+  }
+
+  /** @param {any} seen */
+  function callButtons(seen) {
+    show(calls, seen.calls > 1 && Array.from({ length: seen.calls }, (_, index) => h("button", { type: "button", "aria-pressed": String(index + 1 === seen.call), onclick: () => see(seen.turn, index + 1) }, `Call ${index + 1}`)));
+  }
+
+  async function fetchBody() {
+    try {
+      const seen = await ask(`${path}/replay?turn=${at.turn}${at.call ? `&call=${at.call}` : ""}&body=1`, { signal });
+      save(`request-${id.slice(0, 8)}-turn-${seen.turn}-call-${seen.call}.json`, JSON.stringify(seen.body));
+    } catch (error) { if (!signal.aborted) show(line, problem(error)); }
+  }
+
+  return {
+    node, see,
+    /** @param {number} turns */
+    update(turns) {
+      const last = slider.value === slider.max;
+      set(slider, { max: Math.max(turns, 1), disabled: turns < 1 });
+      set(field, { max: Math.max(turns, 1), disabled: turns < 1 });
+      set(show_, { disabled: turns < 1 });
+      if (last && !at.turn) slider.value = field.value = String(Math.max(turns, 1));
+    },
+  };
+}

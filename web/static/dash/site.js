@@ -1,0 +1,166 @@
+/** One site of the widget: where it may live, how it looks and speaks, its secrets, and a live preview. */
+import { ask } from "./net.js";
+import { card, h, number, problem, show, skeleton, time } from "./parts.js";
+import { conflict, problemList, watchTyping } from "./editing.js";
+
+const TEXTS = [["title", "Title", 60], ["welcome", "Welcome", 500], ["ai_notice", "Notice that this is an AI", 500], ["offline_text", "When nobody can be reached", 500], ["launcher_label", "Words of the button", 60]];
+const LONG = new Set(["welcome", "ai_notice", "offline_text"]);
+
+/** @param {any} page */
+export function sitePage({ root, id: name, me, say, entitle, signal }) {
+  entitle(name);
+  const path = `/sites/${encodeURIComponent(name)}`;
+  const body = h("div", { class: "list" }, skeleton(8));
+  show(root, h("div", { class: "page-head" }, h("div", null, h("p", { class: "crumbs" }, h("a", { href: "/dashboard/sites" }, "Sites")), h("h1", null, name))), body);
+
+  async function load() {
+    try { draw(await ask(`${path}/settings`, { signal })); } catch (error) { if (!signal.aborted) show(body, problem(error, load)); }
+  }
+
+  /** @param {any} site @param {any} [typed] @param {any} [note] */
+  function draw(site, typed = site.settings, note = null) {
+    const may = me.role === "admin";
+    const judge = h("div", { role: "status" });
+    const reply = h("div", null, note);
+    const look = preview();
+    const form = fields(site, typed, may);
+    const settings = () => read(form, typed);
+    async function check() {
+      const found = await ask(`${path}/check`, { method: "POST", body: { settings: settings(), language: look.language() }, signal });
+      show(judge, problemList(found.problems));
+      if (found.look) look.wear(found.look);
+    }
+    watchTyping(form, check, signal);
+    look.node.addEventListener("change", () => check().catch(() => {}));
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const mine = settings();
+      try {
+        const saved = await ask(`${path}/settings`, { method: "PUT", body: { settings: mine }, match: `"${site.version}"`, signal });
+        say("Saved.");
+        draw(saved, saved.settings, h("p", { class: "done" }, "Saved. A running Evertalk follows within ten seconds."));
+      } catch (/** @type {any} */ error) {
+        if (signal.aborted) return;
+        if (error.code === "bad_site_config") return show(judge, problemList(error.details.problems));
+        show(reply, problem(error), error.code === "stale" && conflict(error.details.theirs.settings, mine, () => draw(error.details.theirs), () => draw(error.details.theirs, mine)));
+      }
+    });
+    form.append(judge, reply, may ? h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, "Save"), h("span", { class: "muted small" }, `version ${site.version}`)) : h("p", { class: "muted small" }, "Only an admin changes a site."));
+    show(body, h("div", { class: "columns even" }, card("Settings", [form]), h("div", { class: "stack" }, card("Preview", [look.node]), snippet(site, say), secrets(site, may))));
+    check().catch(() => {});
+  }
+
+  /** @param {any} site @param {boolean} may */
+  function secrets(site, may) {
+    const fresh = h("div");
+    const section = card("Secrets that sign people in", [
+      site.secrets.length ? h("ul", { class: "plain-list" }, site.secrets.map((/** @type {any} */ one) => h("li", { class: "split" }, h("span", null, h("code", null, one.id), " made ", time(one.created_at)),
+        may && h("button", { type: "button", class: "line danger", "aria-label": `Revoke ${one.id}`, onclick: () => revoke(one.id) }, "Revoke")))) : h("p", { class: "muted" }, "None: everybody comes as a visitor."),
+      fresh, may && h("p", { class: "actions" }, h("button", { type: "button", class: "line", disabled: site.secrets.length > 1, onclick: add }, "Make a secret")),
+      h("p", { class: "muted small" }, "Two may hold at once: make the new one, put it on your server, then revoke the old one.")]);
+
+    async function add() {
+      try {
+        const made = await ask(`${path}/secrets`, { method: "POST", signal });
+        const now = await ask(`${path}/settings`, { signal });
+        const next = secrets(now, may);
+        section.replaceWith(next);
+        next.querySelector(".card-head").after(h("div", { class: "fresh", role: "status" }, h("p", null, `Secret ${made.id}, shown this once; keep it on your server only:`), h("p", { class: "copy-line" }, h("code", { class: "secret" }, made.secret), copier(made.secret, "Copy the secret", say))));
+      } catch (error) { if (!signal.aborted) show(fresh, problem(error)); }
+    }
+
+    /** @param {string} secret */
+    function revoke(secret) {
+      show(fresh, h("div", { class: "trouble" }, h("p", null, `Revoke ${secret}? Whoever it signed in has to come with a new signature.`),
+        h("p", { class: "actions" }, h("button", { type: "button", class: "solid danger", onclick: async () => {
+          try {
+            await ask(`${path}/secrets/${secret}`, { method: "DELETE", signal });
+            say("The secret is revoked.");
+            section.replaceWith(secrets(await ask(`${path}/settings`, { signal }), may));
+          } catch (error) { if (!signal.aborted) show(fresh, problem(error)); }
+        } }, "Revoke"), h("button", { type: "button", class: "line", onclick: () => show(fresh) }, "Cancel"))));
+      /** @type {HTMLElement | null} */ (fresh.querySelector("button"))?.focus();
+    }
+    return section;
+  }
+  load();
+}
+
+/** @param {string} text @param {string} label @param {(words: string) => void} say */
+function copier(text, label, say) {
+  const button = h("button", { type: "button", class: "line", "aria-label": label, onclick: async () => {
+    try { await navigator.clipboard.writeText(text); show(button, "Copied"); say("Copied."); } catch { say("It cannot be copied here: select it by hand."); }
+  } }, "Copy");
+  return button;
+}
+
+/** @param {any} site @param {(words: string) => void} say */
+const snippet = (site, say) => card("On your page", [h("p", { class: "copy-line" }, h("code", { class: "secret", tabindex: 0 }, site.snippet), copier(site.snippet, "Copy the snippet", say)), h("p", { class: "muted small" }, `${number(site.visitors)} visitors came so far.`)]);
+
+/** The form; whoever may not change it sees it read-only. @param {any} site @param {any} now @param {boolean} may */
+function fields(site, now, may) {
+  const off = may ? null : { disabled: true };
+  const text = (/** @type {string} */ name, /** @type {string} */ label, /** @type {number} */ most) => h("label", null, h("span", null, label), LONG.has(name)
+    ? area(name, now[name] ?? "", most, 2, off) : h("input", { type: "text", name, value: now[name] ?? "", maxlength: most, dir: "auto", autocomplete: "off", ...off }));
+  const choose = (/** @type {string} */ name, /** @type {string} */ label, /** @type {string} */ value, /** @type {string[][]} */ options) => h("label", null, h("span", null, label),
+    h("select", { name, ...off }, options.map(([one, words]) => h("option", { value: one, selected: one === value }, words))));
+  const tick = (/** @type {string} */ name, /** @type {string} */ label, /** @type {boolean} */ on) => h("label", { class: "tick" }, h("input", { type: "checkbox", name, checked: on, ...off }), h("span", null, label));
+  return h("form", { class: "site-form" },
+    h("fieldset", null, h("legend", null, "Where and for whom"),
+      h("label", null, h("span", null, "Origins of its pages, one a line"), area("origins", now.origins.join("\n"), 8000, 2, off, "ltr")),
+      h("div", { class: "pair" }, choose("agent", "Agent", now.agent, (site.agents.includes(now.agent) ? site.agents : [now.agent, ...site.agents]).map((/** @type {string} */ one) => [one, one])),
+        choose("audience", "Audience", now.audience, [["personal", "personal: shows everything"], ["public", "public: a plain chat"]]),
+        choose("verified", "Signed-in people", now.verified ?? "off", [["off", "off"], ["optional", "optional"], ["required", "required"]]))),
+    h("fieldset", null, h("legend", null, "Look"),
+      h("div", { class: "pair" }, h("label", null, h("span", null, "Colour"), h("input", { type: "text", name: "accent", value: now.accent ?? "", placeholder: "#4f46e5", maxlength: 7, spellcheck: "false", autocomplete: "off", ...off })),
+        choose("position", "Side", now.position ?? "", [["", "as the page reads"], ["left", "left"], ["right", "right"]]))),
+    h("fieldset", null, h("legend", null, "Words"), TEXTS.map(([name, label, most]) => text(/** @type {string} */ (name), /** @type {string} */ (label), /** @type {number} */ (most))),
+      h("label", null, h("span", null, "Ways to begin, one a line, six at most"), area("starters", (now.starters ?? []).join("\n"), 600, 2, off)),
+      h("label", null, h("span", null, "Privacy page"), h("input", { type: "url", name: "privacy_url", value: now.privacy_url ?? "", placeholder: "https://", maxlength: 500, ...off })),
+      h("label", null, h("span", null, "The same in other languages, as JSON by language"), area("texts", now.texts ? JSON.stringify(now.texts, null, 2) : "", 40_000, 3, off, "ltr"))),
+    h("fieldset", null, h("legend", null, "What visitors may"),
+      choose("uploads", "Send files", now.uploads === true ? "yes" : now.uploads === false ? "no" : "", [["", "in personal chats only"], ["yes", "yes"], ["no", "no"]]),
+      tick("handover", "Ask for a human", now.handover ?? true), tick("memory_toasts", "See when something is remembered", now.memory_toasts ?? false), tick("webview", "Come from apps without an origin", now.webview ?? false)));
+}
+
+/** @param {string} name @param {string} value @param {number} most @param {number} rows @param {any} off @param {string} [dir] */
+function area(name, value, most, rows, off, dir = "auto") {
+  const field = h("textarea", { name, maxlength: most, rows, dir, spellcheck: dir === "ltr" ? "false" : null, ...off });
+  field.value = value;
+  return field;
+}
+
+/** What the form says, in the shape of the settings; what it does not show stays as it is. @param {any} form @param {any} before */
+function read(form, before) {
+  const value = (/** @type {string} */ name) => form.elements[name].value.trim();
+  const lines = (/** @type {string} */ name) => value(name).split("\n").map((/** @type {string} */ one) => one.trim()).filter(Boolean);
+  /** @type {any} */
+  const settings = { ...before, agent: value("agent"), audience: value("audience"), origins: lines("origins") };
+  const put = (/** @type {string} */ name, /** @type {any} */ said) => { if (said === null) delete settings[name]; else settings[name] = said; };
+  for (const name of ["title", "welcome", "ai_notice", "offline_text", "launcher_label", "accent", "position", "privacy_url"]) put(name, value(name) || null);
+  put("starters", lines("starters").length ? lines("starters") : null);
+  put("verified", value("verified") === "off" ? null : value("verified"));
+  put("uploads", { yes: true, no: false }[value("uploads")] ?? null);
+  put("handover", form.elements.handover.checked ? null : false);
+  for (const name of ["memory_toasts", "webview"]) put(name, form.elements[name].checked ? true : null);
+  let texts = null;
+  if (value("texts")) try { texts = JSON.parse(value("texts")); } catch { texts = value("texts"); }
+  put("texts", texts);
+  return settings;
+}
+
+/** The real widget in a frame of our own, without a server behind it. */
+function preview() {
+  const frame = h("iframe", { class: "preview", src: "/dashboard/preview", title: "Preview of the widget", loading: "eager" });
+  const language = h("select", { name: "language", "aria-label": "Language of the preview" }, [["en", "English"], ["de", "Deutsch"]].map(([value, words]) => h("option", { value }, words)));
+  const theme = h("select", { name: "theme", "aria-label": "Light or dark" }, [["auto", "as the system"], ["light", "light"], ["dark", "dark"]].map(([value, words]) => h("option", { value }, words)));
+  let last = /** @type {any} */ (null);
+  let ready = false;
+  const send = () => { if (ready && last) frame.contentWindow?.postMessage({ look: last, language: language.value, theme: theme.value }, location.origin); };
+  addEventListener("message", (event) => { if (event.source === frame.contentWindow && event.origin === location.origin && event.data === "ready") { ready = true; send(); } });
+  return {
+    node: h("div", { class: "stack" }, h("div", { class: "segments" }, language, theme), h("div", { class: "preview-box" }, frame)),
+    language: () => language.value,
+    wear: (/** @type {any} */ look) => { last = look; send(); },
+  };
+}

@@ -1,0 +1,40 @@
+/** Light, dark, or as the system is: what was chosen in this browser, and the button that chooses. */
+import { h, set, show } from "../shared/h.js";
+
+const KEY = "evertalk:dash:theme";
+const WORDS = { auto: "as the system", light: "light", dark: "dark" };
+const NEXT = /** @type {const} */ ({ auto: "light", light: "dark", dark: "auto" });
+/** @typedef {keyof typeof WORDS} Theme */
+
+/** @returns {Theme} */
+function chosen() {
+  let found = null;
+  try { found = localStorage.getItem(KEY); } catch { /* without a memory it is as the system */ }
+  return found === "light" || found === "dark" ? found : "auto";
+}
+
+/** @param {Theme} theme */
+function apply(theme) {
+  set(document.documentElement, { "data-theme": theme === "auto" ? null : theme });
+}
+
+/** @param {Theme} theme */
+function keep(theme) {
+  try { theme === "auto" ? localStorage.removeItem(KEY) : localStorage.setItem(KEY, theme); } catch { /* for this tab only */ }
+}
+
+/** @param {(words: string) => void} say */
+export function themeButton(say) {
+  let theme = chosen();
+  const words = h("span", { class: "muted" }, WORDS[theme]);
+  return h("button", { type: "button", class: "line theme", onclick: () => {
+    theme = NEXT[theme];
+    keep(theme);
+    apply(theme);
+    show(words, WORDS[theme]);
+    say(`Theme: ${WORDS[theme]}.`);
+  } }, "Theme", " ", words);
+}
+
+apply(chosen());
+addEventListener("storage", (event) => { if (event.key === KEY) apply(chosen()); });

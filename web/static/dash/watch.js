@@ -1,0 +1,55 @@
+/** What a tab knows on every page: how many alerts nobody has seen, and how many people wait for a human. */
+import { follow, follows } from "./live.js";
+import { GAP_MS, TOLD_MS, ask } from "./net.js";
+
+/** Whether somebody waits for this operator's eye: for anybody at all, or for the next word of who took it. @param {any} one @param {any} me */
+export const needsAnEye = (one, me) => one.state === "waiting" || (one.operator === me.name && Boolean(one.waits_since));
+
+/**
+ * Looks when the stream says so; where there is none, every `seenMs`, and in a hidden tab every `hiddenMs` (0: not at all).
+ * @param {{look: () => Promise<void>, topic: string, seenMs: number, hiddenMs: number}} what
+ */
+function watcher({ look, topic, seenMs, hiddenMs }) {
+  let timer = 0;
+  let at = 0;
+  let runs = false;
+  let again = false;
+  function plan(ms = document.hidden ? hiddenMs : follows() ? TOLD_MS : seenMs) {
+    clearTimeout(timer);
+    if (ms || !document.hidden) timer = setTimeout(run, ms);
+  }
+  async function run() {
+    at = Date.now();
+    runs = true;
+    again = false;
+    try { await look(); } catch { /* the next look tells */ }
+    runs = false;
+    plan(again ? GAP_MS : undefined);
+  }
+  follow({
+    changed(names) {
+      if (!names.includes(topic)) return;
+      if (runs) again = true;
+      else plan(Math.max(0, at + GAP_MS - Date.now()));
+    },
+    // What changed before the stream opened was told to nobody.
+    moved() { if (!runs) plan(follows() ? Math.max(0, at + seenMs - Date.now()) : undefined); },
+  }, new AbortController().signal);
+  document.addEventListener("visibilitychange", () => { if (document.hidden) plan(); else run(); });
+  run();
+  return { plan, run };
+}
+
+/** @param {(count: number) => void} tell */
+export function watchAlerts(tell) {
+  const { plan } = watcher({ look: async () => tell((await ask("/alerts?limit=1", { refresh: true })).unseen), topic: "alerts", seenMs: 15_000, hiddenMs: 0 });
+  return { /** A page has just been told. @param {number} count */ told(count) { tell(count); plan(); } };
+}
+
+/** @param {any} me @param {(count: number) => void} tell */
+export function watchWaiting(me, tell) {
+  /** @param {any[]} handovers */
+  const count = (handovers) => tell(handovers.filter((one) => needsAnEye(one, me)).length);
+  const { plan, run } = watcher({ look: async () => count((await ask("/handovers", { refresh: true })).handovers), topic: "handovers", seenMs: 5000, hiddenMs: 15_000 });
+  return { /** @param {any[]} handovers */ told(handovers) { count(handovers); plan(); }, look: run };
+}

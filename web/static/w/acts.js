@@ -1,0 +1,181 @@
+/** What stands beside answers and what is asked without a bubble: comes with the first answer. */
+import { h, icon, set, show } from "../shared/h.js";
+import { t as common } from "./i18n.js";
+import { render, spoken } from "./md.js";
+import { newId } from "./storage.js";
+import { wear } from "./styles.js";
+import { wordsOf } from "./words.js";
+
+/** @type {Record<string, string>} */
+export const ACT_WORDS = {
+  again: "Answer again", pinned: "Pinned", unpinned: "No longer pinned", earlier_answer: "Earlier answer", good: "Good answer", poor: "Poor answer", joined: "{name} is here", somebody: "Somebody of our team",
+  waiting_person: "Waiting for a person…", with_person: "You are talking with {name}.", with_assistant: "The assistant answers again.",
+  tool_fetch_url: "Looking at {subject}…", tool_mcp: "Asking {subject}…", tool_calculate: "Calculating…", tool_current_time: "Looking at the clock…",
+  tool_open_artifact: "Reading on…", tool_recall: "Looking back…", tool_search_memory: "Remembering…",
+  handover_returned: "The assistant answers here again.",
+  handover_unanswered: "I am sorry: nobody was free to come just now. Your messages are kept, and the assistant answers again.",
+  handover_silent: "I am sorry: there has been no answer from our side for a while. Your messages are kept, and the assistant answers again.",
+};
+const t = wordsOf("acts", ACT_WORDS);
+const ASK_MS = 20_000;
+const AGAIN = "M20 12a8 8 0 1 1-2.6-5.9M20 3v5h-5";
+const THUMB = "M7 11v9H3v-9zM7 19c3 1.5 9 2 11 1 2-2 3-7 2-9s-4-1-6-1c1-3 1-6-1-7-2 4-4 6-6 7";
+const ACTS_LOOK = /* css */ `
+.quiet svg { display: block; } [data-thumb="-1"] svg { transform: rotate(180deg); } .quiet[aria-pressed="true"] { color: var(--accent); } [data-thumb][aria-pressed="true"] svg { fill: currentColor; fill-opacity: .25; }
+.operator .body { padding: 8px 13px; background: var(--soft); border-radius: 16px; border-start-start-radius: 4px; align-self: flex-start; max-width: 92%; } .who { align-self: flex-start; font-size: 12.5px; font-weight: 640; color: var(--accent); margin-bottom: 2px; }
+.mark { display: flex; align-items: center; gap: 10px; } .mark::before, .mark::after { content: ""; flex: 1; height: 1px; background: var(--line); }
+.earlier { margin-bottom: 8px; } summary { display: inline-flex; align-items: center; gap: 8px; cursor: pointer; border-radius: var(--radius-s); margin-inline-start: -8px; } .earlier > .md { margin-top: 6px; padding-inline-start: 11px; border-inline-start: 3px solid var(--line); color: var(--muted); }
+.opinion { scroll-margin: 16px; display: grid; gap: 8px; margin-top: 6px; } .opinion textarea { height: auto; padding: 8px 10px; border: 1px solid var(--line); border-radius: var(--radius-s); background: var(--soft); resize: vertical; } .opinion textarea:focus-visible { outline: 2px solid var(--accent); outline-offset: -1px; }
+@media (forced-colors: active) { .quiet[aria-pressed="true"] { outline: 1px solid; } }
+`;
+
+/** @typedef {import("./chat.js").Chat} Chat @typedef {import("./state.js").Item} Item */
+
+/** @param {Chat} chat @param {string} command */
+const may = (chat, command) => chat.commands().some((/** @type {any} */ one) => one.name === command);
+
+/**
+ * Gives a command whose answer is not drawn but handed back; sent again, under the same id, after a break.
+ * @param {Chat} chat @param {string} command @param {string} [args] @returns {Promise<{good: boolean, text: string}>}
+ */
+export function ask(chat, command, args = "") {
+  const cid = newId();
+  const frame = { t: "command", cid, command, args };
+  return new Promise((answered) => {
+    const timer = setTimeout(() => chat.chat.heard({ cid, t: "error", message: t("command_offline") }), ASK_MS);
+    chat.asked.set(cid, frame);
+    chat.chat.silent.set(cid, (event) => {
+      clearTimeout(timer);
+      chat.asked.delete(cid);
+      const good = event.t !== "error" && event.success !== false;
+      answered({ good, text: good ? event.result ?? "" : String(event.error || event.advice || event.message || t("command_failed")) });
+    });
+    chat.net.send(frame);
+  });
+}
+
+/** What is said goes again after each break until the server has it. @param {Chat} chat @param {{cid: string, [name: string]: any}} frame */
+export function insist(chat, frame) {
+  const sent = chat.net.send(frame);
+  if (sent) chat.asked.set(frame.cid, frame);
+  return sent;
+}
+
+/** Where the command is not offered, the question is simply asked once more. @param {Chat} chat */
+async function again(chat) {
+  if (chat.chat.run || chat.renewing) return;
+  if (!may(chat, "retry")) {
+    const question = chat.chat.items.filter((item) => item.role === "person").pop();
+    if (question?.text) chat.send(question.text);
+    return;
+  }
+  chat.renewing = true;
+  chat.composer.input.focus();
+  const { good, text } = await ask(chat, "retry");
+  chat.renewing = false;
+  if (!good) chat.warn(text);
+}
+
+/** @param {Chat} chat @param {Item} item @param {1 | -1} value @param {HTMLElement} article */
+function judge(chat, item, value, article) {
+  const wanted = item.feedback === value ? 0 : value;
+  if (!insist(chat, { t: "feedback", cid: newId(), mid: item.mid, value: wanted })) return chat.warn(t("command_offline"));
+  chat.chat.judged({ mid: item.mid, value: wanted });
+  chat.draw();
+  if (wanted < 0) void import("./opinion.js").then((one) => one.opinion(chat, item, article), () => {});
+  else article.querySelector(".opinion")?.remove();
+}
+
+/** Pins a message, or lets it go; the button tells as much as the answer would. @param {Chat} chat @param {{mid?: string}} item */
+export function pin(chat, item) {
+  const cid = newId();
+  const pinned = !chat.chat.pinned.has(item.mid ?? "");
+  if (!insist(chat, { t: "pin", cid, mid: item.mid, pinned })) return chat.warn(t("command_offline"));
+  chat.chat.silent.set(cid, (event) => {
+    chat.asked.delete(cid);
+    if (event.success === false || event.t === "error") chat.warn(String(event.error || event.message));
+    else chat.say(t(pinned ? "pinned" : "unpinned"));
+  });
+}
+
+/** What the log draws beside its answers. @param {Chat} chat */
+export function adorn(chat) {
+  wear(chat.node, ACTS_LOOK);
+  const md = { copy: (/** @type {string} */ text, /** @type {HTMLElement} */ button) => void chat.copy(text, button), labels: { copy: t("copy") } };
+  /** @param {string} key @param {string} path @param {() => void} run @param {object} [more] */
+  const small = (key, path, run, more = {}) => h("button", { class: "quiet", type: "button", "aria-label": t(key), title: t(key), onclick: run, ...more }, icon(path, 15));
+  /** @param {Item} item @param {1 | -1} value @param {HTMLElement} article */
+  const thumb = (item, value, article) => small(value > 0 ? "good" : "poor", THUMB, () => judge(chat, item, value, article), { "aria-pressed": String(item.feedback === value), data: { thumb: value } });
+
+  /** @param {Item} item @param {HTMLElement} article @param {HTMLElement} body */
+  function under(item, article, body) {
+    const mine = item.role === "assistant" && item.text && item.mid;
+    if (item.role === "operator" && !article.querySelector(".who")) article.prepend(h("bdi", { class: "who" }, item.name || t("somebody")));
+    former(item, article, body);
+    const newest = item === chat.chat.newest();
+    return {
+      told: told(item),
+      again: newest && (mine ? may(chat, "retry") && small("again", AGAIN, () => void again(chat)) : h("button", { class: "quiet", type: "button", onclick: () => void again(chat) }, t("retry"))),
+      thumbs: mine && may(chat, "feedback") && [thumb(item, 1, article), thumb(item, -1, article)],
+      pin: mine && may(chat, "pin") && pinner(item),
+    };
+  }
+
+  /** @param {Item} item */
+  function pinner(item) {
+    const pinned = chat.chat.pinned.has(item.mid ?? "");
+    return h("button", { class: "quiet", type: "button", "aria-pressed": String(pinned), onclick: () => pin(chat, item) }, t(pinned ? "unpin" : "pin"));
+  }
+
+  /** What the assistant does before it answers. */
+  function working() {
+    const { tool = "", subject = "" } = chat.chat.run ?? {};
+    const key = `tool_${tool.startsWith("mcp_") ? "mcp" : tool}`;
+    const said = subject || !/fetch|mcp/.test(key) ? t(key, { subject }) : key;
+    return said === key ? t("working") : said;
+  }
+
+  /** Answers that were given before this one. @param {Item} item @param {HTMLElement} article @param {HTMLElement} body */
+  function former(item, article, body) {
+    const before = item.earlier ?? [];
+    const old = /** @type {HTMLElement | null} */ (article.querySelector(":scope > .earlier"));
+    if (before.length === Number(old?.dataset.count ?? 0)) return;
+    old?.remove();
+    if (!before.length) return;
+    const node = h("details", { class: "earlier", data: { count: before.length }, ontoggle: () => {
+      if (node.open && !node.children[1]) node.append(...before.map((one) => { const text = h("div", { class: "md", dir: "auto" }); render(text, one.text, md); return text; }));
+    } }, h("summary", { class: "quiet" }, h("span", { class: "chevron", "aria-hidden": "true" }), t("earlier_answer")));
+    body.before(node);
+  }
+
+  /** @param {Item} item @param {HTMLElement} line */
+  const mark = (item, line) => show(line, h("bdi", null, t("joined", { name: item.name || t("somebody") })));
+  return { under, mark, working };
+}
+
+/** The server says why a person did not come in English and by a code. @param {Item} item @returns {string | undefined} */
+const told = ({ role, error }) => (role === "notice" && /^handover_/.test(error) && t(error) !== error ? t(error) : undefined);
+
+/** @param {Item} item */
+const words = ({ kind, text = "", success, advice }) => (kind === "result" ? [text || t(success ? "command_silent" : "command_failed"), advice].filter(Boolean).join(" ") : text);
+
+/** What is read out. @param {Item} item */
+export function aloud(item) {
+  return (item.name ? `${item.name}: ` : "") + spoken(told(item) ?? words(item));
+}
+
+/** Who answers. @param {Chat} chat @returns {string} */
+export function whose(chat) {
+  const { state, name } = chat.chat.handover ?? {};
+  return t(!state ? "with_assistant" : state === "waiting" ? "waiting_person" : "with_person", { name: name || t("somebody") });
+}
+
+/** The line about it, while it is not the assistant. @param {Chat} chat */
+export function handover(chat) {
+  const words = chat.chat.handover ? whose(chat) : "";
+  chat.human.hidden = !words;
+  if (chat.human.dataset.words === words) return;
+  set(chat.human, { data: { words } });
+  const waits = chat.chat.handover?.state === "waiting" && may(chat, "human");
+  show(chat.human, h("span", { class: "grow", dir: "auto" }, words), waits && h("button", { class: "quiet", type: "button", onclick: () => chat.command("human", "cancel") }, common("cancel")));
+}

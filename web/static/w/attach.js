@@ -1,0 +1,289 @@
+/** Files: chips in the composer with their progress, and what was sent in the bubbles; loaded when first needed. */
+import { h, icon, set, show } from "../shared/h.js";
+import { number } from "../shared/fmt.js";
+import { lang } from "./i18n.js";
+import { asker, reach } from "./rare.js";
+import { wear } from "./styles.js";
+import { fileWord, hasWord } from "./attach-words.js";
+
+const UPLOAD_URL = new URL("../../api/v1/uploads", import.meta.url).href;
+const UPLOAD_MS = 150_000;
+const AT_ONCE = 2;
+const THUMB = 88;
+const SHOWN = 520;
+const SHEET_OF_PAPER = "M7 3h7l4 4v14H7zM14 3v4h4";
+const TIMES = "M6 6l12 12M18 6L6 18";
+const FILE_CSS = /* css */ `
+.files { display: flex; flex-wrap: wrap; gap: 6px; margin: 0; padding: 0; list-style: none; }
+.files li { margin: 0; white-space: normal; } .file > * { margin: 0; }
+.composer .files { padding: 0 2px 8px; } .composer .files:empty { display: none; }
+.file { display: flex; align-items: center; gap: 8px; max-width: 230px; min-height: 40px; padding: 4px 6px 4px 8px; font-size: 13px; line-height: 1.3; text-align: start;
+  color: var(--fg); background: var(--card); border: 1px solid var(--line); border-radius: var(--radius-s); }
+.file canvas { flex: none; width: 32px; height: 32px; object-fit: cover; border-radius: 5px; } .file svg { flex: none; color: var(--muted); }
+.file-words { min-width: 0; flex: 1; } .file-name { display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; unicode-bidi: isolate; }
+.file[data-state="failed"] { border-color: var(--crit); } .file[data-state="failed"] .muted { color: var(--crit); }
+.file .icon { flex: none; width: 28px; height: 28px; } .file .meter { flex: none; width: 100%; margin-top: 3px; }
+.person .files { justify-content: flex-end; align-items: flex-end; margin-top: 4px; max-width: 85%; }
+.sent-file { cursor: pointer; } .sent-file.seen { flex-direction: column; align-items: stretch; padding: 4px; gap: 3px; max-width: 260px; }
+.sent-file.seen canvas { width: auto; height: auto; max-width: 100%; max-height: 260px; border-radius: 6px; object-fit: contain; align-self: center; }
+.drop { position: absolute; inset: 8px; z-index: 5; display: grid; place-items: center; font-weight: 600; color: var(--fg); background: var(--card); opacity: .95;
+  border: 2px dashed var(--accent); border-radius: var(--radius-m); pointer-events: none; }
+@media (forced-colors: active) { .file, .drop { border: 1px solid; } }
+`;
+
+/**
+ * @typedef {import("./chat.js").Chat} Chat
+ * @typedef {{id: string, name: string, mime: string, size: number, width?: number, height?: number, cut?: boolean}} Meta
+ * @typedef {object} Chip
+ * @property {string} name @property {number} size @property {"waiting" | "sending" | "ready" | "failed"} state @property {HTMLElement} node
+ * @property {number} done @property {string} why @property {File} [file] @property {Meta} [meta] @property {XMLHttpRequest} [request] @property {HTMLCanvasElement} [look]
+ * @typedef {ReturnType<typeof desk>} Desk
+ */
+
+/** @param {number} bytes */
+const sizeOf = (bytes) => (bytes < 1e6 ? `${number(Math.max(1, Math.round(bytes / 1e3)), lang())} kB` : `${number(Math.round(bytes / 1e5) / 10, lang())} MB`);
+
+/** A picture on a canvas: no page's policy forbids that, and nothing of a file runs. @param {Blob} blob @param {number} most @param {string} name */
+async function drawn(blob, most, name) {
+  const bitmap = await createImageBitmap(blob);
+  const scale = Math.min(1, most / Math.max(bitmap.width, bitmap.height));
+  const canvas = h("canvas", { width: Math.max(1, Math.round(bitmap.width * scale)), height: Math.max(1, Math.round(bitmap.height * scale)), role: "img", "aria-label": name });
+  canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  bitmap.close();
+  return canvas;
+}
+
+/** @param {Chat} chat */
+export function desk(chat) {
+  /** @type {Chip[]} */
+  let chips = [];
+  /** Send was pressed while files were on their way. */
+  let wanted = false;
+  let hiding = 0;
+  /** @type {Map<string, Blob>} */
+  const local = new Map();
+  let loading = Promise.resolve();
+  const picker = h("input", { type: "file", multiple: true, hidden: true, onchange: () => { add([...picker.files]); picker.value = ""; } });
+  const list = h("ul", { class: "files", "aria-label": fileWord("files") });
+  const note = h("p", { class: "composer-note muted", hidden: true });
+  const target = h("div", { class: "drop", hidden: true }, fileWord("drop_here"));
+  chat.composer.node.lastElementChild?.before(note, list, picker);
+  chat.composer.input.addEventListener("input", () => { if (wanted) { wanted = false; tell(""); } });
+  chat.node.append(target);
+  wear(chat.node, FILE_CSS);
+  const root = chat.node.getRootNode();
+  restore();
+
+  const limit = () => chat.chat.settings.limits?.files;
+
+  /** A line above the composer, which is read out as well. @param {string} words */
+  function tell(words) {
+    note.hidden = !words;
+    show(note, words);
+    if (words) chat.say(words);
+  }
+
+  /** @param {File[]} files */
+  function add(files) {
+    const { most = 0, bytes = 0 } = limit() ?? {};
+    over(false);
+    wanted = false;
+    const room = Math.max(0, most - chips.length);
+    tell(files.length > room ? fileWord("most_files", { most }) : "");
+    for (const file of files.slice(0, room)) {
+      const chip = made({ name: file.name || "file", size: file.size, file });
+      if (file.size > bytes) fail(chip, "file_too_large");
+      else if (!file.size) fail(chip, "file_empty");
+      else if (file.type.startsWith("image/")) drawn(file, THUMB, "").then((canvas) => { set(canvas, { role: null, "aria-label": null, "aria-hidden": "true" }); chip.look = canvas; draw(chip); }, () => {});
+    }
+    changed();
+    go();
+  }
+
+  /** @param {{name: string, size: number, file?: File, meta?: Meta}} values @returns {Chip} */
+  function made(values) {
+    const chip = /** @type {Chip} */ ({ ...values, state: values.meta ? "ready" : "waiting", done: 0, why: "", node: h("li", { class: "file" }) });
+    chips.push(chip);
+    list.append(chip.node);
+    draw(chip);
+    return chip;
+  }
+
+  function pick() {
+    set(picker, { accept: [...(limit()?.mimes ?? []), "text/*"].join() });
+    picker.click();
+  }
+
+  /** @param {Chip} chip */
+  function draw(chip) {
+    const { name, state } = chip;
+    const words = { failed: chip.why, sending: sizeOf(chip.size), waiting: chat.net.online ? sizeOf(chip.size) : fileWord("file_waits"), ready: chip.meta?.cut ? fileWord("file_cut") : sizeOf(chip.size) }[state];
+    const focused = /** @type {ShadowRoot} */ (root).activeElement?.parentElement === chip.node;
+    set(chip.node, { data: { state } });
+    show(chip.node, chip.look ?? icon(SHEET_OF_PAPER, 22),
+      h("span", { class: "file-words" }, h("span", { class: "file-name", dir: "auto", title: name }, name), h("span", { class: "muted" }, words),
+        state === "sending" && h("div", { class: "meter", role: "progressbar", "aria-label": fileWord("file_progress", { name }), "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": Math.round(chip.done * 100), vars: { "--done": String(chip.done) } }, h("i"))),
+      state === "failed" && chip.file && h("button", { class: "quiet", type: "button", "aria-label": fileWord("again_file", { name }), onclick: () => { chip.state = "waiting"; draw(chip); go(); } }, fileWord("retry")),
+      h("button", { class: "icon", type: "button", "aria-label": fileWord("remove_file", { name }), title: fileWord("remove_file", { name }), onclick: () => remove(chip) }, icon(TIMES, 16)));
+    if (focused) /** @type {HTMLElement | null} */ (chip.node.querySelector(".icon"))?.focus();
+  }
+
+  /** @param {Chip} chip */
+  function remove(chip) {
+    const at = chips.indexOf(chip);
+    chips.splice(at, 1);
+    chip.request?.abort();
+    chip.node.remove();
+    const next = /** @type {HTMLElement | null} */ ((chips[at] ?? chips[at - 1])?.node.querySelector(".icon") ?? chat.composer.input);
+    next?.focus();
+    tell("");
+    chat.say(fileWord("file_removed", { name: chip.name }));
+    changed();
+    go();
+  }
+
+  /** @param {Chip} chip @param {string} code */
+  function fail(chip, code) {
+    chip.state = "failed";
+    chip.why = fileWord(hasWord(code) ? code : "not_taken", { mb: Math.floor((limit()?.bytes ?? 0) / 2 ** 20) });
+    wanted = false;
+    draw(chip);
+    tell(fileWord("file_failed", chip));
+  }
+
+  /** Begins what can begin, and sends the message that waited for its files. */
+  function go() {
+    const running = chips.filter((chip) => chip.state === "sending").length;
+    if (chat.net.online && limit()) for (const chip of chips.filter((one) => one.state === "waiting").slice(0, AT_ONCE - running)) begin(chip);
+    if (wanted && chips.every((chip) => chip.state === "ready")) { wanted = false; tell(""); chat.composer.submit(); }
+  }
+
+  /** @param {Chip} chip */
+  function begin(chip) {
+    const request = new XMLHttpRequest();
+    Object.assign(chip, { request, state: "sending", done: 0 });
+    request.open("POST", UPLOAD_URL);
+    request.timeout = UPLOAD_MS;
+    for (const [name, value] of Object.entries(asker(chat))) request.setRequestHeader(name, value);
+    request.setRequestHeader("X-File-Name", encodeURIComponent(chip.name.replace(/\p{Surrogate}/gu, "").slice(-200).replace(/^[\udc00-\udfff]/, "")));
+    request.upload.onprogress = (event) => { if (event.total) { chip.done = event.loaded / event.total; advance(chip); } };
+    request.onload = () => answered(chip, request);
+    request.onerror = request.ontimeout = () => {
+      if (chat.net.online) fail(chip, "not_taken");
+      else { chip.state = "waiting"; draw(chip); }
+      go();
+    };
+    draw(chip);
+    request.send(chip.file);
+  }
+
+  /** @param {Chip} chip */
+  function advance(chip) {
+    const meter = chip.node.querySelector(".meter");
+    if (meter) set(meter, { "aria-valuenow": Math.round(chip.done * 100), vars: { "--done": String(chip.done) } });
+  }
+
+  /** @param {Chip} chip @param {XMLHttpRequest} request */
+  function answered(chip, request) {
+    let body;
+    try { body = JSON.parse(request.responseText); } catch { body = {}; }
+    if (request.status !== 200 || !body.id) fail(chip, String(body.code ?? ""));
+    else {
+      Object.assign(chip, { state: "ready", meta: body, name: body.name });
+      if (chip.file) local.set(body.id, chip.file);
+      draw(chip);
+      if (!wanted) chat.say(fileWord("file_ready", chip));
+    }
+    changed();
+    go();
+  }
+
+  /** Names and what the server has are remembered; bytes cannot be kept over a reload. */
+  function changed() {
+    chat.store.put("files", chips.length ? JSON.stringify(chips.map(({ name, size, meta }) => ({ name, size, meta }))) : "");
+    chat.composer.changed();
+  }
+
+  function restore() {
+    let kept = [];
+    try { kept = JSON.parse(chat.store.get("files") || "[]"); } catch { /* nothing readable, nothing to bring back */ }
+    const lost = kept.filter((/** @type {Chip} */ one) => !one.meta).map((/** @type {Chip} */ one) => one.name);
+    for (const one of kept) if (one.meta) made(one);
+    if (lost.length) tell(fileWord("lost_files", { names: lost.join(", ") }));
+    if (kept.length) changed();
+  }
+
+  /** @param {string} text @returns {boolean} whether it went out */
+  function send(text) {
+    if (chips.some((chip) => chip.state === "failed")) {
+      tell(fileWord("remove_first"));
+      return false;
+    }
+    if (chips.some((chip) => chip.state !== "ready")) {
+      wanted = true;
+      tell(fileWord(chat.net.online ? "sends_then" : "sends_online"));
+      go();
+      return false;
+    }
+    const metas = chips.map((chip) => chip.meta);
+    chips = [];
+    show(list);
+    tell("");
+    chat.store.put("files", "");
+    return chat.post(text, metas);
+  }
+
+  /** They were somebody else's. */
+  function clear() {
+    for (const chip of chips) chip.request?.abort();
+    chips = [];
+    wanted = false;
+    local.clear();
+    show(list);
+    tell("");
+  }
+
+  /** The place to drop files on, for as long as something hovers over the chat. @param {boolean} on */
+  function over(on) {
+    target.hidden = !on;
+    clearTimeout(hiding);
+    if (on) hiding = setTimeout(() => { target.hidden = true; }, 400);
+  }
+
+  /** What was sent, in its bubble. @param {HTMLElement} place @param {Meta[]} metas */
+  function place(place, metas) {
+    show(place, metas.map((meta) => {
+      const button = h("button", { class: "file sent-file", type: "button", "aria-label": fileWord("save_file", { name: meta.name, size: sizeOf(meta.size) }), onclick: () => void save(meta) },
+        icon(SHEET_OF_PAPER, 22), h("span", { class: "file-words" }, h("span", { class: "file-name", dir: "auto", title: meta.name }, meta.name), h("span", { class: "muted" }, meta.cut ? fileWord("file_cut") : sizeOf(meta.size))));
+      // One after the other: an old conversation may hold many.
+      if (meta.mime.startsWith("image/")) loading = loading.then(() => picture(button, meta)).catch(() => {});
+      return button;
+    }));
+  }
+
+  /** @param {HTMLElement} button @param {Meta} meta */
+  async function picture(button, meta) {
+    if (!button.isConnected) return;
+    const canvas = await drawn(local.get(meta.id) ?? (await load(meta)), SHOWN, meta.name);
+    button.firstElementChild?.replaceWith(canvas);
+    button.classList.add("seen");
+  }
+
+  /** @param {Meta} meta */
+  async function load(meta) {
+    const answer = await reach(chat, `api/v1/attachments/${meta.id}`);
+    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    return answer.blob();
+  }
+
+  /** @param {Meta} meta */
+  async function save(meta) {
+    try {
+      const url = URL.createObjectURL(await load(meta));
+      h("a", { href: url, download: meta.name }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 10_000);
+    } catch { chat.say(fileWord("file_gone")); }
+  }
+
+  return { add, over, pick, send, go, place, clear, count: () => chips.length };
+}

@@ -1,0 +1,166 @@
+/** What is done with a whole conversation: a menu under one button, and the questions it asks; loaded when needed. */
+import { h, set, show } from "../shared/h.js";
+import { drawn, render } from "./md.js";
+import { wear } from "./styles.js";
+import { ask, pin } from "./acts.js";
+import { t } from "./menu-words.js";
+
+const LOOKS = ["auto", "light", "dark"];
+const MENU_LOOK = /* css */ `
+.menu { position: absolute; z-index: 3; top: 52px; inset-inline-end: 10px; min-width: 220px; max-width: calc(100% - 20px); max-height: calc(100% - 66px); overflow: auto; padding: 5px; background: var(--card); border: 1px solid var(--line); border-radius: var(--radius-m); box-shadow: 0 12px 32px rgb(0 0 0 / .18); }
+.menu button { display: block; width: 100%; min-height: 38px; padding: 6px 12px; text-align: start; }
+.menu button:hover, .menu button:focus-visible { background: var(--soft); outline-offset: -2px; }
+.menu .danger { color: var(--crit); } .action.danger { background: var(--crit); color: var(--card); }
+.menu hr { margin: 5px 0; }
+.root[data-mode="page"] .menu { inset-inline-end: max(14px, env(safe-area-inset-right)); }
+.question { all: unset; box-sizing: border-box; position: fixed; display: none; left: var(--x); top: var(--y); width: var(--w); max-height: var(--h); overflow: auto; padding: 18px; background: var(--card); color: var(--fg); border: 1px solid var(--line); border-radius: var(--radius-l); box-shadow: 0 16px 48px rgb(0 0 0 / .3); }
+.question[open] { display: grid; gap: 12px; }
+.question::backdrop { background: rgb(0 0 0 / .3); }
+.question h2 { font-size: 16px; font-weight: 640; }
+.question .action { min-height: 38px; }
+.pins { display: grid; gap: 10px; padding: 0; list-style: none; } .pins p { overflow-wrap: anywhere; } .pins li { white-space: normal; }
+@media (forced-colors: active) { .menu, .question { border: 1px solid; } }
+`;
+
+/** @typedef {import("./chat.js").Chat} Chat */
+
+/** Only what this visitor may do is offered. @param {Chat} chat @returns {[string, () => void, string?][]} */
+function offers(chat) {
+  const names = new Set(chat.commands().map((/** @type {any} */ one) => one.name));
+  const { state } = chat.chat.handover ?? {};
+  /** @type {[string, boolean, () => void, string?][]} */
+  const all = [
+    ["new_chat", names.has("new"), () => begin(chat)],
+    ["remembered", names.has("memory"), () => chat.later((one) => one.look(chat))],
+    ["pins", names.has("pins"), () => pins(chat)],
+    ["human", names.has("human") && !state, () => void chat.command("human", "")],
+    ["bot", names.has("human") && Boolean(state), () => void chat.command("human", "cancel")],
+    ["keep", !chat.options.identity, () => void import("./keep.js").then((one) => one.keep(chat)).catch(() => chat.warn(t("lost")))],
+    ["export_md", names.has("export"), () => save(chat, "md")],
+    ["export_json", names.has("export"), () => save(chat, "json")],
+    ["look", true, () => dye(chat)],
+    ["forget", names.has("forget"), () => void forget(chat), "danger"],
+  ];
+  return all.filter(([, offered]) => offered).map(([key, , run, look]) => [key, run, look]);
+}
+
+/** @param {Chat} chat */
+const look = (chat) => /** @type {HTMLElement} */ (chat.node.closest(".root")).dataset.theme ?? "auto";
+
+/** Opens the menu, or closes it. @param {Chat} chat */
+export function toggle(chat) {
+  wear(chat.node, MENU_LOOK);
+  const open = chat.node.querySelector(".menu");
+  if (open) return void open.remove();
+  const items = offers(chat).map(([key, run, danger]) => h("button", { type: "button", role: "menuitem", tabindex: -1, class: danger, data: { key }, onclick: () => { close(true); run(); } }, t(key, { look: t(look(chat)) })));
+  const node = h("div", { class: "menu", role: "menu", "aria-label": t("menu"), onkeydown: key, onfocusout: (/** @type {FocusEvent} */ event) => { if (event.relatedTarget && !node.contains(event.relatedTarget)) close(); } }, items);
+  const root = /** @type {ShadowRoot} */ (chat.node.getRootNode());
+  const outside = (/** @type {Event} */ event) => { const path = event.composedPath(); if (!path.includes(node) && !path.includes(chat.more)) close(); };
+  node.remove = () => close();
+
+  /** @param {boolean} [back] */
+  function close(back = false) {
+    document.removeEventListener("pointerdown", outside, true);
+    set(chat.more, { "aria-expanded": "false" });
+    Element.prototype.remove.call(node);
+    if (back) chat.more.focus();
+  }
+
+  /** @param {KeyboardEvent} event */
+  function key(event) {
+    const at = items.indexOf(root.activeElement);
+    const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 }[event.key];
+    if (next !== undefined) items.at(next % items.length).focus();
+    else if (event.key === "Escape") close(true);
+    else return event.key === "Tab" ? close(true) : undefined;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  document.addEventListener("pointerdown", outside, true);
+  set(chat.more, { "aria-expanded": "true" });
+  chat.more.after(node);
+  items[0]?.focus();
+}
+
+/** A question over the panel; the page behind it rests. @param {Chat} chat @param {string} title @param {...any} body */
+function question(chat, title, ...body) {
+  drawn(chat.node);
+  wear(chat.node, MENU_LOOK);
+  const box = chat.node.getBoundingClientRect();
+  const wide = Math.min(box.width - 24, 420);
+  const node = h("dialog", {
+    class: "question", "aria-labelledby": "evt-question", onclose: () => node.remove(), onkeydown: (/** @type {Event} */ event) => event.stopPropagation(),
+    vars: { "--x": `${box.left + (box.width - wide) / 2}px`, "--y": `${Math.max(box.top + 70, 12)}px`, "--w": `${wide}px`, "--h": `${box.height - 90}px` },
+  }, h("h2", { id: "evt-question" }, title), body);
+  chat.node.append(node);
+  node.showModal();
+  return node;
+}
+
+/** @param {string} words @param {string} look @param {() => void} run */
+const act = (words, look, run) => h("button", { class: `action ${look}`, type: "button", onclick: run }, words);
+
+/** @param {Chat} chat */
+export function begin(chat) {
+  const node = question(chat, t("begin"), h("p", { class: "muted" }, t("begin_why")), h("div", { class: "row" },
+    act(t("begin_do"), "solid", () => { node.close(); chat.command("new", ""); chat.composer.input.focus(); }), act(t("cancel"), "line", () => node.close())));
+}
+
+/** First what it would be, then whether it shall be. @param {Chat} chat */
+async function forget(chat) {
+  const words = h("div", { class: "md", role: "status" }, t("loading"));
+  const acts = h("div", { class: "row" }, act(t("cancel"), "line", () => node.close()));
+  const node = question(chat, t("forget_title"), words, acts);
+  const tools = { copy() {}, labels: { copy: t("copy") } };
+  const first = await ask(chat, "forget", "everything");
+  const asks = /[^.\n]*`\/forget everything yes`[^.\n]*\./;
+  render(words, first.text.replace(asks, ""), tools);
+  if (!first.good || !asks.test(first.text)) return;
+  words.append(h("p", null, t("forget_why")));
+  acts.prepend(act(t("forget_do"), "danger", async () => {
+    show(acts);
+    show(words, t("erasing"));
+    const { text } = await ask(chat, "forget", "everything yes");
+    render(words, text, tools);
+    show(acts, act(t("done"), "line", () => node.close()));
+    acts.firstChild.focus();
+  }));
+}
+
+/** Shows one message and gives it the focus. @param {HTMLElement | undefined} found */
+function reveal(found) {
+  if (!found) return;
+  set(found, { tabindex: -1 });
+  found.scrollIntoView({ block: "center" });
+  found.focus({ preventScroll: true });
+}
+
+/** @param {Chat} chat */
+function pins(chat) {
+  const list = h("ul", { class: "pins" });
+  const node = question(chat, t("pins"), list, h("div", { class: "row" }, act(t("done"), "line", () => node.close())));
+  const none = () => chat.chat.pinned.size || list.childElementCount || show(list, h("li", { class: "muted" }, t("pins_none")));
+  for (const mid of chat.chat.pinned) {
+    const item = chat.chat.items.find((one) => one.mid === mid);
+    const row = h("li", null, h("p", { dir: "auto" }, item ? (item.text ?? "").slice(0, 200) : t("pin_old")),
+      item && h("button", { class: "quiet", type: "button", onclick: () => { node.close(); reveal(chat.log.of(item.key)); } }, t("show")),
+      h("button", { class: "quiet", type: "button", onclick: () => { pin(chat, { mid }); row.remove(); chat.chat.pinned.delete(mid); none(); } }, t("unpin")));
+    list.append(row);
+  }
+  none();
+}
+
+/** @param {Chat} chat @param {string} format */
+function save(chat, format) {
+  void import("./rare.js").then((one) => one.download(chat, format)).catch(() => chat.warn(t("export_failed")));
+}
+
+/** As the device, light, dark, and around. @param {Chat} chat */
+function dye(chat) {
+  const next = LOOKS[(LOOKS.indexOf(look(chat)) + 1) % LOOKS.length];
+  chat.store.put("theme", next === "auto" ? "" : next);
+  set(/** @type {HTMLElement} */ (chat.node.closest(".root")), { data: { theme: next } });
+  toggle(chat);
+  /** @type {HTMLElement | null} */ (chat.node.querySelector(`.menu [data-key="look"]`))?.focus();
+}

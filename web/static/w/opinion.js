@@ -1,0 +1,33 @@
+/** After a thumb down: what was wrong, in the person's own words, if they like. */
+import { h } from "../shared/h.js";
+import { wordsOf } from "./words.js";
+import { insist } from "./acts.js";
+import { newId } from "./storage.js";
+
+/** @type {Record<string, string>} */
+export const OPINION_WORDS = {
+  why: "What was wrong? (if you like to say)", skip: "No, thanks", thanks: "Thank you.",
+};
+const t = wordsOf("opinion", OPINION_WORDS);
+const MOST = 1000;
+
+/** @param {import("./chat.js").Chat} chat @param {import("./state.js").Item} item @param {HTMLElement} article */
+export function opinion(chat, item, article) {
+  article.querySelector(".opinion")?.remove();
+  const words = h("textarea", { rows: 2, maxlength: MOST, dir: "auto", "aria-label": t("why"), placeholder: t("why") });
+  const form = h("form", { class: "opinion", onsubmit: (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const text = words.value.trim();
+    if (text && !insist(chat, { t: "feedback", cid: newId(), mid: item.mid, value: -1, text })) return chat.warn(t("command_offline"));
+    form.remove();
+    if (text) chat.say(t("thanks"));
+    chat.composer.input.focus();
+  }, onkeydown: (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Escape") { event.stopPropagation(); form.remove(); chat.composer.input.focus(); }
+    else if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target === words) { event.preventDefault(); form.requestSubmit(); }
+  } }, words, h("div", { class: "row" }, h("button", { class: "action solid", type: "submit" }, t("send")),
+    h("button", { class: "action line", type: "button", onclick: () => { form.remove(); chat.composer.input.focus(); } }, t("skip"))));
+  article.append(form);
+  words.focus();
+  form.scrollIntoView({ block: "nearest" });
+}

@@ -1,0 +1,95 @@
+/** How a site looks and speaks, and who is signed in there: loaded where a site says anything of its own. */
+import { h, set, show } from "../shared/h.js";
+import { spokenLang, t } from "./i18n.js";
+import { wear } from "./styles.js";
+
+const MOST_STARTERS = 6;
+const SITE_LOOK = /* css */ `
+.empty .hello { white-space: pre-wrap; } .empty a { color: var(--accent); }
+.starters { justify-content: center; padding: 8px 0; } .starters .action { padding: 6px 13px; }
+`;
+
+/** Launcher, colours, header and the empty chat. @param {import("./main.js").Widget} widget @param {any} site */
+export function dress(widget, site) {
+  const { config, chat } = widget;
+  if (typeof site === "string") try { site = JSON.parse(site); } catch { return; }
+  if (!site || site.code || !widget.host) return;
+  if (!widget.site) wear(widget.root, SITE_LOOK);
+  widget.site = site;
+  // The site's colour for words and frames as well: darker or lighter until it can be read.
+  const tint = config.accent ? "" : site.accent;
+  const dark = /^#f/i.test(site.on_accent ?? "") ? "85%" : "40%";
+  widget.store.put("site", JSON.stringify(site));
+  set(widget.root, {
+    data: { position: config.position || site.position || "" },
+    vars: { "--site-accent": config.accent || site.accent || "", "--site-on-accent": (!config.accent && site.on_accent) || "",
+      "--accent": tint ? `light-dark(color-mix(in srgb, ${tint} ${dark}, #000), color-mix(in srgb, ${tint} 40%, #fff))` : "" },
+  });
+  widget.reflect();
+  if (!chat) return;
+  chat.offline = site.offline_text ?? "";
+  const title = config.title || site.title;
+  if (title) show(chat.title, title);
+  if (title && config.page) document.title = title;
+  const own = config.starters?.split("|").map((one) => one.trim()).filter(Boolean).slice(0, MOST_STARTERS);
+  begin(chat, own?.length ? { ...site, starters: own } : site);
+}
+
+/** A welcome, ways to begin, and who is talking. @param {import("./chat.js").Chat} chat @param {any} site */
+function begin(chat, { welcome, starters, ai_notice: notice, privacy_url: privacy }) {
+  const starter = (/** @type {string} */ text) => h("button", { class: "action line", type: "button", dir: "auto", onclick: () => chat.send(text) }, text);
+  const link = /^https:/.test(privacy ?? "") && [" ", h("a", { href: privacy, target: "_blank", rel: "noopener noreferrer" }, spokenLang().startsWith("de") ? "Datenschutz" : "Privacy")];
+  show(/** @type {HTMLElement} */ (chat.log.node.querySelector(".empty")), h("p", { class: "hello", dir: "auto" }, welcome || t("welcome")),
+    starters?.length && h("div", { class: "row starters" }, starters.map(starter)), h("p", { class: "muted small", dir: "auto" }, notice || t("ai_line"), link));
+}
+
+/** What lay over the chat of the one before, and what was to be read out of it. @param {import("./chat.js").Chat} chat */
+export function sweep(chat) {
+  chat.sheet = null;
+  for (const one of [...chat.node.children]) {
+    one.removeAttribute("inert");
+    if (one.matches(".sheet, .noted, dialog")) one.remove();
+  }
+  show(chat.polite);
+}
+
+/** Another tab knows who sits here: what our page said of it is over. @param {import("./chat.js").Chat} chat */
+export function elsewhere(chat) {
+  chat.options.identity = "";
+  chat.discardAll();
+  chat.net.close();
+  // Until that tab has kept its token.
+  chat.net.later(1500);
+}
+
+/** Whom a signed token is about, as a number that tells nothing else: the same person often signs anew. @param {string} identity */
+function about(identity) {
+  let who = identity;
+  try { who = String(JSON.parse(atob(identity.split(".")[1].replace(/-/g, "+").replace(/_/g, "/"))).sub ?? who); } catch { /* then the whole of it */ }
+  let sum = 0;
+  for (const char of who) sum = (Math.imul(sum, 31) + (char.codePointAt(0) ?? 0)) | 0;
+  return `${sum}`;
+}
+
+/** Somebody signed in on the page, or (without an identity) out of it. @param {import("./main.js").Widget} widget */
+export function identify({ chat, identity, store }) {
+  const signed = store.get("signed");
+  const who = identity && about(identity);
+  // Before the server can say so: somebody else shall not see a draft of the one before.
+  const was = store.get("who");
+  const other = signed && (!who || (was && was !== who));
+  if (chat && identity === (chat.options.identity ?? "") && (identity || !signed)) return;
+  const heard = !identity && signed && chat?.net.send({ t: "identify", identity: null });
+  if (other) {
+    store.leave();
+    chat?.discardAll();
+  }
+  store.put("who", who);
+  if (!chat) return;
+  chat.options.identity = identity;
+  chat.denied = false;
+  Object.assign(chat.chat, { last: 0, session: "" });
+  if (heard) return;
+  if (chat.status === "refused") chat.start();
+  else if (!chat.net.stopped) chat.net.resync();
+}
