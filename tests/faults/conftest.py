@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -12,7 +11,10 @@ import pytest
 from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.postgres.migrate import migrate
 from tests.fakes.messages_api.harness import RunningFake
+from tests.faults.hatchery import Hatchery
+from tests.faults.house import House
 from tests.faults.plant import Case, Plant, Recovery
+from tests.places import short_folder
 
 HERE = Path(__file__).parent
 TEMPLATE = "faults_template"
@@ -37,12 +39,17 @@ def recovery(pytestconfig: pytest.Config) -> Iterator[Recovery]:
 
 
 @pytest.fixture(scope="session")
-async def plant() -> AsyncIterator[Plant]:
-    folder = Path(tempfile.mkdtemp(prefix="evf-", dir="/tmp"))
-    folder.chmod(0o755)
+async def hatchery() -> AsyncIterator[Hatchery]:
+    async with Hatchery() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+async def plant(hatchery: Hatchery) -> AsyncIterator[Plant]:
+    folder = short_folder("evf-")
     running = EmbeddedServers(folder / "servers")
     await running.start()
-    made = Plant(servers=running, folder=folder)
+    made = Plant(servers=running, folder=folder, hatchery=hatchery)
     await made.admin(f'create database "{TEMPLATE}"')
     await migrate(made.database_url(TEMPLATE))
     yield made
@@ -55,6 +62,16 @@ async def case(plant: Plant) -> AsyncIterator[Case]:
     made = await plant.case(TEMPLATE)
     yield made
     await plant.drop(made.database)
+
+
+@pytest.fixture(scope="module")
+async def house(plant: Plant) -> AsyncIterator[House]:
+    case = await plant.case(TEMPLATE)
+    async with case.web() as web, case.worker() as worker:
+        yield House(case=case, web=web, worker=worker)
+        # Restarted by us or not: these two were never to fall.
+        assert (web.exits, worker.exits) == ([], []), web.words() + worker.words()
+    await plant.drop(case.database)
 
 
 @pytest.fixture(scope="session")

@@ -1,30 +1,32 @@
-"""Bot processes without the seconds of importing: each is a fork of one that has only read the code."""
+"""Processes without the seconds of importing: each is a fork of one that has only read the code."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from shared.adapters.embedded.process import die_with_parent
+from tests.faults.afflictions import afflict
 from tests.faults.processes import ROOT, Process, environment
+from tests.places import short_folder
 
-READY_SECONDS = 60.0
+READY_SECONDS = 150.0
 
 
 class Hatchery:
-    """`async with Hatchery() as hatchery`; `start` is `python -m bot` from its `main` on."""
+    """`async with Hatchery() as hatchery`; `start("bot", …)` is `python -m bot` from its `main` on."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="evh-", dir="/tmp"))
+        self._folder = short_folder("evh-")
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -50,10 +52,10 @@ class Hatchery:
             Path(self.address).unlink()
         self._folder.rmdir()
 
-    async def start(self, settings: Mapping[str, str]) -> Hatched:
+    async def start(self, module: str, settings: Mapping[str, str]) -> Hatched:
         reading, writing = os.pipe()
         try:
-            line = await asyncio.to_thread(_asked, self.address, settings, writing)
+            line = await asyncio.to_thread(_asked, self.address, module, settings, writing)
         finally:
             os.close(writing)
         return await Hatched.of(line, reading)
@@ -100,24 +102,24 @@ class Hatched:
         return self.returncode
 
 
-class HatchedBot(Process):
-    """As `Process("bot", …)`, sooner."""
+class HatchedProcess(Process):
+    """As `Process(module, …)`, sooner."""
 
     def __init__(
-        self, hatchery: Hatchery, settings: Mapping[str, str], *, crash_point: str | None = None
+        self, hatchery: Hatchery, module: str, settings: Mapping[str, str], *, crash_point: str | None = None
     ) -> None:
-        super().__init__("bot", settings, crash_point=crash_point)
+        super().__init__(module, settings, crash_point=crash_point)
         self._hatchery = hatchery
 
     async def _launch(self, settings: Mapping[str, str]) -> Any:
-        return await self._hatchery.start(settings)
+        return await self._hatchery.start(self.module, settings)
 
 
-def _asked(address: str, settings: Mapping[str, str], output: int) -> socket.socket:
+def _asked(address: str, module: str, settings: Mapping[str, str], output: int) -> socket.socket:
     line = socket.socket(socket.AF_UNIX)
     line.settimeout(10)
     line.connect(address)
-    socket.send_fds(line, [json.dumps(environment(**settings)).encode()], [output])
+    socket.send_fds(line, [json.dumps([module, environment(**settings)]).encode()], [output])
     line.shutdown(socket.SHUT_WR)
     line.settimeout(None)
     return line
@@ -131,10 +133,13 @@ def main(address: str) -> None:
 
     from anthropic import AsyncAnthropic, DefaultAioHttpClient  # noqa: F401 - what the first answer loads
 
-    import bot.__main__  # noqa: F401 - all that a bot loads at its start
     from bot.telegram.library import load_aiogram
+    from web.pages import Files
 
+    for module in ("bot", "web", "worker"):
+        importlib.import_module(f"{module}.__main__")
     load_aiogram()
+    Files()
     gc.freeze()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
@@ -154,7 +159,7 @@ def main(address: str) -> None:
 
 
 def _keep(line: socket.socket) -> None:
-    """Starts one bot, and says how it ended."""
+    """Starts one process, and says how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     told, outputs, _, _ = socket.recv_fds(line, 1024 * 1024, 1)
     dies = die_with_parent(signal.SIGKILL)
@@ -162,7 +167,8 @@ def _keep(line: socket.socket) -> None:
     if pid == 0:
         if dies is not None:
             dies()
-        _become_bot(json.loads(told), outputs[0], line)
+        module, settings = json.loads(told)
+        _become(module, settings, outputs[0], line)
     os.close(outputs[0])
     line.sendall(f"{pid}\n".encode())
     _, status = os.waitpid(pid, 0)
@@ -171,9 +177,8 @@ def _keep(line: socket.socket) -> None:
     os._exit(0)
 
 
-def _become_bot(settings: dict[str, str], output: int, line: socket.socket) -> None:
-    from bot.__main__ import main as bot
-
+def _become(module: str, settings: dict[str, str], output: int, line: socket.socket) -> None:
+    run = importlib.import_module(f"{module}.__main__").main
     line.close()
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -181,9 +186,10 @@ def _become_bot(settings: dict[str, str], output: int, line: socket.socket) -> N
     os.setsid()
     os.environ.clear()
     os.environ.update(settings)
+    afflict(settings)
     code = 1
     try:
-        code = bot()
+        code = run()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

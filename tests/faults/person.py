@@ -17,6 +17,8 @@ AGAIN_SECONDS = 0.1
 _cids = count(1)
 
 Frame = dict[str, Any]
+WALK = "We walked along the river and talked of this and that. " * 12
+"""Enough words that a summary is shorter than they are."""
 
 
 @dataclass(slots=True)
@@ -36,6 +38,8 @@ class Person:
     commands: dict[str, Frame] = field(default_factory=dict)
     errors: list[Frame] = field(default_factory=list)
     connections: int = 0
+    read_so_far: int = 0
+    """As the last welcome told it."""
     _waiting: dict[str, Frame] = field(default_factory=dict)
     _socket: aiohttp.ClientWebSocketResponse | None = None
     _living: asyncio.Task[None] | None = None
@@ -62,6 +66,23 @@ class Person:
         cid = f"{self.name}{next(_cids)}"
         await self._send(cid, {"t": "command", "cid": cid, "command": name, "args": args})
         return cid
+
+    async def result_of(self, cid: str, what: str = "the end of a command") -> Frame:
+        await self.until(lambda: cid in self.commands, what)
+        return self.commands[cid]
+
+    async def judge(self, mid: str, value: int, words: str = "") -> str:
+        cid = f"{self.name}{next(_cids)}"
+        await self._send(
+            cid,
+            {"t": "feedback", "cid": cid, "mid": mid, "value": value, **({"text": words} if words else {})},
+        )
+        return cid
+
+    async def read(self, number: int) -> None:
+        """Up to this event; nobody acknowledges it, the next welcome tells how far it came."""
+        assert self._socket is not None
+        await self._socket.send_json({"t": "read", "seq": number})
 
     async def ask(self, words: str) -> Frame:
         """Say it, and wait for its answer."""
@@ -160,6 +181,7 @@ class Person:
     async def _welcomed(self, socket: aiohttp.ClientWebSocketResponse, frame: Frame) -> None:
         self.connections += 1
         self.token = frame.get("token", self.token)
+        self.read_so_far = frame["read"]
         for event in frame["events"]:
             self._heard(event)
         self._socket = socket

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+from arq.connections import ArqRedis, create_pool
 from redis.asyncio import Redis
 
+from shared.adapters.arq_queue import QUEUE, read_job, redis_settings, write_job
 from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.embedded.process import until
 from shared.adapters.postgres.invariants import check_activity, check_invariants
+from tests.faults.hatchery import HatchedProcess, Hatchery
 from tests.faults.person import Person
 from tests.faults.processes import Process, free_port
 
@@ -30,6 +35,8 @@ class Plant:
 
     servers: EmbeddedServers
     folder: Path
+    hatchery: Hatchery | None = None
+    """None: processes are started the long way, as in production."""
 
     def database_url(self, name: str) -> str:
         assert self.servers.postgres is not None
@@ -44,7 +51,7 @@ class Plant:
 
     async def create(self, template: str) -> str:
         name = f"case_{next(_numbers)}"
-        await self.admin(f'create database "{name}" template "{template}"')
+        await self.admin(f'create database "{name}" template "{template}" strategy file_copy')
         return name
 
     async def drop(self, name: str) -> None:
@@ -55,7 +62,7 @@ class Plant:
         return Case(
             plant=self,
             database=await self.create(template),
-            redis_url=f"{self.servers.redis_url}?db={number % 16}",
+            redis_url=f"{self.servers.redis_url}?db={number // 2 % 16}",
             port=free_port(),
         )
 
@@ -118,10 +125,28 @@ class Case:
         }
 
     def web(self, *, crash_point: str | None = None, **more: str) -> Process:
-        return Process("web", self.settings(**more), crash_point=crash_point)
+        return self.process("web", crash_point=crash_point, **more)
 
     def worker(self, *, crash_point: str | None = None, **more: str) -> Process:
-        return Process("worker", self.settings(**more), crash_point=crash_point)
+        return self.process("worker", crash_point=crash_point, **more)
+
+    def process(self, module: str, *, crash_point: str | None = None, **more: str) -> Process:
+        settings = self.settings(**more)
+        if self.plant.hatchery is None:
+            return Process(module, settings, crash_point=crash_point)
+        return HatchedProcess(self.plant.hatchery, module, settings, crash_point=crash_point)
+
+    @asynccontextmanager
+    async def queue(self) -> AsyncIterator[ArqRedis]:
+        """As the worker sees it."""
+        pool = await create_pool(
+            redis_settings(self.redis_url), job_serializer=write_job, job_deserializer=read_job,
+            default_queue_name=QUEUE,
+        )  # fmt: skip
+        try:
+            yield pool
+        finally:
+            await pool.aclose()
 
     async def connect(self) -> asyncpg.Connection[asyncpg.Record]:
         return await asyncpg.connect(self.database_url, timeout=10)
@@ -130,6 +155,19 @@ class Case:
         connection = await self.connect()
         try:
             return await connection.fetchval(sql, *arguments, timeout=10)
+        finally:
+            await connection.close(timeout=5)
+
+    async def until(self, sql: str, *, within_seconds: float = 30.0) -> None:
+        end = time.monotonic() + within_seconds
+        while not await self.value(sql):
+            assert time.monotonic() < end, sql
+            await asyncio.sleep(0.1)
+
+    async def rows(self, sql: str, *arguments: object) -> list[dict[str, Any]]:
+        connection = await self.connect()
+        try:
+            return [dict(row) for row in await connection.fetch(sql, *arguments, timeout=10)]
         finally:
             await connection.close(timeout=5)
 

@@ -12,12 +12,14 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 
 from shared.adapters.embedded.process import die_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 30.0
-STOP_SECONDS = 15.0
+START_SECONDS = 90.0
+STOP_SECONDS = 45.0
+"""An answer may end for ten seconds, what is cancelled then for ten more, and machines may be busy."""
 CRASHED = 9
 """The exit code of a process that met its crash point."""
 
@@ -65,6 +67,11 @@ class Process:
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        """False between an end and the next start."""
+        return self._process is not None and self._process.returncode is None
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
@@ -142,6 +149,16 @@ class Process:
             self.lines.append(line.decode(errors="replace").rstrip())
             if b'_ready"' in line:
                 self._ready.set()
+
+
+def passing(point: str, chance: Random, *, most: int = 4) -> str:
+    """One of the first times that the code passes this place."""
+    return f"{point.partition(':')[0]}:{chance.randint(1, most)}"
+
+
+def first_or_drawn(point: str, seed: int, *, most: int = 4) -> str:
+    """With the first seed the place as it is named, with others one of its passings."""
+    return point if seed == 1 else passing(point, Random(f"{seed} {point}"), most=most)
 
 
 async def ended(module: str, settings: Mapping[str, str]) -> tuple[int, str]:

@@ -16,14 +16,15 @@ from bot.telegram.markup import LIVE_UNITS, render, split
 from shared.adapters.postgres.invariants import check_activity, check_invariants
 from tests.fakes.bot_api import TOKEN, BotApi, Person, Screen
 from tests.fakes.messages_api.harness import RunningFake
-from tests.faults.hatchery import HatchedBot, Hatchery
-from tests.faults.plant import Case
+from tests.faults.hatchery import HatchedProcess, Hatchery
+from tests.faults.plant import Case, Plant
 from tests.faults.processes import Process, free_port, logged
 
 SECRET = "f" * 40
 SECONDS = 75.0
 """How long anything here may take, crashes and leases included."""
 _people = count(5_000)
+_bots = count(730_000)
 
 Rows = list[asyncpg.Record]
 
@@ -86,7 +87,7 @@ class Telegram:
         }
 
     def bot(self, *, crash_point: str | None = None, **more: str) -> Process:
-        return HatchedBot(self.hatchery, self.settings(**more), crash_point=crash_point)
+        return HatchedProcess(self.hatchery, "bot", self.settings(**more), crash_point=crash_point)
 
     async def talker(self, **told: Any) -> Talker:
         made = Talker(person=await self.api.person(next(_people), bot=self.bot_id, **told))
@@ -106,13 +107,13 @@ class Telegram:
 
     @staticmethod
     async def answers_of(provider: RunningFake, actions: Mapping[str, Mapping[str, object]]) -> None:
-        """How the model answers what contains a word."""
-        await provider.script(
-            [
-                {"match": {"kind": "chat", "contains": word}, "times": -1, "action": dict(action)}
-                for word, action in actions.items()
-            ]
-        )
+        """How the model answers what contains a word; `times` if not always."""
+        rules = []
+        for word, told in actions.items():
+            action = dict(told)
+            times = action.pop("times", -1)
+            rules.append({"match": {"kind": "chat", "contains": word}, "times": times, "action": action})
+        await provider.script(rules)
 
     async def until(self, sql: str, *arguments: object, seconds: float = SECONDS) -> None:
         """Until the first value is true."""
@@ -127,6 +128,10 @@ class Telegram:
     async def says(self, bot: Process, event: str, *, times: int = 1) -> None:
         """A line of this event is in its log."""
         await eventually(lambda: logged([bot], event) >= times, f"{event}:\n{bot.words()}")
+
+    async def answered_with(self) -> dict[str, int]:
+        """How often each status was the answer to a post of an update."""
+        return dict((await self.api.bot(self.bot_id))["posts"])
 
     async def called(self, method: str, *, status: int) -> list[dict[str, Any]]:
         """Calls that were answered like this, when there is one."""
@@ -147,16 +152,18 @@ class Telegram:
             await asyncio.sleep(0.1)
 
     async def _missing(self, said: Mapping[int, Sequence[str]]) -> str:
+        """Asked in the order in which things happen: what came in between is seen by a later question."""
+        for chat, texts in said.items():
+            heard = await self.heard(chat)
+            if any(text not in heard for text in texts):
+                return f"not everything of chat {chat} is stored: {heard!r}"
         for what, sql in _OPEN.items():
             if found := await self.case.value(sql):
                 return f"{found} {what}"
-        for chat, texts in said.items():
-            heard = await self._heard(chat)
-            if any(text not in heard for text in texts):
-                return f"not everything of chat {chat} is stored: {heard!r}"
         return ""
 
-    async def _heard(self, chat: int) -> str:
+    async def heard(self, chat: int) -> str:
+        """All that is stored of what they said, in its order."""
         words = await self.case.value(
             """SELECT string_agg(b ->> 'text', E'\\n' ORDER BY e.seq) FROM addresses a
                  JOIN entries e USING (session_id), jsonb_array_elements(e.blocks) b
@@ -186,7 +193,7 @@ class Telegram:
         assert objected == []
 
     async def _heard_once(self, talker: Talker) -> None:
-        heard = await self._heard(talker.id)
+        heard = await self.heard(talker.id)
         places = [heard.find(text) for text in talker.said]
         assert -1 not in places, f"lost: {heard!r}"
         assert places == sorted(places), f"in another order: {heard!r}"
@@ -211,6 +218,21 @@ class Telegram:
                     shown.pop(number)
             assert row["state"] in ("delivered", "uncertain"), dict(row)
         return len(shown)
+
+
+@asynccontextmanager
+async def bot_of_its_own(
+    api: BotApi, provider: RunningFake, plant: Plant, hatchery: Hatchery, template: str
+) -> AsyncIterator[Telegram]:
+    """On a Telegram that has other bots, too; with a fresh database."""
+    number = next(_bots)
+    token = f"{number}:FAKE-token-of-a-bot-beside-others_{number:010d}"
+    await api.add_bot(token, username=f"beside_{number}_bot")
+    case = await plant.case(template)
+    try:
+        yield Telegram(api=api, provider=provider, case=case, hatchery=hatchery, token=token)
+    finally:
+        await plant.drop(case.database)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +263,8 @@ _OPEN = {
     "updates wait": "SELECT count(*) FROM telegram_updates WHERE handled_at IS NULL",
     "turns are not answered": "SELECT count(*) FROM turns WHERE ended_at IS NULL",
     "parts are not in their chat": (
-        "SELECT count(*) FROM deliveries WHERE state IN ('queued', 'sending', 'sent')"
+        "SELECT count(*) FROM deliveries"
+        " WHERE channel = 'telegram' AND state IN ('queued', 'sending', 'sent')"
     ),
 }
 _PARTS = """

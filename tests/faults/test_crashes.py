@@ -5,27 +5,47 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from functools import partial
+from random import Random
 
 import pytest
 
 from shared.services.crash import POINTS
 from tests.faults.conftest import TEMPLATE
-from tests.faults.person import Person
+from tests.faults.person import WALK, Person
 from tests.faults.plant import Case, Plant, Recovery
-from tests.faults.processes import CRASHED, Process
+from tests.faults.processes import CRASHED, Process, first_or_drawn
+from tests.faults.scenes import Played, case_of_its_own, play
+from tests.faults.test_alerts import POINTS as ALERTS
+from tests.faults.test_asides import POINTS as ASIDES
+from tests.faults.test_handover import POINTS as HANDED_OVER
 from tests.faults.test_reminders import OWN as REMINDERS
+from tests.faults.test_telegram import ABORTED
 from tests.faults.test_telegram import POINTS as BOT
+from tests.operations.test_restore import POINTS as COPIES
 
 REMEMBER = "Please remember that my cat is called Miso."
+WEB_CASES = (
+    pytest.param("before_accept", marks=pytest.mark.row("F01")),
+    pytest.param("after_accept", marks=pytest.mark.row("F02")),
+    pytest.param("after_claim", marks=pytest.mark.row("F04")),
+    pytest.param("mid_stream:3", marks=pytest.mark.row("F05")),
+    pytest.param("after_model", marks=pytest.mark.row("F06")),
+    pytest.param("after_model:2", marks=pytest.mark.row("F06")),
+    "after_tool_calls",
+    "after_note",
+    "after_tool_run",
+    "after_tool_results",
+    pytest.param("after_answer", marks=pytest.mark.row("F07")),
+    "after_delivered",
+)
 WEB = (
     "before_accept",
     "after_accept",
     "after_claim",
-    "mid_stream:3",
+    "mid_stream",
     "after_model",
-    "after_model:2",
     "after_tool_calls",
     "after_note",
     "after_tool_run",
@@ -33,8 +53,19 @@ WEB = (
     "after_answer",
     "after_delivered",
 )
-WALK = "We walked along the river and talked of this and that. " * 12
-"""Enough words that a summary is shorter than they are."""
+WEB_POINTS = (
+    *(point for point in WEB if point != "mid_stream"),
+    "mid_stream:3",
+    "after_model:2",
+)
+WORKER_CASES = (
+    "after_job_claim",
+    pytest.param("after_flush_model", marks=pytest.mark.row("F13")),
+    pytest.param("after_flush", marks=pytest.mark.row("F14")),
+    pytest.param("after_summary_model", marks=pytest.mark.row("F15")),
+    pytest.param("after_compaction", marks=pytest.mark.row("F16")),
+    "before_indexing",
+)
 WORKER = (
     "after_job_claim",
     "after_flush_model",
@@ -46,14 +77,17 @@ WORKER = (
 NIGHT = ("after_tidy",)
 LINKED = "after_link"
 ERASURE = ("mid_erasure", "mid_erasure:4", "mid_erasure:12")
+AT_MOST_MORE = 20
+Fall = Callable[[Case, Recovery, str, int], Awaitable[None]]
 BY_SIGNAL = {"after_ack"}
 """Whoever hears the acknowledgement ends the process: that is the place."""
 
 
 def test_every_crash_point_is_tried() -> None:
-    tried = {
-        point.partition(":")[0] for point in (*WEB, *WORKER, *NIGHT, *BOT, *REMINDERS, LINKED, *ERASURE)
-    } | BY_SIGNAL
+    tries = (
+        *WEB, *WORKER, *NIGHT, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS, *ASIDES, *COPIES,
+    )  # fmt: skip
+    tried = {point.partition(":")[0] for point in tries} | BY_SIGNAL
     assert tried == set(POINTS)
 
 
@@ -78,29 +112,64 @@ async def test_a_link_is_made_once_though_its_process_dies_before_saying_so(case
         assert await case.value("SELECT count(DISTINCT session_id) FROM addresses") == 1
 
 
-@pytest.mark.parametrize("point", WEB)
-async def test_a_web_process_that_dies_leaves_nobody_without_an_answer(
-    case: Case, recovery: Recovery, point: str
-) -> None:
-    async with case.web(crash_point=point) as web, Person(case.port) as person:
+@pytest.fixture(scope="module")
+async def played(request: pytest.FixtureRequest, plant: Plant, recovery: Recovery, seed: int) -> Played:
+    """Each with a database of its own."""
+    falls: dict[str, Fall] = {
+        **dict.fromkeys(WEB_POINTS, _a_web_process_falls),
+        **dict.fromkeys(ERASURE, _an_erasure_is_cut_off),
+        **dict.fromkeys(WORKER, _a_worker_falls),
+        **dict.fromkeys(NIGHT, _a_worker_falls_at_night),
+    }
+
+    async def played(fall: Fall, point: str) -> None:
+        async with case_of_its_own(plant, TEMPLATE) as case:
+            await fall(case, recovery, point, seed)
+
+    return await play(request, {point: partial(played, fall, point) for point, fall in falls.items()})
+
+
+@pytest.mark.parametrize("point", WEB_CASES)
+async def test_a_web_process_that_dies_leaves_nobody_without_an_answer(played: Played, point: str) -> None:
+    played.went_well(point)
+
+
+async def _a_web_process_falls(case: Case, recovery: Recovery, point: str, seed: int) -> None:
+    crash_point = first_or_drawn(point, seed)
+    async with case.web(crash_point=crash_point) as web, Person(case.port) as person:
         await person.say(REMEMBER)
         await person.say("And what is my cat called?")
-        await web.crashed()
+        await _talks_until_it_falls(web, person, Random(f"{seed} {point}") if seed > 1 else None)
         await person.answered()
-        recovery.note(f"web died at {point}", web.fell_at)
+        recovery.note(f"web died at {crash_point}", web.fell_at)
         assert web.exits == [CRASHED], web.words()
         await person.ask("What is my cat called now?")
         await case.promises_hold(person)
         assert person.connections >= 2
         assert await case.value("SELECT count(*) FROM notes") == 1
+        if point.startswith("mid_stream"):
+            assert await case.value(ABORTED) == 1
 
 
+async def _talks_until_it_falls(web: Process, person: Person, chance: Random | None) -> None:
+    """At a later passing of its place, it may take some more messages, at moments of their own."""
+    for number in range(AT_MOST_MORE if chance else 0):
+        assert chance is not None
+        await asyncio.sleep(chance.uniform(0.0, 1.0))
+        if web.exits:
+            break
+        await person.say(REMEMBER if number % 2 else f"And what else do you know, number {number}?")
+    await web.crashed()
+
+
+@pytest.mark.row("F03")
 async def test_a_web_process_killed_at_its_acknowledgement_leaves_nobody_without_an_answer(
-    case: Case, recovery: Recovery
+    case: Case, recovery: Recovery, seed: int
 ) -> None:
     async with case.web() as web, Person(case.port) as person:
         await person.say(REMEMBER)
         await person.acknowledged()
+        await asyncio.sleep(0.0 if seed == 1 else Random(seed).uniform(0.0, 0.1))
         web.kill()
         await web.crashed()
         await person.answered()
@@ -109,16 +178,18 @@ async def test_a_web_process_killed_at_its_acknowledgement_leaves_nobody_without
 
 
 @pytest.mark.parametrize("point", ERASURE)
-async def test_an_erasure_that_is_cut_off_is_finished_by_a_worker(
-    case: Case, recovery: Recovery, point: str
-) -> None:
+async def test_an_erasure_that_is_cut_off_is_finished_by_a_worker(played: Played, point: str) -> None:
+    played.went_well(point)
+
+
+async def _an_erasure_is_cut_off(case: Case, recovery: Recovery, point: str, _: int) -> None:
     async with case.web(crash_point=point) as web, case.worker(), Person(case.port) as person:
         await person.ask(REMEMBER)
         asked = await person.command("forget", "everything")
         await person.until(lambda: asked in person.commands, "the preview")
         await person.command("forget", "everything yes")
         await web.crashed()
-        await _until(case, "SELECT count(*) = 1 FROM erasures WHERE state = 'done'")
+        await case.until("SELECT count(*) = 1 FROM erasures WHERE state = 'done'")
         recovery.note(f"web died at {point}", web.fell_at)
     assert web.exits[:1] == [CRASHED], web.words()
     for table, column in (
@@ -131,62 +202,54 @@ async def test_an_erasure_that_is_cut_off_is_finished_by_a_worker(
     await case.promises_hold()
 
 
-async def _until(case: Case, statement: str) -> None:
-    end = time.monotonic() + 30
-    while not await case.value(statement):
-        assert time.monotonic() < end, statement
-        await asyncio.sleep(0.1)
+_HERE = "session_id = (SELECT session_id FROM entries WHERE cid = $1)"
+ONCE = {
+    f"SELECT count(*) FROM links WHERE active AND kind = 'summary' AND {_HERE}": 1,
+    f"SELECT count(*) FROM links WHERE NOT active AND {_HERE}": 0,
+}
+"""What a worker's death must not double."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Talked:
-    """People with a conversation behind them, and the web process that serves them."""
-
-    case: Case
-    web: Process
-    tokens: list[str]
+@pytest.mark.parametrize("point", WORKER_CASES)
+async def test_a_worker_that_dies_delays_a_summary_and_nothing_else(played: Played, point: str) -> None:
+    played.went_well(point)
 
 
-@pytest.fixture(scope="module")
-async def talked(plant: Plant) -> AsyncIterator[Talked]:
-    case = await plant.case(TEMPLATE)
-    async with case.web() as web:
-        people = await asyncio.gather(*(_talk(case.port) for _ in WORKER))
-        tokens = [person.token for person in people]
-        yield Talked(case=case, web=web, tokens=[token for token in tokens if token])
-    await plant.drop(case.database)
+async def _a_worker_falls(case: Case, recovery: Recovery, point: str, seed: int) -> None:
+    messages = 8 if seed == 1 else Random(f"{seed} {point}").randint(6, 20)
+    async with case.web():
+        token = await _talked(case.port, messages)
+        async with (
+            case.worker(crash_point=point) as worker,
+            Person(case.port, token=token, name=point) as person,
+        ):
+            asked = await person.command("compact", "--force")
+            await worker.crashed()
+            await person.ask("Does anybody hear me while it is down?")
+            await person.until(lambda: asked in person.commands, "the summary")
+            recovery.note(f"worker died at {point}", worker.fell_at)
+            assert worker.exits == [CRASHED], worker.words()
+            assert person.commands[asked]["success"], person.commands[asked]
+            await _worker_rests(case)
+            await case.promises_hold(person)
+            for what, number in ONCE.items():
+                assert await case.value(what, next(iter(person.said))) == number, what
 
 
-async def _talk(port: int) -> Person:
+async def _talked(port: int, messages: int) -> str | None:
+    """The token of somebody with a conversation behind them."""
     async with Person(port, name="seed") as person:
-        for number in range(8):
+        for number in range(messages):
             await person.ask(f"Number {number}: we meet on 2026-05-{number + 10} in Lisbon. {WALK}")
-    return person
-
-
-@pytest.mark.parametrize("point", WORKER)
-async def test_a_worker_that_dies_delays_a_summary_and_nothing_else(
-    talked: Talked, recovery: Recovery, point: str
-) -> None:
-    case = talked.case
-    token = talked.tokens[WORKER.index(point)]
-    async with case.worker(crash_point=point) as worker, Person(case.port, token=token, name=point) as person:
-        asked = await person.command("compact", "--force")
-        await worker.crashed()
-        await person.ask("Does anybody hear me while it is down?")
-        await person.until(lambda: asked in person.commands, "the summary")
-        recovery.note(f"worker died at {point}", worker.fell_at)
-        assert worker.exits == [CRASHED], worker.words()
-        assert person.commands[asked]["success"], person.commands[asked]
-        await _worker_rests(case)
-        await case.promises_hold(person)
-        links = """SELECT count(*) FROM links WHERE active AND kind = 'summary' AND session_id = (
-                     SELECT session_id FROM entries WHERE cid = $1)"""
-        assert await case.value(links, next(iter(person.said))) == 1
+    return person.token
 
 
 @pytest.mark.parametrize("point", NIGHT)
-async def test_a_worker_that_dies_at_night_tidies_again(case: Case, recovery: Recovery, point: str) -> None:
+async def test_a_worker_that_dies_at_night_tidies_again(played: Played, point: str) -> None:
+    played.went_well(point)
+
+
+async def _a_worker_falls_at_night(case: Case, recovery: Recovery, point: str, _: int) -> None:
     async with case.web(), Person(case.port) as person:
         await person.ask(REMEMBER)
         await person.ask("Please remember that I am in Rome on 2020-05-01.")

@@ -67,11 +67,13 @@ async def greeted(person: Person) -> None:
 @pytest.mark.parametrize(
     ("fault", "action"),
     [
-        ("cut in mid-stream", {"cut": 3, "text": LONG}),
-        ("overloaded in mid-stream", {"stream_error": 3, "text": LONG}),
-        ("without an end", {"no_message_stop": True, "text": LONG}),
-        ("unreadable", {"malformed": 2, "text": LONG}),
-        ("busy for a second", {"status": 429, "retry_after": 1}),
+        pytest.param("cut in mid-stream", {"cut": 3, "text": LONG}, marks=pytest.mark.row("F42")),
+        pytest.param(
+            "overloaded in mid-stream", {"stream_error": 3, "text": LONG}, marks=pytest.mark.row("F41")
+        ),
+        pytest.param("without an end", {"no_message_stop": True, "text": LONG}, marks=pytest.mark.row("F44")),
+        pytest.param("unreadable", {"malformed": 2, "text": LONG}, marks=pytest.mark.row("F44")),
+        pytest.param("busy for a second", {"status": 429, "retry_after": 1}, marks=pytest.mark.row("F40")),
     ],
 )
 async def test_a_failing_provider_is_asked_again(
@@ -90,6 +92,7 @@ async def test_a_failing_provider_is_asked_again(
     assert len(outcomes) == 4, "two good answers, the failing one, and one more"
 
 
+@pytest.mark.row("F40")
 async def test_a_busy_provider_makes_the_turn_wait_and_says_so_once(house: Provided) -> None:
     async with house.person("busy") as person:
         await greeted(person)
@@ -104,6 +107,7 @@ async def test_a_busy_provider_makes_the_turn_wait_and_says_so_once(house: Provi
         await house.case.promises_hold(person)
 
 
+@pytest.mark.row("F19")
 async def test_a_stopped_process_that_wakes_up_does_not_answer_again(
     house: Provided, recovery: Recovery
 ) -> None:
@@ -133,6 +137,9 @@ async def test_a_stopped_process_that_wakes_up_does_not_answer_again(
         assert answer is not None
         assert answer["text"] != LONG
         assert second.exits == []
+        assert await _cents_disagree(house.case) > 0, (
+            "what a call cost that nobody heard the end of is unknown"
+        )
         await house.case.promises_hold(person)
 
 
@@ -163,6 +170,7 @@ async def test_what_the_provider_counted_is_in_the_ledger(house: Provided) -> No
 
 async def test_what_a_failing_provider_counted_is_in_the_ledger_too(house: Provided) -> None:
     """Both tries of the first attempt break off and the turn is put back: they were paid for all the same."""
+    cents = await _cents_disagree(house.case)
     async with house.person("aborted") as person:
         await greeted(person)
         await greeted(person)
@@ -175,11 +183,13 @@ async def test_what_a_failing_provider_counted_is_in_the_ledger_too(house: Provi
         await house.case.promises_hold(person)
     after = await _ledger(house.case)
     assert after[0] - before[0] == 3
-    assert await _cents_disagree(house.case) == 0
+    assert await _cents_disagree(house.case) == cents
 
 
+@pytest.mark.control("S30")
 async def test_what_failed_in_the_background_is_in_the_ledger_too(house: Provided) -> None:
     """A flush whose call breaks off twice fails and costs; the summary after it is made all the same."""
+    cents = await _cents_disagree(house.case)
     async with house.case.worker(**provided_by(house.provider)), house.person("background") as person:
         for number in range(7):
             await person.ask(f"Number {number}: I have walked along the river and met a heron there.")
@@ -194,11 +204,14 @@ async def test_what_failed_in_the_background_is_in_the_ledger_too(house: Provide
     after = await house.provider.usage()
     assert after["aborted"] - counted["aborted"] == 2
     assert (await _ledger(house.case))[0] - written[0] == after["requests"] - counted["requests"] >= 3
-    assert await _cents_disagree(house.case) == 0
+    assert await _cents_disagree(house.case) == cents
 
 
 async def _cents_disagree(case: Case) -> int:
-    """Between the day's spending, by which the caps are kept, and the ledger of calls; micro-dollars."""
+    """Between the day's spending, by which the caps are kept, and the ledger of calls; micro-dollars.
+
+    Only a lost attempt makes them differ: its price is unknown, and the caps count all that it had set aside.
+    """
     return int(
         await case.value(
             """SELECT (SELECT coalesce(sum(spent_micro), 0) FROM spend_days WHERE scope = 'total')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
@@ -14,7 +15,8 @@ from tests.faults.hatchery import Hatchery
 from tests.faults.person import Person
 from tests.faults.plant import Case, Plant, Recovery
 from tests.faults.processes import CRASHED
-from tests.faults.telegram import SECONDS, Telegram
+from tests.faults.scenes import Played, case_of_its_own, play
+from tests.faults.telegram import SECONDS, Telegram, bot_of_its_own
 
 OWN = ("before_reminder", "after_reminder")
 POINTS = (*OWN, "after_claim:2", "after_answer:2")
@@ -27,8 +29,21 @@ SELECT 'k', party_id, session_id, id, '{WORDS}', now(), now() FROM addresses
 DONE = "SELECT state = 'done' FROM reminders"
 
 
+@pytest.fixture(scope="module")
+async def on_the_web(request: pytest.FixtureRequest, plant: Plant, recovery: Recovery) -> Played:
+    async def falls(point: str) -> None:
+        async with case_of_its_own(plant, TEMPLATE) as case:
+            await _told_once_on_the_web(case, recovery, point)
+
+    return await play(request, {point: partial(falls, point) for point in POINTS})
+
+
 @pytest.mark.parametrize("point", POINTS)
-async def test_on_the_web_it_is_told_once(case: Case, recovery: Recovery, point: str) -> None:
+async def test_on_the_web_it_is_told_once(on_the_web: Played, point: str) -> None:
+    on_the_web.went_well(point)
+
+
+async def _told_once_on_the_web(case: Case, recovery: Recovery, point: str) -> None:
     async with case.web(crash_point=point) as web, Person(case.port) as person:
         await person.ask("Good morning.")
         await case.run(REMIND)
@@ -45,26 +60,39 @@ async def test_on_the_web_it_is_told_once(case: Case, recovery: Recovery, point:
                 await asyncio.sleep(0.1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def api() -> AsyncIterator[BotApi]:
     async with running_bot_api() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-async def hatchery() -> AsyncIterator[Hatchery]:
-    async with Hatchery() as running:
-        yield running
+async def on_telegram(
+    request: pytest.FixtureRequest,
+    api: BotApi,
+    hatchery: Hatchery,
+    plant: Plant,
+    provider: RunningFake,
+    recovery: Recovery,
+) -> Played:
+    """Each with a bot of its own."""
+    await provider.reset()
+    await Telegram.answers_of(provider, {"boat": {"text": f"Now {WORDS}."}, "morning": {"text": "Hello."}})
+
+    async def falls(point: str) -> None:
+        async with bot_of_its_own(api, provider, plant, hatchery, TEMPLATE) as telegram:
+            await _told_once_on_telegram(telegram, recovery, point)
+
+    return await play(request, {point: partial(falls, point) for point in POINTS})
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_on_telegram_it_is_told_once(
-    api: BotApi, hatchery: Hatchery, plant: Plant, fake: RunningFake, recovery: Recovery, point: str
-) -> None:
-    case = await plant.case(TEMPLATE)
-    await Telegram.answers_of(fake, {"boat": {"text": f"Now {WORDS}."}, "morning": {"text": "Hello."}})
-    telegram = Telegram(api=api, provider=fake, case=case, hatchery=hatchery)
-    ada = await telegram.talker()
+async def test_on_telegram_it_is_told_once(on_telegram: Played, point: str) -> None:
+    on_telegram.went_well(point)
+
+
+async def _told_once_on_telegram(telegram: Telegram, recovery: Recovery, point: str) -> None:
+    case, ada = telegram.case, await telegram.talker()
     async with telegram.bot(crash_point=point) as bot:
         await ada.ask("Good morning.")
         await case.run(REMIND)
@@ -77,4 +105,3 @@ async def test_on_telegram_it_is_told_once(
     screen = await ada.person.screen()
     assert screen.texts == ["Hello.", f"Now {WORDS}."]
     assert screen.notifications == 2
-    await plant.drop(case.database)

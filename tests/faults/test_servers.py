@@ -5,42 +5,15 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.faults.conftest import TEMPLATE
-from tests.faults.person import Person
+from tests.faults.house import House
+from tests.faults.lengths import lasting
+from tests.faults.person import WALK, Person
 from tests.faults.plant import Case, Plant, Recovery
-from tests.faults.processes import Process
 
 PEOPLE = 3
-
-
-class House:
-    """One web process and one worker for the whole module: they must survive what is done to the servers."""
-
-    def __init__(self, case: Case, web: Process, worker: Process) -> None:
-        self.case = case
-        self.web = web
-        self.worker = worker
-
-    def person(self, name: str) -> Person:
-        return Person(self.case.port, name=name)
-
-
-@pytest.fixture(scope="module")
-async def house(plant: Plant) -> AsyncIterator[House]:
-    case = await plant.case(TEMPLATE)
-    async with case.web() as web, case.worker() as worker:
-        yield House(case, web, worker)
-        # Restarted by us or not: these two were never to fall.
-        assert (web.exits, worker.exits) == ([], []), web.words() + worker.words()
-    await plant.drop(case.database)
-
-
-WALK = "We walked along the river and talked of this and that. " * 12
-"""Enough words that a summary is shorter than they are."""
 
 
 async def with_history(person: Person) -> None:
@@ -50,11 +23,12 @@ async def with_history(person: Person) -> None:
 
 async def summarised(people: list[Person], asked: list[str]) -> None:
     for person, cid in zip(people, asked, strict=True):
-        await person.until(lambda p=person, c=cid: c in p.commands, "the summary")  # type: ignore[misc]
-        assert person.commands[cid]["success"], person.commands[cid]
-        assert "Summarised" in person.commands[cid]["result"], person.commands[cid]
+        told = await person.result_of(cid, "the summary")
+        assert told["success"], told
+        assert "Summarised" in told["result"], told
 
 
+@pytest.mark.row("F34")
 @pytest.mark.parametrize("how", ["emptied", "killed and empty"])
 async def test_jobs_outlive_redis(house: House, plant: Plant, recovery: Recovery, how: str) -> None:
     async with house.person("a") as one, house.person("b") as two, house.person("c") as three:
@@ -83,11 +57,13 @@ async def _jobs_are_due(case: Case, number: int) -> None:
         await asyncio.sleep(0.05)
 
 
+@pytest.mark.row("F35")
 async def test_people_talk_on_while_redis_is_away(house: House, plant: Plant, recovery: Recovery) -> None:
     async with house.person("d") as one, house.person("e") as two:
         await plant.kill_redis(emptied=True)
         try:
             await asyncio.gather(with_history(one), two.ask("Please remember that my cat is called Miso."))
+            await asyncio.sleep(lasting(0.0, 55.0))
             asked = await one.command("compact", "--force")
             await _jobs_are_due(house.case, 1)
         finally:
@@ -98,6 +74,7 @@ async def test_people_talk_on_while_redis_is_away(house: House, plant: Plant, re
         await house.case.promises_hold(one, two)
 
 
+@pytest.mark.row("F27")
 async def test_postgres_falls_in_the_middle_and_comes_back(
     house: House, plant: Plant, recovery: Recovery
 ) -> None:
@@ -121,6 +98,7 @@ async def _keeps_talking(person: Person) -> None:
         await asyncio.sleep(0.25)
 
 
+@pytest.mark.row("F27", "F28")
 async def test_an_outage_of_postgres_acknowledges_nothing(house: House, plant: Plant) -> None:
     async with house.person("i") as person:
         await person.ask("Are you there?")
@@ -136,6 +114,7 @@ async def test_an_outage_of_postgres_acknowledges_nothing(house: House, plant: P
         await house.case.promises_hold(person)
 
 
+@pytest.mark.row("F30")
 async def test_a_full_disk_acknowledges_nothing_and_is_survived(house: House) -> None:
     """The server refuses to grow a table with the code that a full disk has; reading still works."""
     async with house.person("j") as person:

@@ -6,18 +6,45 @@ import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from random import Random
 
 import pytest
 
-from tests.fakes.bot_api import BotApi, running_bot_api
+from tests.fakes.bot_api import BotApi, Screen, running_bot_api
 from tests.fakes.messages_api.harness import RunningFake
+from tests.fakes.tcp_proxy import TcpProxy
+from tests.faults.afflictions import CLOCK_SHIFTS
 from tests.faults.conftest import TEMPLATE
 from tests.faults.hatchery import Hatchery
+from tests.faults.lengths import lasting
 from tests.faults.plant import Plant, Recovery
-from tests.faults.processes import CRASHED, logged
+from tests.faults.processes import CRASHED, first_or_drawn, free_port, logged
 from tests.faults.telegram import SECONDS, Telegram
 
-STREAMED = (
+SHORT = ("telegram_before_send", "telegram_after_send")
+"""Reached where an answer is there before a bubble was worth it."""
+LONG = ("telegram_after_part", "telegram_after_part:2")
+CASES = (
+    pytest.param("before_accept", marks=pytest.mark.row("F01")),
+    pytest.param("after_accept", marks=pytest.mark.row("F02")),
+    pytest.param("after_claim", marks=pytest.mark.row("F04")),
+    pytest.param("mid_stream:3", marks=pytest.mark.row("F05")),
+    pytest.param("after_model", marks=pytest.mark.row("F06")),
+    pytest.param("after_answer", marks=pytest.mark.row("F07")),
+    "after_delivered",
+    pytest.param("telegram_after_store", marks=pytest.mark.row("F02")),
+    pytest.param("telegram_before_bubble", marks=pytest.mark.row("F08")),
+    pytest.param("telegram_after_bubble", marks=pytest.mark.row("F09")),
+    pytest.param("telegram_before_edit", marks=pytest.mark.row("F10")),
+    pytest.param("telegram_after_edit", marks=pytest.mark.row("F11")),
+    pytest.param("telegram_before_send", marks=pytest.mark.row("F08")),
+    "telegram_after_send",
+    "telegram_after_part",
+    "telegram_after_part:2",
+)
+POINTS = (
     "before_accept",
     "after_accept",
     "after_claim",
@@ -26,34 +53,33 @@ STREAMED = (
     "after_answer",
     "after_delivered",
     "telegram_after_store",
+    "telegram_before_bubble",
     "telegram_after_bubble",
     "telegram_before_edit",
     "telegram_after_edit",
+    *SHORT,
+    *LONG,
 )
-SHORT = ("telegram_before_send", "telegram_after_send")
-"""Reached where an answer is there before a bubble was worth it."""
-LONG = ("telegram_after_part", "telegram_after_part:2")
-POINTS = (*STREAMED, *SHORT, *LONG)
+ABORTED = "SELECT count(*) FROM usage WHERE status = 'aborted' AND NOT known AND cost_micro IS NULL"
+"""Calls that nobody lived to tell the cost of."""
 AT_ONCE = 12
+AT_MOST_MORE = 8
 SLOW_ANSWER = " ".join(f"word{number}" for number in range(60))
 LONG_ANSWER = "\n\n".join(
     f"Paragraph {number}. {'One word follows another here. ' * 40}" for number in range(8)
 )
+MINUTE = " ".join(f"step{number}" for number in range(400))
 ANSWERS: dict[str, dict[str, object]] = {
+    "for a minute": {"text": MINUTE, "pace_ms": 150, "times": 1},
     "briefly": {"text": "Yes."},
     "few words": {"text": "It is called Njord, and it runs past the hill and on to the sea.", "pace_ms": 200},
     "length": {"text": LONG_ANSWER},
     "slowly": {"text": SLOW_ANSWER, "pace_ms": 150},
 }
 SCENE_SECONDS = 60.0
+GONE_SECONDS = 30.0
 SECONDS_TO_END = 15.0
 """Ten are promised; the rest is for a machine that has other things to do."""
-
-
-@pytest.fixture(scope="module")
-async def hatchery() -> AsyncIterator[Hatchery]:
-    async with Hatchery() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +134,22 @@ async def asked_to_end_in_mid_answer(telegram: Telegram, recovery: Recovery) -> 
     assert (await ada.person.screen()).texts == [SLOW_ANSWER]
 
 
+async def asked_to_end_in_an_answer_of_a_minute(telegram: Telegram, recovery: Recovery) -> None:
+    ada = await telegram.talker()
+    async with telegram.bot() as bot:
+        await ada.say("Walk with me for a minute.")
+        await ada.person.sees("step3", within=SECONDS)
+        since = time.monotonic()
+        bot.send(signal.SIGTERM)
+        await bot.crashed(within_seconds=GONE_SECONDS)
+        recovery.note("bot ended in an answer of a minute", since)
+        assert bot.exits == [0], bot.words()
+        await telegram.promises_hold()
+    screen = await ada.person.screen()
+    assert len(screen.texts) == 1
+    assert "step" not in screen.texts[0], "the answer that was handed over is in its place"
+
+
 async def killed_in_mid_stream(telegram: Telegram, recovery: Recovery) -> None:
     ada = await telegram.talker()
     async with telegram.bot() as bot:
@@ -120,6 +162,7 @@ async def killed_in_mid_stream(telegram: Telegram, recovery: Recovery) -> None:
     screen = await ada.person.screen()
     assert screen.texts == [SLOW_ANSWER]
     assert screen.notifications == 1
+    assert await telegram.case.value(ABORTED) == 1
 
 
 async def told_to_wait_twice_and_restarted_meanwhile(telegram: Telegram, recovery: Recovery) -> None:
@@ -168,6 +211,71 @@ async def _came_five_times(telegram: Telegram, settings: dict[str, str]) -> None
             await ada.say(f"I say number {number} only once.")
         await telegram.promises_hold()
         assert await telegram.case.value("SELECT count(*) FROM telegram_updates") == 3
+
+
+async def every_post_came_five_times_to_two_processes(telegram: Telegram, recovery: Recovery) -> None:
+    ada = await telegram.talker()
+    settings = telegram.posted_to()
+    ports = [int(settings["EVERTALK_TELEGRAM_PORT"]), free_port()]
+    here = [("127.0.0.1", port) for port in ports]
+    async with TcpProxy(upstream=here[0], others=here[1:]) as door:
+        settings["EVERTALK_PUBLIC_URL"] = f"http://127.0.0.1:{door.port}"
+        async with (
+            telegram.bot(**settings) as one,
+            telegram.bot(**{**settings, "EVERTALK_TELEGRAM_PORT": str(ports[1])}),
+        ):
+            await telegram.says(one, "webhook_set")
+            await telegram.api.duplicate_updates(5, repeats=2, copies=5, bot=telegram.bot_id)
+            for number in range(5):
+                await ada.say(f"I say number {number} only once.")
+            await telegram.promises_hold()
+            assert await telegram.case.value("SELECT count(*) FROM telegram_updates") == 5
+            assert set((await telegram.api.bot(telegram.bot_id))["posts"]) == {"200"}
+            assert door.connections >= 2, "both were posted to"
+
+
+async def posted_to_in_the_wrong_order(telegram: Telegram, recovery: Recovery) -> None:
+    """What comes first is read first: nobody waits for a number that may never come."""
+    ada = await telegram.talker()
+    async with telegram.bot(**telegram.posted_to()) as bot:
+        await telegram.says(bot, "webhook_set")
+        await telegram.api.reorder_updates(3, bot=telegram.bot_id)
+        for number in range(3):
+            await ada.say(f"This is number {number} of what I say.")
+        ada.said.reverse()
+        await telegram.promises_hold()
+
+
+async def twenty_messages_in_an_answer(telegram: Telegram, recovery: Recovery) -> None:
+    ada = await telegram.talker()
+    async with telegram.bot():
+        await ada.say("Tell me slowly of the sea.")
+        await ada.person.sees("word3", within=SECONDS)
+        for number in range(20):
+            await ada.say(f"This is number {number} of what I say meanwhile.")
+        await telegram.promises_hold()
+        doubled = "SELECT count(*) - count(DISTINCT seq) FROM turn_entries"
+        assert await telegram.case.value(doubled) == 0
+
+
+async def its_clock_jumped_with_a_paste_in_its_lanes(telegram: Telegram, recovery: Recovery) -> None:
+    """An hour back, an hour ahead, and right again: what waits for the rest of a paste waits no longer."""
+    ada = await telegram.talker()
+    async with telegram.bot(**{CLOCK_SHIFTS: "-3600,3600,0"}) as bot:
+        await telegram.serves(bot)
+        for number in range(3):
+            await ada.say(f"Paste {number}: " + "x" * 4087)
+            await telegram.until("SELECT count(*) > 0 FROM telegram_updates WHERE handled_at IS NULL")
+            bot.send(signal.SIGUSR1)
+            await telegram.says(bot, "clock_jumped", times=number + 1)
+            await ada.person.sees(partial(_has_answers, number + 1), within=SCENE_SECONDS)
+        assert await telegram.case.value("SELECT max(attempt) FROM turns") == 1
+        assert not logged([bot], "lease_lost")
+        await telegram.promises_hold()
+
+
+def _has_answers(number: int, screen: Screen) -> bool:
+    return len(screen.answers) >= number
 
 
 async def posted_to_when_it_died(telegram: Telegram, recovery: Recovery) -> None:
@@ -234,31 +342,62 @@ async def put_to_sleep_with_a_paste_in_its_lanes(telegram: Telegram, recovery: R
 SCENES: tuple[Scene, ...] = (
     killed_with_a_hundred_updates,
     asked_to_end_in_mid_answer,
+    asked_to_end_in_an_answer_of_a_minute,
     killed_in_mid_stream,
     told_to_wait_twice_and_restarted_meanwhile,
     an_acknowledgement_was_lost,
     every_update_came_five_times,
     every_post_came_five_times_at_once,
+    every_post_came_five_times_to_two_processes,
+    posted_to_in_the_wrong_order,
+    its_clock_jumped_with_a_paste_in_its_lanes,
+    twenty_messages_in_an_answer,
     posted_to_when_it_died,
     two_bots_at_once,
     put_to_sleep_with_a_paste_in_its_lanes,
 )
 
+PLAYED = (
+    "killed_with_a_hundred_updates",
+    "asked_to_end_in_mid_answer",
+    pytest.param("asked_to_end_in_an_answer_of_a_minute", marks=pytest.mark.row("F18")),
+    "killed_in_mid_stream",
+    pytest.param("told_to_wait_twice_and_restarted_meanwhile", marks=pytest.mark.row("F50")),
+    pytest.param("an_acknowledgement_was_lost", marks=pytest.mark.row("F50")),
+    pytest.param("every_update_came_five_times", marks=pytest.mark.row("F23")),
+    pytest.param("every_post_came_five_times_at_once", marks=pytest.mark.row("F23")),
+    pytest.param("every_post_came_five_times_to_two_processes", marks=pytest.mark.row("F23")),
+    pytest.param("its_clock_jumped_with_a_paste_in_its_lanes", marks=pytest.mark.row("F21")),
+    pytest.param("twenty_messages_in_an_answer", marks=pytest.mark.row("F25")),
+    pytest.param("posted_to_when_it_died", marks=pytest.mark.row("F02")),
+    pytest.param("two_bots_at_once", marks=pytest.mark.row("F22")),
+    pytest.param("put_to_sleep_with_a_paste_in_its_lanes", marks=pytest.mark.row("F19")),
+    pytest.param("posted_to_in_the_wrong_order", marks=pytest.mark.row("F24")),
+)
 
-async def _fallen(telegram: Telegram, point: str, recovery: Recovery) -> None:
+
+async def _fallen(telegram: Telegram, point: str, recovery: Recovery, seed: int = 1) -> None:
     """People write to a bot that meets its crash point, and go on writing."""
+    crash_point = first_or_drawn(point, seed, most=3)
     ada, bob = await telegram.talker(), await telegram.talker()
     how = "briefly" if point in SHORT else "at length" if point in LONG else "in a few words"
-    async with telegram.bot(crash_point=point) as bot:
+    async with telegram.bot(crash_point=crash_point) as bot:
         await ada.say(f"Tell me {how} of the river that I live by.")
         await ada.say("And then of the hill above it.")
+        for number in range(0 if seed == 1 else AT_MOST_MORE):
+            await asyncio.sleep(Random(f"{seed} {point} {number}").uniform(0.2, 2.5))
+            if bot.exits:
+                break
+            await ada.say(f"Tell me {how} of house number {number} at that river.")
         await bot.crashed()
         await bob.say("I have a garden with seven apple trees in it.")
         await telegram.rests()
-        recovery.note(f"bot died at {point}", bot.fell_at)
+        recovery.note(f"bot died at {crash_point}", bot.fell_at)
         assert bot.exits == [CRASHED], bot.words()
         await ada.ask("What do I live by?")
         await telegram.promises_hold(strays=point == "telegram_after_bubble")
+    if point.startswith("mid_stream"):
+        assert await telegram.case.value(ABORTED) == 1
     uncertain = await telegram.case.value("SELECT count(*) FROM deliveries WHERE state = 'uncertain'")
     assert uncertain == (1 if point in SHORT else 0), "only of what was on its way nobody knows"
 
@@ -268,7 +407,13 @@ Verdicts = dict[str, BaseException | None]
 
 @pytest.fixture(scope="module")
 async def verdicts(
-    api: BotApi, hatchery: Hatchery, plant: Plant, provider: RunningFake, recovery: Recovery
+    request: pytest.FixtureRequest,
+    api: BotApi,
+    hatchery: Hatchery,
+    plant: Plant,
+    provider: RunningFake,
+    recovery: Recovery,
+    seed: int,
 ) -> Verdicts:
     """Each with a bot and a database of its own, some at the same time: mostly they wait for leases."""
     gate = asyncio.Semaphore(AT_ONCE)
@@ -291,20 +436,29 @@ async def verdicts(
         return None
 
     def at(point: str) -> Scene:
-        return lambda telegram, recovery: _fallen(telegram, point, recovery)
+        return lambda telegram, recovery: _fallen(telegram, point, recovery, seed)
 
-    scenes = {scene.__name__: scene for scene in SCENES} | {point: at(point) for point in POINTS}
+    known = {scene.__name__: scene for scene in SCENES} | {point: at(point) for point in POINTS}
+    wanted = {value for item in request.session.items for value in _values(item)}
+    scenes = {name: scene for name, scene in known.items() if name in wanted}
     found = await asyncio.gather(*(verdict(*one) for one in enumerate(scenes.values())))
     return dict(zip(scenes, found, strict=True))
 
 
-@pytest.mark.parametrize("point", POINTS)
+def _values(item: pytest.Item) -> list[object]:
+    """Of the parameters of a test of this file: nobody plays what nobody asked for."""
+    if item.path != Path(__file__):
+        return []
+    return list(item.callspec.params.values()) if hasattr(item, "callspec") else []
+
+
+@pytest.mark.parametrize("point", CASES)
 async def test_a_bot_that_dies_leaves_nobody_without_an_answer(verdicts: Verdicts, point: str) -> None:
     if (error := verdicts[point]) is not None:
         raise error
 
 
-@pytest.mark.parametrize("scene", [scene.__name__ for scene in SCENES])
+@pytest.mark.parametrize("scene", PLAYED)
 async def test_nothing_is_lost_or_doubled_when(verdicts: Verdicts, scene: str) -> None:
     if (error := verdicts[scene]) is not None:
         raise error
@@ -313,6 +467,7 @@ async def test_nothing_is_lost_or_doubled_when(verdicts: Verdicts, scene: str) -
 # -- the servers fall -------------------------------------------------------------------------------------
 
 
+@pytest.mark.row("F27", "F28")
 async def test_postgres_falls_while_people_write(
     telegram: Telegram, plant: Plant, recovery: Recovery
 ) -> None:
@@ -326,9 +481,12 @@ async def test_postgres_falls_while_people_write(
         await asyncio.gather(*(one.say("Before it fell I lived by the river.") for one in people))
         await asyncio.sleep(0.3)
         await plant.crash_postgres()
+        before = await posted.answered_with()
         for number in range(3):
             await asyncio.gather(*(one.say(f"Number {number} of what I say meanwhile.") for one in people))
             await asyncio.sleep(0.5)
+        await asyncio.sleep(lasting(0.0, 58.0))
+        meanwhile = await posted.answered_with()
         await plant.start_postgres()
         since = time.monotonic()
         await asyncio.gather(*(one.say("And after it came back.") for one in people))
@@ -336,6 +494,7 @@ async def test_postgres_falls_while_people_write(
         recovery.note("Telegram answered after Postgres fell", since)
         await telegram.promises_hold()
         await posted.promises_hold()
+        assert meanwhile.get("200") == before.get("200"), "what was not stored was acknowledged"
         posts = (await telegram.api.bot(posted.bot_id))["webhook"]
         assert polls.exits == is_posted_to.exits == [], polls.words() + is_posted_to.words()
     assert posts is not None
@@ -344,6 +503,7 @@ async def test_postgres_falls_while_people_write(
     await plant.drop(posted.case.database)
 
 
+@pytest.mark.row("F35")
 async def test_redis_and_telegram_are_away_for_a_while(
     telegram: Telegram, plant: Plant, recovery: Recovery
 ) -> None:

@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 UNKNOWN = "outcome unknown"
 
 
+@pytest.mark.row("F12")
+@pytest.mark.control("S25")
 @pytest.mark.parametrize(
     ("point", "tool", "runs", "told"),
     [

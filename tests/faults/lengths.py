@@ -1,0 +1,11 @@
+"""How long an outage lasts: a few seconds in every run, its whole length where `FAULTS_AT_LENGTH` is set."""
+
+from __future__ import annotations
+
+import os
+
+AT_LENGTH = "FAULTS_AT_LENGTH"
+
+
+def lasting(short: float, long: float) -> float:
+    return long if os.environ.get(AT_LENGTH) else short

@@ -1,0 +1,118 @@
+"""The web process dies behind an opinion, a read mark, an operator's wish for a job: each is kept once."""
+
+from __future__ import annotations
+
+import aiohttp
+
+from tests.fakes.bot_api import running_bot_api
+from tests.fakes.messages_api.harness import RunningFake
+from tests.faults.conftest import TEMPLATE
+from tests.faults.hatchery import Hatchery
+from tests.faults.person import Person
+from tests.faults.plant import Case, Plant, Recovery
+from tests.faults.processes import CRASHED
+from tests.faults.telegram import SECONDS, Telegram
+from tests.faults.test_handover import Dashboard
+
+FEEDBACK, READ, WORK = "after_feedback", "after_read", "after_work_change"
+POINTS = (FEEDBACK, READ, WORK)
+
+
+async def test_an_opinion_whose_acknowledgement_died_is_kept_once_with_its_words(
+    case: Case, recovery: Recovery
+) -> None:
+    async with case.web(crash_point=FEEDBACK) as web, Person(case.port) as person:
+        answer = await person.ask("Good morning.")
+        judged = await person.judge(answer["mid"], -1, "Too long.")
+        await web.crashed()
+        await person.until(lambda: judged in person.acks, "the acknowledgement of an opinion")
+        recovery.note("web died behind an opinion", web.fell_at)
+        assert web.exits == [CRASHED], web.words()
+        assert person.acks[judged]["dup"] is True
+        await person.until(lambda: "feedback" in (e["t"] for e in person.seen.values()), "the opinion")
+        await person.ask("Thank you.")
+        assert await case.value("SELECT array_agg((opinion, words)::text) FROM feedback") == [
+            '(bad,"Too long.")'
+        ]
+        assert await case.value("SELECT count(*) FROM events WHERE kind = 'feedback'") == 1
+        await case.promises_hold(person)
+
+
+async def test_what_was_read_stays_read_when_the_process_dies_behind_it(
+    case: Case, recovery: Recovery
+) -> None:
+    async with case.web(crash_point=READ) as web, Person(case.port) as person:
+        await person.ask("Good morning.")
+        until_here = person.last_seq
+        await person.read(until_here)
+        await web.crashed()
+        await person.until(lambda: person.connections >= 2, "the next welcome")
+        recovery.note("web died behind a read mark", web.fell_at)
+        assert web.exits == [CRASHED], web.words()
+        assert person.read_so_far == until_here
+        await person.read(until_here - 1)
+        await person.ask("And now?")
+        assert await case.value("SELECT read_seq FROM addresses") == until_here, "nobody reads backwards"
+        await case.promises_hold(person)
+
+
+async def test_a_job_that_an_operator_began_again_is_done_though_nobody_was_told(
+    case: Case, recovery: Recovery
+) -> None:
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with (
+        case.web(crash_point=WORK) as web,
+        case.worker(),
+        Person(case.port) as person,
+        aiohttp.ClientSession(cookie_jar=jar, timeout=aiohttp.ClientTimeout(total=20)) as http,
+    ):
+        await person.ask("Good morning.")
+        job = await case.value(
+            """INSERT INTO jobs (kind, session_id, key, state, attempt, faults, last_error,
+                                 started_at, ended_at)
+               SELECT 'tidy', id, 'tidy:failed', 'dead', 3, 3, 'The lights went out.', now(), now()
+                 FROM sessions RETURNING id"""
+        )
+        operator = Dashboard(case, http)
+        await operator.log_in()
+        told = await operator.call("jobs/retry", {"ids": [job]})
+        recovery.note("web died behind a job begun again", web.fell_at)
+        assert web.exits == [CRASHED], web.words()
+        assert told["changed"] == 0, "it was changed before the first answer died"
+        await case.until(f"SELECT state = 'done' FROM jobs WHERE id = {job}")
+        assert await case.value("SELECT count(*) FROM audit WHERE action = 'job.retry'") == 1
+        await person.ask("Still there?")
+        await case.promises_hold(person)
+
+
+async def test_a_part_that_an_operator_sends_again_is_in_the_chat_once_though_nobody_was_told(
+    hatchery: Hatchery, plant: Plant, fake: RunningFake, recovery: Recovery
+) -> None:
+    case = await plant.case(TEMPLATE)
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with running_bot_api() as api:
+        await Telegram.answers_of(fake, {"morning": {"text": "Hello."}, "Still": {"text": "Yes."}})
+        telegram = Telegram(api=api, provider=fake, case=case, hatchery=hatchery)
+        ada = await telegram.talker()
+        async with (
+            telegram.bot(crash_point="telegram_before_send") as bot,
+            case.web(crash_point=WORK) as web,
+            aiohttp.ClientSession(cookie_jar=jar, timeout=aiohttp.ClientTimeout(total=20)) as http,
+        ):
+            await ada.say("Good morning.")
+            await bot.crashed()
+            await telegram.until("SELECT bool_or(state = 'uncertain') FROM deliveries")
+            operator = Dashboard(case, http)
+            await operator.log_in()
+            session = await case.value("SELECT public_id::text FROM sessions")
+            part = {"session": session, "turn": 1, "part": 0}
+            told = await operator.call("deliveries/send-again", {"parts": [part]})
+            recovery.note("web died behind a part to be sent again", web.fell_at)
+            assert web.exits == [CRASHED], web.words()
+            assert told["changed"] == 0, "it was changed before the first answer died"
+            await ada.person.sees("Hello.", within=SECONDS)
+            await ada.ask("Still there?")
+            assert await case.value("SELECT count(*) FROM audit WHERE action = 'delivery.send_again'") == 1
+        texts = (await ada.person.screen()).texts
+        assert sum("Hello." in text for text in texts) == 1
+    await plant.drop(case.database)

@@ -1,0 +1,64 @@
+"""Whose clock counts: what is stored, leased and due is told by Postgres alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BY_ITS_OWN_CLOCK = {
+    "shared/adapters/alert_webhook.py": "the time that a signature is made for somebody else",
+    "shared/adapters/models/catalog.py": "which day's price list holds",
+    "shared/adapters/models/refusals.py": "a date that the provider names to wait for",
+    "shared/adapters/oidc.py": "the age of what another server has signed",
+    "shared/alive.py": "how old the mark of the process beside it is",
+    "shared/app.py": "what the model is told of the time of day",
+    "shared/backups.py": "the date of a copy, and which copies are old",
+    "shared/doctor.py": "how far this clock is from Postgres'",
+    "shared/doctor_backups.py": "how old the newest copy is",
+    "shared/offers.py": "whether prices are old",
+    "shared/pairing.py": "how a code is shown, not whether it is good",
+    "shared/restoring.py": "the name under which the state of before is kept",
+    "shared/review_files.py": "how old the newest copy is",
+    "shared/upgrading.py": "which copy is the newest",
+    "bot/telegram/runner.py": "the time of day at the start; from there on seconds are counted",
+    "web/dashboard/money.py": "which month a page begins with",
+    "web/dashboard/pairing.py": "how a code is shown, not whether it is good",
+    "web/identity.py": "the age of what a site's own server has signed",
+    "web/visitors.py": "the age of what a site's own server has signed",
+}
+"""Who reads the wall clock of the process, and what for; none of it decides who holds or does something."""
+_CALLS = {
+    ("time", "time"),
+    ("time", "time_ns"),
+    ("datetime", "now"),
+    ("datetime", "utcnow"),
+    ("date", "today"),
+}
+
+
+def readers(*rooms: str) -> Iterator[str]:
+    for room in rooms:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            if any(map(_reads_the_clock, ast.walk(ast.parse(path.read_text())))):
+                yield path.relative_to(ROOT).as_posix()
+
+
+def _reads_the_clock(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and (node.value.id, node.attr) in _CALLS
+    )
+
+
+@pytest.mark.row("F21")
+def test_no_statement_and_no_service_reads_the_clock_of_its_process() -> None:
+    assert list(readers("shared/adapters/postgres", "shared/services", "shared/core", "worker")) == []
+
+
+def test_whoever_reads_it_has_a_reason() -> None:
+    assert set(readers("shared", "bot", "web", "worker")) == set(BY_ITS_OWN_CLOCK)

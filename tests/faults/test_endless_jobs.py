@@ -1,0 +1,66 @@
+"""A job that does not end by itself is ended, and says so in Postgres: dead, or due and done again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.messages_api.harness import RunningFake
+from tests.faults.afflictions import CONSTANTS
+from tests.faults.person import WALK, Person
+from tests.faults.plant import Case
+from tests.faults.test_provider import provided_by
+
+OURS = "shared.services.maintenance.WORK_SECONDS=5"
+ARQS = "worker.jobs.JOB_SECONDS=5"
+JOBS = "SELECT state, epoch, last_error FROM jobs WHERE kind = 'compact' ORDER BY id"
+LOOKED = """SELECT count(*) > 0 FROM workers WHERE role = 'worker' AND stopped_at IS NULL
+              AND beat > started_at + interval '2 seconds'"""
+NEVER = {"match": {"kind": "summary"}, "times": -1, "action": {"latency": 600.0}}
+ONCE = {**NEVER, "times": 1}
+
+
+@pytest.mark.row("F39")
+async def test_a_job_without_an_end_is_given_up_by_its_own_limit_and_its_person_is_told(
+    case: Case, fake: RunningFake
+) -> None:
+    async with case.web(**provided_by(fake)), Person(case.port) as person:
+        await _has_much_to_summarise(person)
+        await fake.script([NEVER])
+        async with case.worker(**provided_by(fake), **{CONSTANTS: OURS}) as worker:
+            told = await _compacts(person)
+            assert not told["success"], told
+            rows = await case.rows(JOBS)
+            assert [(row["state"], row["epoch"]) for row in rows] == [("dead", 1)], worker.words()
+            assert "TimeoutError" in rows[0]["last_error"]
+            await fake.script([])
+            assert (await _compacts(person))["success"], worker.words()
+            await case.promises_hold(person)
+
+
+@pytest.mark.row("F39")
+async def test_a_job_that_arq_cuts_off_is_due_at_once_and_done_by_its_second_run(
+    case: Case, fake: RunningFake
+) -> None:
+    async with case.web(**provided_by(fake)), Person(case.port) as person:
+        await _has_much_to_summarise(person)
+        await fake.script([ONCE])
+        async with case.worker(**provided_by(fake), **{CONSTANTS: ARQS}) as worker:
+            # At its first look a worker does itself what it finds in the queue, without arq.
+            await case.until(LOOKED)
+            told = await _compacts(person)
+            assert told["success"], told
+            rows = await case.rows(JOBS)
+            assert [(row["state"], row["last_error"]) for row in rows] == [("done", "")], worker.words()
+            assert rows[0]["epoch"] > 1, "cut off, and begun again"
+            await case.promises_hold(person)
+
+
+async def _has_much_to_summarise(person: Person) -> None:
+    for number in range(8):
+        await person.ask(f"Number {number}: we meet on 2026-05-{number + 10} in Lisbon. {WALK}")
+
+
+async def _compacts(person: Person) -> dict[str, Any]:
+    return await person.result_of(await person.command("compact", "--force"), "the end of the job")

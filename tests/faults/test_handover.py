@@ -1,0 +1,175 @@
+"""A process dies around a hand-over: nothing is said twice, nothing is lost, nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+
+import aiohttp
+import pytest
+
+from shared.adapters.postgres.operators import create_login_link
+from tests.fakes.bot_api import BotApi, running_bot_api
+from tests.fakes.messages_api.harness import RunningFake
+from tests.faults.conftest import TEMPLATE
+from tests.faults.hatchery import Hatchery
+from tests.faults.person import Person
+from tests.faults.plant import Case, Plant, Recovery
+from tests.faults.processes import CRASHED
+from tests.faults.scenes import Played, play
+from tests.faults.telegram import SECONDS, Telegram, bot_of_its_own
+from tests.faults.test_provider import provided_by
+from tests.journeys.desk import at_the_desk
+
+ON = {"EVERTALK_HANDOVER": "on"}
+SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
+AFTER_REPLY, AFTER_ASKING = "after_operator_reply", "after_ask_human"
+BEFORE_WORD, AFTER_WORD = "telegram_before_word", "telegram_after_word"
+POINTS = (AFTER_REPLY, AFTER_ASKING, BEFORE_WORD, AFTER_WORD)
+BACK = "SELECT held_after IS NULL FROM sessions"
+
+
+class Dashboard:
+    """An operator's browser that tries again until it is heard."""
+
+    def __init__(self, case: Case, http: aiohttp.ClientSession) -> None:
+        self._case, self._http = case, http
+        self._url = f"http://127.0.0.1:{case.port}"
+
+    async def log_in(self) -> None:
+        form = {"token": await create_login_link(self._case.database_url)}
+        async with self._http.post(
+            f"{self._url}/dashboard/login", data=form, headers=SAME_ORIGIN, allow_redirects=False
+        ) as response:
+            assert response.status == 303
+
+    async def post(self, what: str, body: dict[str, str]) -> dict[str, object]:
+        session = await self._case.value("SELECT public_id FROM sessions")
+        return await self.call(f"sessions/{session}/{what}", body)
+
+    async def call(self, path: str, body: Mapping[str, object]) -> dict[str, object]:
+        url = f"{self._url}/api/v1/{path}"
+        async with asyncio.timeout(SECONDS):
+            while True:
+                try:
+                    async with self._http.post(url, json=body, headers=SAME_ORIGIN) as response:
+                        if response.status < 500:
+                            assert response.status == 200, await response.text()
+                            told: dict[str, object] = await response.json()
+                            return told
+                except (aiohttp.ClientError, OSError):
+                    pass
+                await asyncio.sleep(0.1)
+
+
+async def test_the_web_process_dies_behind_an_operators_words_and_they_come_once(
+    case: Case, recovery: Recovery
+) -> None:
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with (
+        case.web(crash_point=AFTER_REPLY, **ON) as web,
+        Person(case.port) as person,
+        aiohttp.ClientSession(cookie_jar=jar, timeout=aiohttp.ClientTimeout(total=20)) as http,
+    ):
+        await person.ask("Good morning.")
+        await person.command("human", "a refund")
+        await person.until(lambda: any(e["t"] == "handover" for e in person.seen.values()), "the hand-over")
+        operator = Dashboard(case, http)
+        await operator.log_in()
+        await operator.post("handover", {"action": "take"})
+        told = await operator.post("replies", {"cid": "r1", "text": "Here I am."})
+        assert told.get("dup") is True, "the first answer died with the process"
+        recovery.note("web died behind an operator's words", web.fell_at)
+        assert web.exits == [CRASHED], web.words()
+        await person.until(lambda: any(m["role"] == "operator" for m in person.messages), "their words")
+        await operator.post("handover", {"action": "return"})
+        await person.ask("Thank you.")
+        assert [m["text"] for m in person.messages if m["role"] == "operator"] == ["Here I am."]
+        await case.promises_hold(person)
+
+
+async def test_the_process_dies_when_the_assistant_has_asked_and_one_human_is_asked_for(
+    case: Case, fake: RunningFake
+) -> None:
+    call = {"name": "ask_human", "input": {"reason": "a refund"}}
+    await fake.script([
+        {"match": {"contains": "money"}, "times": 1, "action": {"tool_use": [call]}},
+        {"match": {"kind": "chat"}, "times": -1, "action": {"text": "Somebody will come."}},
+    ])  # fmt: skip
+    more = {**provided_by(fake), **ON, "EVERTALK_HANDOVER_MINUTES": "0.15"}
+    async with case.web(crash_point=AFTER_ASKING, **more) as web, Person(case.port) as person:
+        await person.say("I want my money.")
+        await web.crashed()
+        await person.answered()
+        assert web.exits == [CRASHED], web.words()
+        assert await case.value("SELECT count(*) FROM handovers") == 1
+        await person.ask("Nobody there?")
+        assert await case.value(BACK)
+        notices = [m for m in person.messages if m["role"] == "notice"]
+        assert [m["error"] for m in notices] == ["handover_unanswered"]
+        await case.promises_hold(person)
+
+
+BROUGHT = {
+    "telegram_before_send:2": (0, 1),
+    "telegram_after_send:2": (1, 1),
+    BEFORE_WORD: (1, 0),
+    AFTER_WORD: (1, 1),
+}
+"""How often the operator's words are in the chat in the end, and the words that the assistant is back."""
+
+
+@pytest.fixture(scope="module")
+async def api() -> AsyncIterator[BotApi]:
+    async with running_bot_api() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+async def brought(
+    request: pytest.FixtureRequest, api: BotApi, hatchery: Hatchery, plant: Plant, provider: RunningFake
+) -> Played:
+    """Each with a bot of its own."""
+    await provider.reset()
+    await Telegram.answers_of(provider, {"morning": {"text": "Hello."}, "Back": {"text": "Yes."}})
+
+    async def falls(point: str) -> None:
+        async with bot_of_its_own(api, provider, plant, hatchery, TEMPLATE) as telegram:
+            await _brings_words_and_falls(telegram, point)
+
+    return await play(request, {point: partial(falls, point) for point in BROUGHT})
+
+
+@pytest.mark.parametrize("point", BROUGHT)
+async def test_the_bot_dies_while_it_brings_words_and_never_says_them_twice(
+    brought: Played, point: str
+) -> None:
+    """What died on its way to Telegram may be in the chat, or not: it is uncertain, and not sent again."""
+    brought.went_well(point)
+
+
+async def _brings_words_and_falls(telegram: Telegram, point: str) -> None:
+    ada = await telegram.talker()
+    async with telegram.bot(crash_point=point, **ON) as bot:
+        await ada.ask("Good morning.")
+        async with at_the_desk(telegram.case.database_url, ada.id) as desk:
+            await desk.take()
+            await desk.reply("Here I am.", cid="r1")
+            if "word" in point:
+                await ada.person.sees("Here I am.", within=SECONDS)
+                await desk.give_back()
+                await bot.crashed()
+            else:
+                await bot.crashed()
+                await desk.give_back()
+            assert bot.exits == [CRASHED], bot.words()
+            await telegram.until("SELECT told NOT IN ('queued', 'sending') FROM handovers")
+            await telegram.until(
+                "SELECT NOT EXISTS (SELECT FROM deliveries WHERE state IN ('queued', 'sending', 'sent'))"
+            )
+        await ada.ask("Back again?")
+    texts = (await ada.person.screen()).texts
+    words = sum("Here I am." in text for text in texts)
+    last = sum("answers here again" in text for text in texts)
+    assert (words, last) == BROUGHT[point]

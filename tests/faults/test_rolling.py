@@ -1,0 +1,101 @@
+"""A newer revision changes the database under processes that run on: nobody notices, and no job is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from shared.adapters.arq_queue import QUEUE, ArqDoorbell
+from tests.faults.afflictions import UNKNOWN_KIND
+from tests.faults.person import WALK, Person
+from tests.faults.plant import Case
+from tests.faults.processes import Process
+
+TABLES = ("sessions", "turns", "entries", "turn_entries", "events", "jobs", "links", "parties", "workers")
+_EXPANDED = """
+ALTER TABLE jobs DROP CONSTRAINT job_kind;
+ALTER TABLE jobs ADD CONSTRAINT job_kind CHECK (kind IN ('flush', 'compact', 'tidy', 'brand_new'));
+"""
+_NEWER = """
+INSERT INTO jobs (kind, session_id, key) SELECT 'brand_new', session_id, 'brand_new:1' FROM entries
+ WHERE cid = $1 RETURNING id
+"""
+_TIDY = _NEWER.replace("brand_new", "tidy")
+
+
+@pytest.mark.row("F52")
+async def test_older_processes_work_on_a_newer_database_and_leave_its_jobs_alone(case: Case) -> None:
+    """Columns come while they run, and go again; a job of a kind that they do not know waits for others."""
+    async with case.web() as web, case.worker() as worker, Person(case.port) as person:
+        talking = asyncio.create_task(_talks(person))
+        await asyncio.sleep(0.3)
+        for table in TABLES:
+            await case.run(f"ALTER TABLE {table} ADD COLUMN brand_new text NOT NULL DEFAULT 'x'")
+        await case.run(_EXPANDED)
+        await talking
+        await person.answered()
+        newer = await case.value(_NEWER, next(iter(person.said)))
+        await _rung(case, newer)
+        await _summarised(person)
+        await _left_alone(case, newer, worker)
+        for table in TABLES:
+            await case.run(f"ALTER TABLE {table} DROP COLUMN brand_new")
+        await person.ask("And is everything as it was?")
+        assert person.errors == []
+        assert (web.exits, worker.exits) == ([], [])
+        await case.promises_hold(person)
+
+
+@pytest.mark.row("F52")
+async def test_a_job_of_a_newer_kind_waits_for_the_newer_worker_beside_the_older_one(case: Case) -> None:
+    """The older one has never heard of it, whoever rings; the newer one does it, and is alone in the end."""
+    async with case.web() as web, Person(case.port) as person:
+        async with case.worker(**{UNKNOWN_KIND: "tidy"}) as older:
+            await _talks(person)
+            newer = await case.value(_TIDY, next(iter(person.said)))
+            await _rung(case, newer)
+            await _summarised(person)
+            await _left_alone(case, newer, older)
+            async with case.worker() as worker:
+                await case.until(f"SELECT state = 'done' FROM jobs WHERE id = {newer}")
+                rows = await case.rows("SELECT attempt, epoch, last_error FROM jobs WHERE id = $1", newer)
+                assert rows == [{"attempt": 1, "epoch": 1, "last_error": ""}]
+                await person.ask("And now?")
+                await older.stop()
+                await _talks(person)
+                await _summarised(person)
+                assert (web.exits, worker.exits) == ([], [])
+        await case.promises_hold(person)
+
+
+async def _rung(case: Case, job_id: int) -> None:
+    """By a newer process; whoever hears it first is asked for it."""
+    bell = ArqDoorbell(case.redis_url)
+    await bell.ring(job_id, 0)
+    await bell.close()
+
+
+async def _left_alone(case: Case, job_id: int, worker: Process) -> None:
+    """The oldest that is due, rung for and looked for, and still not touched."""
+    await case.value("UPDATE jobs SET due_at = now() - interval '1 hour' WHERE id = $1", job_id)
+    await _rung(case, job_id)
+    async with case.queue() as queue:
+        end = time.monotonic() + 20
+        while await queue.zcard(QUEUE):
+            assert time.monotonic() < end, f"nobody hears the bell\n{worker.words()}"
+            await asyncio.sleep(0.05)
+    await case.until(f"SELECT count(*) = 0 FROM jobs WHERE id <> {job_id} AND state IN ('due', 'running')")
+    rows = await case.rows("SELECT state, attempt, last_error FROM jobs WHERE id = $1", job_id)
+    assert rows == [{"state": "due", "attempt": 0, "last_error": ""}], worker.words()
+
+
+async def _talks(person: Person) -> None:
+    for number in range(8):
+        await person.ask(f"Number {number}: we meet on 2026-05-{number + 10} in Lisbon. {WALK}")
+
+
+async def _summarised(person: Person) -> None:
+    told = await person.result_of(await person.command("compact", "--force"), "the summary")
+    assert told["success"], told
