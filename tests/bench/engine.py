@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -32,6 +33,7 @@ from shared.settings import Settings, load_settings
 from tests.bench.policies.log import entries_of
 from tests.bench.policies.workload import telegram
 from tests.bench.quiet import keep_quiet
+from tests.bench.rest import rss_mib
 from tests.bench.turn import ANSWER, QUESTION
 from tests.bench.whole import WholeTurns, app_with_instant_model
 from web.app import make_parts
@@ -42,6 +44,7 @@ REPEATS = 9
 SHORT_ENTRIES = 100
 """The conversation that the long one is held against."""
 SEEDING_SECONDS = 300
+STATISTICS_SECONDS = 11.0
 KEPT_TURNS = 40
 """Live turns of both: the same view, behind a summary."""
 _CARD = ModelCard(
@@ -102,11 +105,17 @@ async def _long(settings: Settings, entries: int, turns: int, blocks: int) -> di
         grown = time.perf_counter() - began
         for whole in (short, long):
             await _block(whole, max(5, turns // 2))
+        held = rss_mib(os.getpid()) or 0.0
         pairs = [(await _block(short, turns), await _block(long, turns)) for _ in range(blocks)]
+        more = (rss_mib(os.getpid()) or 0.0) - held
+        read = [await _blocks_read(app, whole, turns) for whole in (short, long)]
         ratios = [after / before for before, after in pairs]
         return {
             "million_entries": entries,
             "million_ratio": round(statistics.median(ratios), 3),
+            "million_rss_mib": round(max(0.0, more), 1),
+            "million_blocks_ratio": round(read[1] / read[0], 3),
+            "blocks_per_turn": [round(blocks, 1) for blocks in read],
             "million_ratios": [round(ratio, 3) for ratio in ratios],
             "million_turn_ms": round(statistics.median(after for _, after in pairs), 2),
             "hundred_turn_ms": round(statistics.median(before for before, _ in pairs), 2),
@@ -123,6 +132,23 @@ async def _block(whole: WholeTurns, turns: int) -> float:
     for _ in range(turns):
         await whole.turn(QUESTION)
     return (time.perf_counter() - began) * 1_000 / turns
+
+
+async def _blocks_read(app: App, whole: WholeTurns, turns: int) -> float:
+    """Of 8 kB each, by one turn; what the server does by itself meanwhile is in it."""
+    before = await _blocks_so_far(app)
+    await _block(whole, turns)
+    return (await _blocks_so_far(app) - before) / turns
+
+
+async def _blocks_so_far(app: App) -> int:
+    """Connections at rest tell what they have counted after ten seconds."""
+    await asyncio.sleep(STATISTICS_SECONDS)
+    return int(
+        await app.pool.fetchval(
+            "SELECT blks_hit + blks_read FROM pg_stat_database WHERE datname = current_database()"
+        )
+    )
 
 
 async def _grow(app: App, session_id: int, entries: int) -> None:

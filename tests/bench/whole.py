@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 from unittest import mock
 
 from shared.adapters.postgres.visitors import PostgresVisitors, new_token
@@ -25,6 +26,21 @@ class InstantModel:
 
     def __init__(self, answer: str) -> None:
         self._answer = answer
+
+    def trace(self, tracer: object) -> None:
+        """Nothing is traced."""
+
+    def load_soon(self) -> None:
+        """Nothing is loaded."""
+
+    async def loaded(self) -> None:
+        """It is all there."""
+
+    def states(self) -> dict[str, Any]:
+        return {}
+
+    def body(self, request: ModelRequest) -> dict[str, Any]:
+        return {}
 
     async def card(self, model: str) -> ModelCard:
         return ModelCard(

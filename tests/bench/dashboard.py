@@ -1,0 +1,263 @@
+"""What the dashboard's pages cost among very many conversations: `python -m tests.bench.dashboard [--json]`.
+
+Each page is read from a database of `--sessions` conversations, one of which has `--entries` messages, and by
+turns from one of a thousand; what is told is the median of the ratios of such pairs. Both lie on disk under
+`--folder` and are removed afterwards. A million of both takes some minutes (a quarter of an hour
+beside other work) and 7 GB; what it does meanwhile is told on the side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from shared.adapters.embedded import EmbeddedServers
+from shared.adapters.postgres.insights import Insights, SessionQuery, write_cursor
+from shared.adapters.postgres.insights_memory import MemoryInsights, NoteQuery
+from shared.adapters.postgres.insights_people import PeopleInsights, PeopleQuery
+from shared.adapters.postgres.insights_sql import SORTS
+from shared.adapters.postgres.migrate import migrate
+from shared.adapters.postgres.pool import open_pool
+from tests.bench.dashboard_seed import public_id, seed
+from web.dashboard.csv import csv_line
+from web.dashboard.money import session_cells
+
+FEW = 1000
+PAGE = 50
+FAR_PAGE = 10_000
+AIM = 1.2
+WARM_UP = 3
+Read = Callable[["House"], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """One seeded database, and where in it the pages are looked for."""
+
+    pool: asyncpg.Pool[asyncpg.Record]
+    insights: Insights
+    middle: UUID
+    longest: UUID
+    person: str
+    fold: int
+    rare: str
+    cursors: Mapping[str, str]
+
+
+async def house_of(url: str, *, sessions: int, entries: int) -> House:
+    await migrate(url)
+    pool = await open_pool(url, size=2)
+    await seed(pool, sessions=sessions, longest=sessions // 2 + 1, entries=entries)
+    return await seen_house(pool, sessions)
+
+
+async def seen_house(pool: asyncpg.Pool[asyncpg.Record], sessions: int) -> House:
+    """Where in it the pages are looked for."""
+    middle, longest = sessions // 2 + 3, sessions // 2 + 1
+    person = await pool.fetchval(
+        "SELECT display_name FROM parties WHERE display_name <> '' AND id >= $1 ORDER BY id LIMIT 1", middle
+    )
+    fold = await pool.fetchval(
+        "SELECT id FROM links WHERE session_id = $1 ORDER BY id OFFSET 55 LIMIT 1", longest
+    )
+    far = min(FAR_PAGE * PAGE, sessions // 2)
+    return House(
+        pool=pool,
+        insights=Insights(pool),
+        middle=await public_id(pool, middle),
+        longest=await public_id(pool, longest),
+        person=person,
+        fold=fold or 2**62,
+        rare=f"number {middle * 2654435761 % 4294967296:x}",
+        cursors={
+            sort: await _cursor_at(pool, sort, far) for column in SORTS for sort in (column, f"-{column}")
+        },
+    )
+
+
+_JOINS = {
+    "p": ("parties p", "p.id = s.party_id"),
+    "a": ("agents a", "a.id = s.agent_id"),
+    "t": ("session_totals t", "t.session_id = s.id"),
+}
+
+
+async def _cursor_at(pool: asyncpg.Pool[asyncpg.Record], sort: str, row: int) -> str:
+    """As if somebody had turned all the pages before; the far page is then found by its cursor alone."""
+    order, way = SORTS[sort.removeprefix("-")], "DESC" if sort.startswith("-") else "ASC"
+    tie = "p.id" if "person" in sort else "s.id"
+    joined = "".join(
+        f" JOIN {table} ON {on}" for alias, (table, on) in _JOINS.items() if f"{alias}." in order.key
+    )
+    statement = f"""SELECT {order.key}::text AS key, s.id FROM sessions s {joined}
+        ORDER BY {order.key} {way}, {tie} {way} OFFSET $1 LIMIT 1"""
+    async with pool.acquire() as connection:
+        await connection.execute("SET statement_timeout = 0; SET work_mem = '512MB'")
+        found = await connection.fetchrow(statement, row, timeout=600)
+        await connection.execute("SET statement_timeout = 9000; RESET work_mem")
+    assert found is not None
+    return write_cursor(sort, found["key"], found["id"])
+
+
+def _listed(**how: Any) -> Read:
+    return lambda house: house.insights.sessions(SessionQuery(**how))
+
+
+def _far(sort: str) -> Read:
+    return lambda house: house.insights.sessions(SessionQuery(sort=sort, cursor=house.cursors[sort]))
+
+
+def reads() -> Mapping[str, Read]:
+    """Every kind of page, by its name."""
+    return {
+        "first_page": _listed(),
+        **{
+            f"first_page_by_{sort}": _listed(sort=sort) for column in SORTS for sort in (column, f"-{column}")
+        },
+        "far_page": _far("-active"),
+        **{f"far_page_by_{sort}": _far(sort) for column in SORTS for sort in (column, f"-{column}")},
+        "search_name": lambda house: house.insights.sessions(SessionQuery(search=house.person)),
+        "search_part_of_name": lambda house: house.insights.sessions(SessionQuery(search=house.person[-6:])),
+        "search_first_letters": _listed(search="zo"),
+        "search_id": lambda house: house.insights.sessions(SessionQuery(search=str(house.middle)[:8])),
+        "filter_channel": _listed(channel="telegram"),
+        "filter_problem": _listed(state="problem"),
+        "filter_near_limit": _listed(min_pct=90),
+        "filter_filling": _listed(min_pct=70),
+        "notes": lambda house: MemoryInsights(house.pool).notes(NoteQuery()),
+        "notes_usual_word": lambda house: MemoryInsights(house.pool).notes(NoteQuery(search="coffee")),
+        "notes_rare_word": lambda house: MemoryInsights(house.pool).notes(NoteQuery(search=house.rare)),
+        "people": lambda house: PeopleInsights(house.pool).people(PeopleQuery()),
+        "people_usual_name": lambda house: PeopleInsights(house.pool).people(PeopleQuery(search="maria")),
+        "people_one": lambda house: PeopleInsights(house.pool).people(PeopleQuery(search=house.person)),
+        "session_page": lambda house: house.insights.session(house.middle),
+        "messages_page": lambda house: house.insights.messages(house.middle),
+        "long_session_messages": lambda house: house.insights.messages(house.longest),
+        "long_session_old_messages": lambda house: house.insights.messages(house.longest, before=(60, 1)),
+        "long_session_page": lambda house: house.insights.session(house.longest),
+        "long_session_summaries": lambda house: house.insights.compactions(house.longest),
+        "long_session_old_summaries": lambda house: house.insights.compactions(
+            house.longest, before=house.fold
+        ),
+        "long_session_calls": lambda house: house.insights.context_audit(house.longest),
+        "long_session_old_calls": lambda house: house.insights.context_audit(house.longest, before=(60, 1)),
+    }
+
+
+async def rows_per_second(house: House, most: int) -> float:
+    """Lines of the sheet, as they are sent."""
+    began, lines = time.perf_counter(), 0
+    async for rows in house.insights.every_session(SessionQuery()):
+        lines += len([csv_line(session_cells(row)) for row in rows])
+        if lines >= most:
+            break
+    return lines / (time.perf_counter() - began)
+
+
+async def compare(few: House, many: House, *, rounds: int) -> dict[str, Any]:
+    pages = {}
+    for name, read in reads().items():
+        pairs = [(await _ms(read, few), await _ms(read, many)) for _ in range(rounds + WARM_UP)][WARM_UP:]
+        pages[name] = {
+            "ratio": round(statistics.median(after / before for before, after in pairs), 2),
+            "few_ms": round(statistics.median(before for before, _ in pairs), 2),
+            "many_ms": round(statistics.median(after for _, after in pairs), 2),
+        }
+    return pages
+
+
+async def _ms(read: Read, house: House) -> float:
+    began = time.perf_counter()
+    await read(house)
+    return (time.perf_counter() - began) * 1000
+
+
+@asynccontextmanager
+async def houses(folder: Path, *, sessions: int, entries: int) -> AsyncIterator[tuple[House, House, float]]:
+    servers = EmbeddedServers(folder / "servers", durable=False)
+    await servers.start()
+    opened: list[House] = []
+    try:
+        assert servers.postgres is not None
+        admin = await asyncpg.connect(servers.postgres.url("postgres"))
+        for name in ("few", "many"):
+            await admin.execute(f"CREATE DATABASE {name}")
+        await admin.close()
+        began = time.monotonic()
+        for name, count, log in (("few", min(FEW, sessions), min(FEW, entries)), ("many", sessions, entries)):
+            opened.append(await house_of(servers.postgres.url(name), sessions=count, entries=log))
+        yield opened[0], opened[1], round(time.monotonic() - began, 1)
+    finally:
+        for house in opened:
+            await house.pool.close()
+        await servers.stop()
+
+
+async def measure(
+    *, sessions: int, entries: int, rounds: int, rows: int, folder: Path | None = None
+) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="evb-", dir=folder, ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)
+        async with houses(Path(name), sessions=sessions, entries=entries) as (few, many, seconds):
+            pages = await compare(few, many, rounds=rounds)
+            slow, fast = await rows_per_second(many, rows), await rows_per_second(few, rows)
+            return {
+                "sessions": sessions,
+                "entries": entries,
+                "seeding_seconds": seconds,
+                "worst_ratio": max(page["ratio"] for page in pages.values()),
+                "above_aim": [name for name, page in pages.items() if page["ratio"] > AIM],
+                "sheet_rows_per_second": round(slow),
+                "sheet_rows_per_second_of_few": round(fast),
+                "pages": pages,
+            }
+
+
+def as_table(found: Mapping[str, Any]) -> str:
+    lines = [
+        f"{name:34} {page['ratio']:6} {page['few_ms']:9} {page['many_ms']:9}"
+        for name, page in found["pages"].items()
+    ]
+    facts = [f"{name} {value}" for name, value in found.items() if name != "pages"]
+    return "\n".join([*facts, f"{'page':34} {'ratio':>6} {'few ms':>9} {'many ms':>9}", *lines])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--sessions", type=int, default=1_000_000)
+    parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rows", type=int, default=50_000, help="of the sheet")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir()), help="on a disk with room"
+    )
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    found = asyncio.run(
+        measure(
+            sessions=given.sessions,
+            entries=given.entries,
+            rounds=given.rounds,
+            rows=given.rows,
+            folder=given.folder,
+        )
+    )
+    print(json.dumps(found, indent=1) if given.json else as_table(found))
+
+
+if __name__ == "__main__":
+    main()

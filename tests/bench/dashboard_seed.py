@@ -1,0 +1,203 @@
+"""Fills a database with very many conversations, and with one that is very long, by a few statements."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TypeAlias
+from uuid import UUID
+
+import asyncpg
+
+from shared.adapters.postgres.spend_sql import ADD_UP
+
+_log = logging.getLogger(__name__)
+Pool = asyncpg.Pool
+Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
+SECONDS = 1800
+ENTRIES_EACH = 4
+FOLDED = 8
+"""Turns behind each summary of the long one."""
+TABLES = (
+    "agents, parties, sessions, session_totals, session_spend, addresses, turns, entries, turn_entries, "
+    "usage, jobs, links, flushes, notes, audit, turn_context_audit"
+)
+
+_QUICKLY = """SET LOCAL statement_timeout = 0; SET LOCAL synchronous_commit = off;
+              SET LOCAL session_replication_role = replica; SET LOCAL work_mem = '256MB';
+              SET LOCAL enable_nestloop = off"""
+_REST_INDEXES = """
+UPDATE pg_index i SET indisready = false, indisvalid = false FROM pg_class t
+ WHERE t.oid = i.indrelid AND t.relkind = 'r' AND NOT i.indisprimary AND t.relname <> 'agents'
+   AND (t.relname = ANY ($1) OR EXISTS (SELECT FROM pg_inherits h
+        WHERE h.inhrelid = t.oid AND h.inhparent::regclass::text = ANY ($1)))
+RETURNING i.indexrelid::regclass::text
+"""
+"""Only keys are kept up while rows are written; the others are built at the end, each from all of them."""
+
+_AGENTS = "INSERT INTO agents (name) SELECT 'agent ' || n FROM generate_series(1, 5) n ON CONFLICT DO NOTHING"
+_PARTIES = """
+INSERT INTO parties (display_name, anonymous)
+SELECT CASE WHEN n % 5 = 0 THEN ''
+            ELSE (ARRAY['Maria', 'Jonas', 'Aylin', 'Noah', 'Олена', 'Chidi', '美咲', 'Zoë'])[1 + n % 8] || ' '
+                 || (ARRAY['Silva', 'Weber', 'Yilmaz', 'Novak', 'Okafor', 'Rossi', 'Dubois'])[1 + n / 8 % 7]
+                 || ' ' || to_hex(n * 2654435761 % 4294967296) END, n % 5 = 0
+  FROM generate_series(1, $1::bigint) n
+"""
+_SESSIONS = """
+INSERT INTO sessions (party_id, agent_id, next_turn, answered_turn, next_seq, context_tokens, context_limit,
+                      troubled_at, last_channel, created_at, last_active_at)
+SELECT p.n, 1 + p.n * 7 % (SELECT count(*) FROM agents), 3 + (p.n % 5000 = 0)::int, 2, 5,
+       p.n * 7919 % 189473,
+       CASE WHEN p.n % 11 > 0 THEN 200000 ELSE 0 END,
+       CASE WHEN p.n % 50 = 0 OR p.n % 40 = 0 THEN now() END, (ARRAY['web', 'telegram', 'web'])[1 + p.n % 3],
+       now() - interval '90 days', now() - p.n * 6151 % 7776000 * interval '1 s'
+  FROM generate_series(1, $1::bigint) p(n)
+"""
+_ADDRESSES = """
+INSERT INTO addresses (channel, account, chat, party_id, session_id)
+SELECT last_channel, CASE WHEN last_channel = 'web' THEN 'default' ELSE '77' END, 'c' || id, party_id, id
+  FROM sessions
+"""
+_TOTALS = """
+INSERT INTO session_totals (session_id, total_tokens, input_tokens, output_tokens, cache_read_tokens,
+                            cache_write_tokens, cost_micro, cost_unknown_calls, compaction_count)
+SELECT n, n * 31 % 90000 + n * 17 % 30000, n * 31 % 90000, n * 17 % 30000, n * 53 % 900000, n * 13 % 9000,
+       CASE WHEN n % 50 = 0 THEN 0 ELSE n * 97 % 9000000 END, (n % 50 = 0)::int, n % 7
+  FROM generate_series(1, $1::bigint) n
+"""
+_TURNS = """
+INSERT INTO turns (session_id, turn_no, state, channel, address_id, opened_at, claimed_at, ended_at)
+SELECT s.id, t, CASE WHEN s.id % 50 = 0 THEN 'failed' ELSE 'answered' END, s.last_channel, a.id,
+       s.last_active_at - interval '9 s', s.last_active_at - interval '8 s', s.last_active_at
+  FROM sessions s JOIN addresses a ON a.session_id = s.id CROSS JOIN generate_series(1, 2) t
+"""
+_ENTRIES = f"""
+INSERT INTO entries (session_id, seq, role, author, blocks, tokens, at)
+SELECT s.id, q, CASE WHEN q % 2 = 1 THEN 'user' ELSE 'assistant' END,
+       CASE WHEN q % 2 = 1 THEN 'person' ELSE 'assistant' END,
+       '[{{"type": "text", "text": "What shall we eat today?"}}]', 8, s.last_active_at
+  FROM sessions s CROSS JOIN generate_series(1, {ENTRIES_EACH}) q
+"""
+_ORDER = """
+INSERT INTO turn_entries (session_id, seq, turn_no, step)
+SELECT session_id, seq, (seq + 1) / 2, 2 - seq % 2 FROM entries
+"""
+_USAGE = """
+INSERT INTO usage (at, session_id, party_id, turn_no, purpose, model, input_tokens, output_tokens,
+                   cache_read_tokens, cache_write_tokens, cost_micro)
+SELECT s.last_active_at, s.id, s.party_id, t, 'chat', 'claude-sonnet-5-5', 900, 120, 9000, 500, 4400
+  FROM sessions s CROSS JOIN generate_series(1, 2) t
+"""
+_JOBS = """
+INSERT INTO jobs (kind, session_id, key, state, created_at, ended_at)
+SELECT 'compact', n, 'k' || n, CASE WHEN n % 40 = 0 THEN 'dead' ELSE 'done' END, now(), now()
+  FROM generate_series(10, $1::bigint, 10) n
+"""
+_AUDITS = """
+INSERT INTO turn_context_audit (session_id, turn_id, model_alias, model_context_limit, input_budget,
+    hard_limit, estimated_input_tokens_before, estimated_input_tokens_after_summary,
+    estimated_input_tokens_after_prune, reported_input_tokens, context_tokens, parts)
+SELECT session_id, turn_no, 'claude-sonnet-5-5', 200000, 180000, 190000, 900, 900, 900, 880, 900,
+       '{"system": 500, "memory": 100, "summary": 0, "tools": 100, "history": 200}'
+  FROM turns WHERE turn_no = 2
+"""
+_NOTES = """
+INSERT INTO notes (party_id, scope, kind, text, session_id, hash)
+SELECT n, 'default', 'fact', 'Likes ' || (ARRAY['tea', 'coffee', 'water', 'cocoa'])[1 + n % 4]
+       || ' with number ' || to_hex(n * 2654435761 % 4294967296) || ' on the card, and wants an answer.', n,
+       sha256(n::text::bytea)
+  FROM generate_series(1, $1::bigint) n
+"""
+_SPEND = f"WITH u AS (SELECT * FROM usage ORDER BY session_id) {ADD_UP}"
+_LONG = (
+    """UPDATE sessions SET next_turn = $2::bigint + 1, answered_turn = $2, next_seq = 2 * $2::bigint + 1
+        WHERE id = $1""",
+    """INSERT INTO turns (session_id, turn_no, state, channel, address_id, opened_at, claimed_at, ended_at)
+       SELECT $1, n, 'answered', 'web', (SELECT min(id) FROM addresses WHERE session_id = $1),
+              now() - interval '9 s', now() - interval '8 s', now() FROM generate_series(3, $2::bigint) n""",
+    """INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
+       SELECT $1, n, CASE WHEN n % 2 = 1 THEN 'user' ELSE 'assistant' END,
+              CASE WHEN n % 2 = 1 THEN 'person' ELSE 'assistant' END,
+              jsonb_build_array(jsonb_build_object('type', 'text', 'text', 'Message ' || n)), 8
+         FROM generate_series(5, 2 * $2::bigint) n""",
+    """INSERT INTO turn_entries (session_id, seq, turn_no, step)
+       SELECT $1, n, (n + 1) / 2, 2 - n % 2 FROM generate_series(5, 2 * $2::bigint) n""",
+    """INSERT INTO usage (session_id, party_id, turn_no, purpose, model, input_tokens, output_tokens,
+                          cache_read_tokens, cache_write_tokens, cost_micro)
+       SELECT $1, $1, n, 'chat', 'claude-sonnet-5-5', 900, 120, 9000, 500, 4400
+         FROM generate_series(3, $2::bigint) n""",
+    """INSERT INTO turn_context_audit (session_id, turn_id, model_alias, model_context_limit, input_budget,
+              hard_limit, estimated_input_tokens_before, estimated_input_tokens_after_summary,
+              estimated_input_tokens_after_prune, reported_input_tokens, context_tokens, parts)
+       SELECT $1, n, 'claude-sonnet-5-5', 200000, 180000, 190000, 900, 900, 900, 880, n * 7919 % 180000,
+              '{"system": 500, "memory": 100, "summary": 0, "tools": 100, "history": 200}'
+         FROM generate_series(3, $2::bigint) n""",
+    f"""INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, outcome, ended_at)
+        SELECT $1, n, 'limit', n - {FOLDED - 1}, n, 'nothing', now()
+          FROM generate_series({FOLDED}, $2::bigint - 1, {FOLDED}) n""",
+    f"""INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
+                          summary_text, tokens, tokens_before, tokens_after, model, cost_micro, duration_ms)
+        SELECT $1, 'summary', n - {FOLDED - 1}, n, 2 * n - {2 * FOLDED - 1}, 2 * n, 'auto',
+               repeat('They spoke of meals and of the weather. ', 20), 400, 90000, 9000, 'claude-haiku', 900,
+               7000
+          FROM generate_series({FOLDED}, $2::bigint - 1, {FOLDED}) n""",
+    f"""INSERT INTO jobs (kind, session_id, key, state, created_at, ended_at)
+        SELECT 'compact', $1, 'long' || n, 'done', now(), now()
+          FROM generate_series({FOLDED}, $2::bigint - 1, {FOLDED}) n""",
+    f"""UPDATE sessions s SET head = (SELECT max(id) FROM links WHERE session_id = s.id),
+              base_turn = ($2::bigint - 1) / {FOLDED} * {FOLDED},
+              flushed_turn = ($2::bigint - 1) / {FOLDED} * {FOLDED}
+        WHERE id = $1""",
+    """UPDATE session_totals SET compaction_count = (SELECT count(*) FROM links WHERE session_id = $1)
+        WHERE session_id = $1 AND $2 > 0""",
+    f"""WITH u AS (SELECT * FROM usage WHERE session_id = $1 AND turn_no > 2 AND $2 > 0) {ADD_UP}""",
+)
+
+
+async def seed(pool: Pool, *, sessions: int, longest: int, entries: int) -> None:
+    """So many conversations of two turns each, some of which fail, wait or have a failed job; and one of them
+    with a log of so many messages."""
+    async with pool.acquire() as connection:
+        indexes = await connection.fetch(_REST_INDEXES, TABLES.split(", "))
+        await _run(
+            connection,
+            _AGENTS, _PARTIES, _SESSIONS, _ADDRESSES, _TOTALS, _TURNS, _ENTRIES, _ORDER, _USAGE, _SPEND,
+            _JOBS, _AUDITS, _NOTES, given=(sessions,),
+        )  # fmt: skip
+        await _run(connection, *_LONG, given=(longest, entries // 2))
+        await _build(connection, [name for (name,) in indexes])
+    await settle(pool)
+
+
+async def _run(connection: Connection, *statements: str, given: tuple[int, ...]) -> None:
+    async with connection.transaction():
+        await connection.execute(_QUICKLY)
+        for statement in statements:
+            await _timed(connection, statement, *given[: 2 if "$2" in statement else int("$1" in statement)])
+
+
+async def _build(connection: Connection, indexes: list[str]) -> None:
+    await connection.execute("SET statement_timeout = 0; SET maintenance_work_mem = '512MB'")
+    for name in indexes:
+        await _timed(connection, f"REINDEX INDEX {name}")
+    await connection.execute("SET statement_timeout = 9000; RESET maintenance_work_mem")
+
+
+async def _timed(connection: Connection, statement: str, *given: int) -> None:
+    began = time.monotonic()
+    await connection.execute(statement, *given, timeout=SECONDS)
+    _log.info("%6.1f s  %s", time.monotonic() - began, " ".join(statement.split())[:70])
+
+
+async def settle(pool: Pool) -> None:
+    """As a database is that has been running for a while."""
+    async with pool.acquire() as connection:
+        await connection.execute("SET statement_timeout = 0")
+        await _timed(connection, f"VACUUM (ANALYZE) {TABLES}")
+        await connection.execute("SET statement_timeout = 9000")
+
+
+async def public_id(pool: Pool, session_id: int) -> UUID:
+    found: UUID = await pool.fetchval("SELECT public_id FROM sessions WHERE id = $1", session_id)
+    return found
