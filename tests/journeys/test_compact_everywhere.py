@@ -17,6 +17,7 @@ from aiohttp import ClientSession
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.visitors import VisitorRow
 from shared.core.command_texts import command_texts
+from tests.browsing import browsing
 from tests.faults.processes import free_port
 from tests.journeys.telegram_deployment import Deployment, deployment
 from tests.journeys.telegram_house import ROOT, Program
@@ -75,7 +76,7 @@ async def town(
         pool = await open_pool(module_database_url, size=2)
         try:
             await web.said("web_ready")
-            async with ClientSession() as http:
+            async with browsing() as http:
                 yield Town(here=here, url=f"http://127.0.0.1:{port}", pool=pool, http=http)
         finally:
             await pool.close()

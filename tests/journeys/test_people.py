@@ -14,6 +14,7 @@ import pytest
 from aiohttp import ClientSession
 
 from shared.adapters.postgres.telegram_places import PostgresTelegramPlaces
+from tests.browsing import browsing
 from tests.fakes.bot_api import USERNAME, Person
 from tests.faults.processes import free_port
 from tests.journeys.telegram_deployment import Deployment, deployment
@@ -104,7 +105,7 @@ async def both_processes(database_url: str, redis_url: str, folder: Path, **more
         await web.start()
         try:
             await web.said("web_ready")
-            async with ClientSession() as client:
+            async with browsing() as client:
                 yield Both(there, web, f"http://127.0.0.1:{port}", client)
         finally:
             assert await web.terminate() == 0, web.words()

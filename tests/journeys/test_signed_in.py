@@ -18,6 +18,7 @@ from shared.app import App, open_app
 from shared.drafts import Terminal
 from shared.settings import load_settings
 from shared.site_cli import read_site_arguments, run_site
+from tests.browsing import browsing
 from tests.web.conftest import Frame, Screen, hello
 from web.app import make_parts, make_web_app, start_parts, stop_parts
 from web.listener import Listener
@@ -64,7 +65,7 @@ async def shop(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIterat
     listener = Listener(runner)
     port = await listener.start("127.0.0.1", 0)
     start_parts(parts)
-    async with ClientSession() as client:
+    async with browsing() as client:
         yield Shop(f"http://127.0.0.1:{port}", app, tmp_path, client)
     await stop_parts(parts, drain_seconds=5)
     await listener.stop_listening()

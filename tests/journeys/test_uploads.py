@@ -17,6 +17,7 @@ from PIL import Image
 
 from shared.adapters.postgres.invariants import check_invariants
 from shared.app import App, open_app
+from tests.browsing import browsing
 from tests.canaries import dumped
 from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
@@ -86,7 +87,7 @@ async def visitor(database_url: str, redis_url: str, provider: RunningFake) -> A
     listener = Listener(runner)
     url = f"http://127.0.0.1:{await listener.start('127.0.0.1', 0)}"
     start_parts(parts)
-    async with ClientSession() as client:
+    async with browsing() as client:
         screen = Screen(socket=await client.ws_connect(f"{url}/ws", headers={"Origin": url}))
         await screen.send(hello())
         token = (await screen.until("welcome"))["token"]

@@ -26,6 +26,7 @@ from shared.services.handover import OperatorDesk
 from shared.services.inspecting import Inspecting
 from shared.services.work_desk import WorkDesk
 from shared.settings import Settings, load_settings
+from tests.browsing import kept_in
 from tests.web.inspecting import inspecting_over
 from web.app import make_parts, make_web_app, start_parts, stop_parts
 from web.draft import utf16_units
@@ -278,9 +279,8 @@ class Server:
     client: ClientSession
     runner: web.AppRunner
     listener: Listener
-    screens: list[Screen] = field(default_factory=list)
-    """Kept, or a socket that no test holds would be closed by the garbage collector."""
-    streams: list[ClientResponse] = field(default_factory=list)
+    answers: list[ClientResponse]
+    """All that `client` ever got, let go at the end."""
 
     @property
     def conversation(self) -> ScriptedConversation:
@@ -288,11 +288,7 @@ class Server:
 
     async def connect(self, *, origin: str | None = None, cookie: str | None = None) -> Screen:
         headers = {"Origin": origin or self.url} | ({"Cookie": cookie} if cookie else {})
-        screen = Screen(
-            socket=await self.client.ws_connect(f"{self.url}/ws", headers=headers, max_msg_size=0)
-        )
-        self.screens.append(screen)
-        return screen
+        return Screen(socket=await self.client.ws_connect(f"{self.url}/ws", headers=headers, max_msg_size=0))
 
     async def greet(
         self, *, token: str | None = None, last_seq: int = 0, **values: Any
@@ -312,8 +308,8 @@ class Server:
         await stop_parts(self.parts, drain_seconds=5)
         await self.listener.stop_listening()
         await self.runner.cleanup()
-        for stream in self.streams:
-            stream.close()
+        for answer in self.answers:
+            answer.close()
         await self.client.close()
 
 
@@ -377,11 +373,13 @@ class Starter:
         start_parts(parts)
         while redis and not announcer.connected:
             await asyncio.sleep(0.01)
+        answers: list[ClientResponse] = []
         server = Server(
             url=f"http://127.0.0.1:{port}",
             parts=parts,
             services=services,
-            client=ClientSession(),
+            client=ClientSession(response_class=kept_in(answers)),
+            answers=answers,
             runner=runner,
             listener=listener,
         )

@@ -111,7 +111,6 @@ async def open_stream(
     response = await server.client.get(
         f"{server.url}{URL}", params={"ticket": given["ticket"]}, headers=headers
     )
-    server.streams.append(response)
     assert response.status == 200, await response.text()
     token = given.get("token") or values.get("token")
     screen = StreamScreen(server=server, response=response, token=token, name=given["stream"])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import web
 
 from shared.app import App, open_app
 from shared.settings import load_settings
+from tests.browsing import browsing
 from tests.web.conftest import Screen, hello
 from web.app import make_parts, make_web_app, start_parts, stop_parts
 from web.listener import Listener
@@ -33,7 +34,7 @@ async def real(database_url: str, redis_url: str) -> AsyncIterator[tuple[str, Ap
 
 async def test_a_conversation_survives_leaving_the_page(real: tuple[str, App]) -> None:
     url, _ = real
-    async with ClientSession() as client:
+    async with browsing() as client:
         screen = Screen(socket=await client.ws_connect(f"{url}/ws", headers={"Origin": url}))
         await screen.send(hello())
         welcome = await screen.until("welcome")
@@ -64,7 +65,7 @@ async def test_a_conversation_survives_leaving_the_page(real: tuple[str, App]) -
 
 async def test_each_live_event_looks_as_it_does_when_it_is_read_later(real: tuple[str, App]) -> None:
     url, _ = real
-    async with ClientSession() as client:
+    async with browsing() as client:
         screen = Screen(socket=await client.ws_connect(f"{url}/ws", headers={"Origin": url}))
         await screen.send(hello())
         welcome = await screen.until("welcome")
@@ -78,7 +79,7 @@ async def test_each_live_event_looks_as_it_does_when_it_is_read_later(real: tupl
 
 async def test_the_last_question_is_answered_again_by_rest_too(real: tuple[str, App]) -> None:
     url, _ = real
-    async with ClientSession() as client:
+    async with browsing() as client:
         screen = Screen(socket=await client.ws_connect(f"{url}/ws", headers={"Origin": url}))
         await screen.send(hello())
         welcome = await screen.until("welcome")

@@ -1,0 +1,36 @@
+"""A test's own HTTP client, which lets go of every answer and socket at its end.
+
+What is left open is found by the garbage collector at any later time, and its warning fails the test that
+happens to run then. Closing a client ends its connections, not the answers and sockets that still hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import ClientResponse, ClientSession
+
+
+def kept_in(answers: list[ClientResponse]) -> type[ClientResponse]:
+    """A `response_class` for a client; the upgrade of a WebSocket is an answer, too."""
+
+    class Kept(ClientResponse):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            answers.append(self)
+
+    return Kept
+
+
+@asynccontextmanager
+async def browsing(**options: Any) -> AsyncIterator[ClientSession]:
+    """`options` are those of `ClientSession`."""
+    answers: list[ClientResponse] = []
+    async with ClientSession(response_class=kept_in(answers), **options) as client:
+        try:
+            yield client
+        finally:
+            for answer in answers:
+                answer.close()
