@@ -10,10 +10,12 @@ if __name__ == "__main__":
 
 import asyncio
 import sys
+from collections.abc import Callable
 
 import structlog
 from aiohttp import web
 
+from bot.telegram.library import Library
 from bot.telegram.service import TelegramService
 from shared.app import App
 from shared.bots import configured_bots, remarks_about
@@ -40,11 +42,15 @@ def main() -> int:
     configure_logs(settings, process="bot", secrets=[bot.token for bot in bots])
     for remark in remarks_about(bots, settings):
         log.warning("bot_configuration", remark=remark)
-    return run(settings, role="bot", work=lambda app, stop: _serve(app, settings, stop))
+    return run(settings, role="bot", work=lambda app, stop: serve(app, settings, stop))
 
 
-async def _serve(app: App, settings: Settings, stop: asyncio.Event) -> int:
-    service = TelegramService(app, configured_bots(settings), settings=settings)
+async def serve(
+    app: App, settings: Settings, stop: asyncio.Event, *, load: Callable[[], None] | None = None
+) -> int:
+    """Until `stop`; returns the exit code. `load` brings what Telegram is spoken to with: aiogram."""
+    library = Library(load, on_failed=stop.set)
+    service = TelegramService(app, configured_bots(settings), settings=settings, library=library)
     server: web.AppRunner | None = None
     try:
         if service.webhooks:
@@ -60,7 +66,7 @@ async def _serve(app: App, settings: Settings, stop: asyncio.Event) -> int:
         if server is not None:
             await server.cleanup()
         await service.close()
-    return 0
+    return EXIT_CANNOT_START if library.failed else 0
 
 
 async def _listen(service: TelegramService, settings: Settings) -> web.AppRunner:

@@ -9,26 +9,43 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, Optional, Union
 
+import structlog
 from pydantic import BaseModel
 
 from shared.loading import nothing_searched
+
+log = structlog.get_logger(__name__)
 
 
 class Library:
     """aiogram in this process, loaded in a thread beside all that needs nothing of it.
 
     Who polls, holds a bot or answers a turn does not wait for it; who reads an update or sends does.
+    Without it they would wait for ever, so `on_failed` is told: such a process is to end.
     """
 
-    def __init__(self, load: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, load: Callable[[], None] | None = None, *, on_failed: Callable[[], None] = lambda: None
+    ) -> None:
         self._load = load or load_aiogram
+        self._on_failed = on_failed
         self._is_there = asyncio.Event()
+        self.failed = False
 
     async def fetch(self, *, after: Awaitable[None]) -> None:
         """Two that load at once are both late: what the model needs comes first."""
         await after
-        await asyncio.to_thread(self._load)
-        self._is_there.set()
+        try:
+            await asyncio.to_thread(self._load)
+        except Exception as error:  # noqa: BLE001  whatever a broken installation raises
+            log.error(
+                "library_not_loaded", library="aiogram", reason=repr(error),
+                advice="Delete the folder .venv: the next start installs all packages anew.",
+            )  # fmt: skip
+            self.failed = True
+            self._on_failed()
+        else:
+            self._is_there.set()
 
     async def ready(self) -> None:
         await self._is_there.wait()

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
+from bot.__main__ import serve
 from bot.telegram.library import Library, load_aiogram
 from bot.telegram.service import TelegramService
 from shared.app import open_app
 from shared.bots import configured_bots
+from shared.process import EXIT_CANNOT_START
 from shared.settings import Settings, load_settings
 from tests.bot.outbound.desk import Desk
 from tests.fakes.bot_api import TOKEN, Person, RunningBotApi
@@ -93,4 +96,26 @@ async def test_menus_are_set_when_telegram_has_been_asked_for_messages(
             await asyncio.sleep(0.02)
         called = [call["method"] for call in await fake.calls()]
     assert called.index("getUpdates") < called.index("setMyCommands")
+    del pool
+
+
+async def test_a_bot_that_cannot_load_its_library_ends_and_says_what_to_do(
+    settings: Settings, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    """Else it would poll and answer for ever and never send a word."""
+
+    def broken() -> None:
+        raise ModuleNotFoundError("No module named 'aiogram'")
+
+    app = await open_app(settings, role="bot")
+    try:
+        with capture_logs() as logs:
+            async with asyncio.timeout(LONG_SECONDS):
+                code = await serve(app, settings, asyncio.Event(), load=broken)
+    finally:
+        await app.close()
+    assert code == EXIT_CANNOT_START
+    [told] = [line for line in logs if line["event"] == "library_not_loaded"]
+    assert "aiogram" in told["reason"]
+    assert ".venv" in told["advice"]
     del pool
