@@ -507,6 +507,7 @@ def test_the_gauge_says_its_numbers_and_its_parts_sum_up(desk: Desk, stub: Stub)
     gauge = page.locator(".gauge")
     expect(gauge).to_have_attribute("aria-label", re.compile(r"Context: 72\s?% · ~86k/120k, filling up"))
     gauge.click()
+    expect(page.locator(".stack .part").first).to_be_attached()
     shares = page.locator(".stack .part").evaluate_all(
         "all => all.map(one => Number(getComputedStyle(one).getPropertyValue('--share')))"
     )
