@@ -101,7 +101,9 @@ async def test_the_crosshair_the_table_and_sql_agree(seen: Seen, place: Place) -
     )
     assert row is not None
     await page.get_by_text("Show as table").click()
-    cells = await page.locator(".chart tbody tr").nth(7).locator("td").all_inner_texts()
+    row_shown = page.locator(".chart tbody tr").nth(7)
+    await expect(row_shown).to_be_visible()
+    cells = await row_shown.locator("td").all_inner_texts()
     numbers = [int(cell.replace(",", "")) for cell in cells[:7]]
     assert numbers[0] == turn
     assert numbers[6] == row["context_tokens"] == sum(numbers[1:6])

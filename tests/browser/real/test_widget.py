@@ -142,6 +142,7 @@ async def test_a_pin_that_dies_with_its_line_is_kept_once(
 async def test_the_gauge_explains_itself_to_the_last_token(page: Page) -> None:
     await ask(page, "Hello")
     await page.locator(".gauge").click()
+    await expect(page.locator(".stack .part").first).to_be_attached()
     shares = await page.locator(".stack .part").evaluate_all(
         "all => all.map(one => [one.className, Number(getComputedStyle(one).getPropertyValue('--share'))])"
     )
