@@ -41,10 +41,19 @@ WITH spent AS (
              SELECT FROM turns x WHERE x.session_id = t.session_id AND x.turn_no = t.answered_turn
                 AND x.error_code = 'cap_reached'))) AS used_up
     FROM talks t JOIN agents a ON a.id = t.agent_id WHERE t.used * 100 >= t.cap * {WARN_PERCENT} GROUP BY 1, 2
+), total AS (
+  SELECT s.used, s.used >= $2::bigint OR (s.used * 100 >= $2::bigint * {WARN_PERCENT} AND EXISTS (
+           SELECT FROM turns x JOIN sessions t ON t.id = x.session_id AND t.answered_turn = x.turn_no
+            WHERE x.opened_at >= date_trunc('day', now() AT TIME ZONE $1) AT TIME ZONE $1
+              AND x.error_code = 'cap_reached'
+              AND x.ended_at > (SELECT min(w.started_at) FROM workers w WHERE w.role <> 'worker' AND {_ALIVE})
+              AND NOT EXISTS (SELECT FROM near n
+                               WHERE n.scope IN ('session:' || t.id, 'party:' || t.party_id)))) AS used_up
+    FROM spent s WHERE s.used * 100 >= $2::bigint * {WARN_PERCENT}
 ), seen(kind, key, detail) AS (
-  SELECT CASE level WHEN 80 THEN 'spend_80' ELSE 'spend_100' END, 'total',
+  SELECT CASE level WHEN {WARN_PERCENT} THEN 'spend_80' ELSE 'spend_100' END, 'total',
          jsonb_build_object('used_micro', used, 'cap_micro', $2::bigint)
-    FROM spent, unnest(ARRAY[80, 100]) AS level WHERE used * 100 >= $2::bigint * level
+    FROM total, unnest(ARRAY[{WARN_PERCENT}, 100]) AS level WHERE used_up OR level < 100
   UNION ALL
   SELECT CASE level WHEN {WARN_PERCENT} THEN 'agent_cap_80' ELSE 'agent_cap_100' END, agent,
          jsonb_build_object('agent', agent, 'count', count(*))
@@ -94,7 +103,8 @@ WITH spent AS (
 )
 SELECT (SELECT count(*) FROM opened WHERE fresh) AS opened, (SELECT count(*) FROM ended) AS ended
 """
-"""A reservation is refused before a cap is full: used up is also where the newest message met a cap.
+"""A reservation is refused before a cap is full: used up is also where the newest message met a cap. Of the
+total that is a message of somebody who is near no cap of their own, since the processes know the cap of now.
 
 Of a timezone, the day's cap (null: none), our own worker id, seconds until a hand-over waits too long and a
 worker is missed, seconds that a thing must be over before it is told, and the targets."""

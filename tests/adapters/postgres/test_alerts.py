@@ -159,6 +159,56 @@ async def test_a_refusal_by_an_agents_cap_is_told_as_used_up(desk: Desk) -> None
     assert await desk.look() == (0, 2)
 
 
+REFUSED = """UPDATE turns SET state = 'refused', error_code = 'cap_reached',
+                               opened_at = now(), ended_at = now()
+              WHERE session_id = $1 AND turn_no = 3"""
+
+
+async def test_a_refusal_by_the_total_cap_is_told_as_used_up_until_the_cap_is_raised(desk: Desk) -> None:
+    """The cap is known since the processes began: whoever was refused before had met another one."""
+    async with desk.pool.acquire() as connection:
+        seeded = await a_session(connection, person=CANARY)
+    await desk.pool.execute(REFUSED, seeded.session_id)
+    await desk.spend(3_999_999)
+    assert await desk.look() == (0, 0)
+    await desk.spend(4_700_000)
+    assert await desk.look() == (2, 0)
+    assert await desk.open() == [
+        (kind, "total", {"used_micro": 4_700_000, "cap_micro": 5_000_000})
+        for kind in ("spend_100", "spend_80")
+    ]
+    await desk.pool.execute("UPDATE workers SET started_at = now() WHERE role = 'web'")
+    assert await desk.look(replace(RULES, cap_micro=5_500_000)) == (0, 1)
+    assert [row[0] for row in await desk.open()] == ["spend_80"]
+    await desk.pool.execute(REFUSED, seeded.session_id)
+    assert await desk.look(replace(RULES, cap_micro=5_500_000)) == (1, 0)
+
+
+async def test_a_refusal_of_before_is_none_by_the_total_cap(desk: Desk) -> None:
+    """Answered since, of another day, or of somebody who came near a cap of their own."""
+    async with desk.pool.acquire() as connection:
+        seeded = [await a_session(connection, person=CANARY) for _ in range(4)]
+    for one in seeded:
+        await desk.pool.execute(REFUSED, one.session_id)
+    await desk.pool.execute("UPDATE sessions SET answered_turn = 2 WHERE id = $1", seeded[0].session_id)
+    await desk.pool.execute(
+        "UPDATE turns SET opened_at = now() - interval '1 day' WHERE session_id = $1", seeded[1].session_id
+    )
+    party = await desk.pool.fetchval("SELECT party_id FROM sessions WHERE id = $1", seeded[3].session_id)
+    near = [f"session:{seeded[2].session_id}", f"party:{party}"]
+    await desk.pool.execute(
+        """INSERT INTO spend_days (scope, day, spent_micro, warned_at)
+           SELECT scope, (now() AT TIME ZONE 'UTC')::date, 900000, now() FROM unnest($1::text[]) AS scope""",
+        near,
+    )
+    await desk.spend(4_700_000)
+    assert await desk.look() == (1, 0)
+    assert [row[0] for row in await desk.open()] == ["spend_80"]
+    await desk.pool.execute("UPDATE spend_days SET warned_at = NULL WHERE scope = $1", near[0])
+    assert await desk.look() == (1, 0)
+    assert [row[0] for row in await desk.open()] == ["spend_100", "spend_80"]
+
+
 async def test_without_a_cap_money_is_no_alert(desk: Desk) -> None:
     await desk.spend(9_000_000)
     assert await desk.look(replace(RULES, cap_micro=None)) == (0, 0)
