@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -85,6 +86,28 @@ def dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
+def _dumped_calm(value: Any) -> str:
+    """The same value in a line of Markdown: what would be drawn or fetched there is spelled otherwise."""
+    calm = dumped(value).replace("<", "\\u003c").replace("![", "!\\u005b")
+    return calm.replace("](", "\\u005d(")
+
+
+def fenced(text: str) -> str:
+    """Word for word, whatever marks it holds: a viewer neither draws nor fetches any of it."""
+    fence = "`" * max(3, 1 + _longest_run(text))
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def in_line(text: str) -> str:
+    """The same for what stands in one line."""
+    words, fence = " ".join(text.split()), "`" * (1 + _longest_run(text))
+    return f"{fence} {words} {fence}" if words else ""
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return iso(value)
@@ -127,8 +150,11 @@ def json_messages(messages: Sequence[Mapping[str, Any]], *, first: bool) -> str:
     return ("" if first else ",\n") + ",\n".join(map(dumped, messages))
 
 
-def markdown_start(head: ExportHead, *, at: datetime) -> str:
-    """Front matter that YAML reads (JSON is YAML), then what is remembered."""
+def markdown_start(head: ExportHead, *, at: datetime, verbatim: bool = False) -> str:
+    """Front matter that YAML reads (JSON is YAML), then what is remembered.
+
+    `verbatim` here and below: for a reader who did not write it, who trusts no mark in it.
+    """
     newest = _newest(head)
     front: dict[str, Any] = {
         "schema": SCHEMA,
@@ -138,12 +164,12 @@ def markdown_start(head: ExportHead, *, at: datetime) -> str:
         "conversations": [session.public_id for session in head.sessions],
         **{name: newest[name] for name in _FIELDS if newest},
     }
-    lines = ["---", *(f"{name}: {dumped(value)}" for name, value in front.items()), "---", ""]
+    lines = ["---", *(f"{name}: {_dumped_calm(value)}" for name, value in front.items()), "---", ""]
     if head.notes:
-        lines += ["## Remembered", "", *(_note(note) for note in head.notes), ""]
+        lines += ["## Remembered", "", *(_note(note, verbatim) for note in head.notes), ""]
     for name, rows in head.more.items():
         if rows:
-            lines += [f"## {name.capitalize()}", "", *(f"- {dumped(row)}" for row in rows), ""]
+            lines += [f"## {name.capitalize()}", "", *(f"- {_dumped_calm(row)}" for row in rows), ""]
     return "\n".join(lines) + "\n"
 
 
@@ -152,33 +178,37 @@ def _newest(head: ExportHead) -> Mapping[str, Any] | None:
     return max(found, key=lambda summary: str(summary["at"]), default=None)
 
 
-def _note(note: Mapping[str, Any]) -> str:
+def _note(note: Mapping[str, Any], verbatim: bool) -> str:
     where = f", from turn {note['from_turn']}" if note.get("from_turn") else ""
-    return f"- {note['text']} ({note['kind']}, said by: {note['authority']}{where})"
+    text = in_line(note["text"]) if verbatim else note["text"]
+    return f"- {text} ({note['kind']}, said by: {note['authority']}{where})"
 
 
-def markdown_session(session: ExportedSession) -> str:
+def markdown_session(session: ExportedSession, *, verbatim: bool = False) -> str:
     lines = [f"# Conversation {session.public_id}", "", f"Begun {iso(session.created_at)}.", ""]
     for name, value in session.facts.items():
         if value:
-            lines.append(f"- {name}: {value if isinstance(value, str) else dumped(value)}")
+            own = in_line(value) if verbatim and isinstance(value, str) else value
+            lines.append(f"- {name}: {own if isinstance(own, str) else _dumped_calm(own)}")
     if session.pins:
         lines.append(f"- pinned messages: {', '.join(map(str, session.pins))}")
-    lines += [*(f"- file: {dumped(file)}" for file in session.attachments), ""]
+    lines += [*(f"- file: {_dumped_calm(file)}" for file in session.attachments), ""]
     for summary in session.summaries:
         if summary["in_use"]:
             first, last = summary["turns"]
-            lines += [f"## Summary of turns {first} – {last}", "", str(summary["text"]), ""]
+            text = str(summary["text"])
+            lines += [f"## Summary of turns {first} – {last}", "", fenced(text) if verbatim else text, ""]
     return "\n".join([*lines, "## Messages", "", ""])
 
 
-def markdown_messages(messages: Sequence[Mapping[str, Any]]) -> str:
-    return "".join(_spoken(messages))
+def markdown_messages(messages: Sequence[Mapping[str, Any]], *, verbatim: bool = False) -> str:
+    return "".join(_spoken(messages, verbatim))
 
 
-def _spoken(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _spoken(messages: Sequence[Mapping[str, Any]], verbatim: bool) -> Iterator[str]:
     for message in messages:
         if message["author"] in _SAID and message["text"]:
             at = str(message["at"])[:16].replace("T", " ")
             edited = f" · in place of message {message['replaces']}" if "replaces" in message else ""
-            yield f"**{message['author']}** · {at}{edited}\n\n{message['text']}\n\n"
+            text = fenced(message["text"]) if verbatim else message["text"]
+            yield f"**{message['author']}** · {at}{edited}\n\n{text}\n\n"

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from aiohttp import web
 
 from shared.adapters.postgres.erasure import PostgresErasure
-from shared.adapters.postgres.export import PostgresExport
 from shared.adapters.postgres.insights import MAX_LIMIT, BadQuery
 from shared.adapters.postgres.insights_people import PeopleInsights, PeopleQuery
 from shared.adapters.postgres.persons import PostgresPersons
-from shared.app import SystemClock
 from shared.core.errors import OnHold
-from shared.core.exporting import MIME, ExportFormat
 from shared.core.forgetting import COUNTED
 from shared.services.crash import crash_at
-from shared.services.exporting import Exporting
 from shared.services.forgetting import Forgetting
-from web.dashboard.access import HEADERS, Refusal, Route, Visit, answer
+from web.dashboard.access import Refusal, Route, Visit, answer
 from web.dashboard.bodies import read_json
 from web.dashboard.changes import Unheard, public_id
+from web.dashboard.exports import stream_person, wanted_format
 
 PEOPLE = "/api/v1/people"
 PERSON = f"{PEOPLE}/{{id}}"
-EXPORT_SECONDS = 600.0
 ERASE_SECONDS = 10.0
 """For so long the page waits for the end; then it shows how far the worker has come."""
 
@@ -59,23 +54,10 @@ async def person(visit: Visit) -> web.StreamResponse:
 
 async def export(visit: Visit) -> web.StreamResponse:
     """`?format=md|json`: everything that is kept of the person, piece by piece."""
-    kind = _kind(visit.request.query.get("format", "json"))
+    wanted_format(visit)
     session_id, about = await _reached(visit)
-    exporting = Exporting(store=PostgresExport(visit.desk.pool), clock=SystemClock())
-    pieces = exporting.pieces(session_id, kind)
     await visit.desk.operators.record(actor=visit.operator.name, action="person.export", about=about)
-    # Read before the head goes out: whoever cannot have it is told so by the status.
-    first = await anext(pieces)
-    name = exporting.file_name(kind)
-    disposition = {"Content-Type": MIME[kind], "Content-Disposition": f'attachment; filename="{name}"'}
-    response = web.StreamResponse(headers={**HEADERS, **disposition})
-    await response.prepare(visit.request)
-    async with asyncio.timeout(EXPORT_SECONDS):
-        await response.write(first.encode())
-        async for piece in pieces:
-            await response.write(piece.encode())
-        await response.write_eof()
-    return response
+    return await stream_person(visit, session_id)
 
 
 async def erasure(visit: Visit) -> web.StreamResponse:
@@ -137,12 +119,3 @@ async def _reached(visit: Visit) -> tuple[int, str]:
 
 def _nobody() -> Refusal:
     return Refusal(404, "not_found", "There is no such person, or they never had a conversation.")
-
-
-def _kind(name: str) -> ExportFormat:
-    match name:
-        case "md":
-            return "md"
-        case "json":
-            return "json"
-    raise BadQuery("format is md or json")

@@ -19,6 +19,7 @@ from shared.core.summary_diff import compare, says
 from shared.services.inspecting import Estimate, Inspecting, Now, Replay
 from web.dashboard.access import Refusal, Route, Visit, answer
 from web.dashboard.bodies import read_json
+from web.dashboard.exports import stream_conversation, wanted_format
 
 BODY_BYTES = 16 * 1024
 FOCUS_CHARS = 300
@@ -46,6 +47,7 @@ def routes() -> tuple[Route, ...]:
         get("sessions/{id}/timeline", timeline),
         get("sessions/{id}/now", now),
         get("sessions/{id}/replay", replay),
+        get("sessions/{id}/export", export),
         get("sessions/{id}/estimate", estimate, "operator"),
         post("sessions/{id}/compact", compact),
         post("sessions/{id}/flush", flush),
@@ -89,6 +91,16 @@ async def replay(visit: Visit) -> web.StreamResponse:
             detail={"turn": turn},
         )  # fmt: skip
     return answer({**page, "newest": newest})
+
+
+async def export(visit: Visit) -> web.StreamResponse:
+    """`?format=md|json`: the conversation as a file, which is to read all of it."""
+    kind, session_id = wanted_format(visit), await _session(visit)
+    about = visit.request.match_info["id"]
+    await visit.desk.operators.record(
+        actor=visit.operator.name, action="read.export", about=about, detail={"format": kind}
+    )
+    return await stream_conversation(visit, session_id, name=about[:8])
 
 
 async def estimate(visit: Visit) -> web.StreamResponse:

@@ -33,21 +33,24 @@ class PostgresExport:
         return number
 
     @store_method
-    async def head(self, session_id: int) -> ExportHead:
-        """Everything but the messages, as of one moment."""
+    async def head(self, session_id: int, *, alone: bool = False) -> ExportHead:
+        """Everything but the messages, as of one moment; `alone`: of this conversation, of no other."""
+        only = session_id if alone else None
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             parties = [row["id"] for row in await connection.fetch(FAMILY, session_id)]
             person = await connection.fetchrow(_PERSON, session_id)
             if person is None:
                 raise UnknownSession(f"session {session_id}")
-            sessions = await connection.fetch(_SESSIONS, parties)
+            sessions = await connection.fetch(_SESSIONS, parties, only)
             return ExportHead(
                 person=dict(person),
                 sessions=[await _session(connection, row) for row in sessions],
-                notes=[dict(row) for row in await connection.fetch(_NOTES, parties)],
+                notes=[dict(row) for row in await connection.fetch(_NOTES, parties, only)],
                 more={
-                    **{name: rows for name in _MORE if (rows := await _rows(connection, name, parties))},
-                    "feedback": [dict(row) for row in await connection.fetch(_FEEDBACK, parties)],
+                    **{
+                        name: rows for name in _MORE if (rows := await _rows(connection, name, parties, only))
+                    },
+                    "feedback": [dict(row) for row in await connection.fetch(_FEEDBACK, parties, only)],
                 },
             )
 
@@ -82,13 +85,16 @@ async def _session(connection: Connection, row: asyncpg.Record) -> ExportedSessi
     )
 
 
-async def _rows(connection: Connection, table: str, parties: list[int]) -> list[Mapping[str, Any]]:
+async def _rows(
+    connection: Connection, table: str, parties: list[int], only: int | None
+) -> list[Mapping[str, Any]]:
     if await connection.fetchval("SELECT to_regclass($1)", table) is None:
         return []
     rows = await connection.fetch(
         f"SELECT to_jsonb(r) AS row FROM {table} r JOIN sessions s ON s.id = r.session_id "
-        "WHERE s.party_id = ANY ($1) ORDER BY r.id",
+        "WHERE s.party_id = ANY ($1) AND ($2::bigint IS NULL OR s.id = $2) ORDER BY r.id",
         parties,
+        only,
     )
     return [{name: value for name, value in row["row"].items() if name not in _NOBODYS} for row in rows]
 
@@ -105,7 +111,8 @@ SELECT p.kind, p.display_name, p.timezone, p.created_at AS since FROM sessions s
 """
 _SESSIONS = """
 SELECT s.id, s.public_id, s.created_at, s.next_seq, s.goal, s.mode, a.name AS agent
-  FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.party_id = ANY ($1) ORDER BY s.id
+  FROM sessions s JOIN agents a ON a.id = s.agent_id
+ WHERE s.party_id = ANY ($1) AND ($2::bigint IS NULL OR s.id = $2) ORDER BY s.id
 """
 _PLACES = """
 SELECT channel, title, settings, created_at FROM addresses WHERE session_id = $1 ORDER BY id
@@ -123,12 +130,15 @@ SELECT name, mime, size, encode(sha256, 'hex') AS sha256, description, state, cr
 _NOTES = """
 SELECT kind, text, subject, scope, authority, importance, from_turn, through_turn, observed_at, event_date,
        (SELECT s.public_id::text FROM sessions s WHERE s.id = n.session_id) AS conversation
-  FROM notes n WHERE party_id = ANY ($1) AND superseded_by IS NULL AND forgotten_at IS NULL ORDER BY id
+  FROM notes n
+ WHERE party_id = ANY ($1) AND ($2::bigint IS NULL OR n.session_id = $2)
+   AND superseded_by IS NULL AND forgotten_at IS NULL ORDER BY id
 """
 _FEEDBACK = """
 SELECT s.public_id::text AS conversation, f.turn_no AS turn, f.opinion, f.words, f.at
   FROM feedback f JOIN sessions s ON s.id = f.session_id
- WHERE s.party_id = ANY ($1) AND f.turn_no > s.erased_turn AND (f.opinion IS NOT NULL OR f.words <> '')
+ WHERE s.party_id = ANY ($1) AND ($2::bigint IS NULL OR s.id = $2)
+   AND f.turn_no > s.erased_turn AND (f.opinion IS NOT NULL OR f.words <> '')
  ORDER BY s.id, f.turn_no
 """
 _PAGE = """

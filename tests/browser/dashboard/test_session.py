@@ -136,6 +136,45 @@ async def test_the_request_is_saved_as_the_provider_received_it(talk: Talk, prov
     assert saved == chats[-1]["body"]
 
 
+async def pictures(page: Page, name: str) -> None:
+    """For whoever wants to look."""
+    if folder := os.environ.get("PICTURES_FOLDER"):
+        for scheme, width in (("light", 1360), ("dark", 1360), ("light", 390)):
+            await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            await page.set_viewport_size({"width": width, "height": 900})
+            await page.screenshot(path=Path(folder) / f"{name}-{scheme}-{width}.png")
+        await page.set_viewport_size({"width": 1360, "height": 900})
+
+
+async def test_a_conversation_is_saved_as_a_file_in_either_form(talk: Talk) -> None:
+    page = await talk.page(role="viewer")
+    button = page.locator("summary", has_text="Export")
+    await button.focus()
+    await page.keyboard.press("Enter")
+    await pictures(page, "export")
+    await page.evaluate(LOAD)
+    assert await page.evaluate(FINDINGS) == []
+    for width in (1360, 390):
+        await page.set_viewport_size({"width": width, "height": 900})
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("link", name="Markdown")).to_be_hidden()
+    await expect(button).to_be_focused()
+    saved = {}
+    for name, form in (("JSON", "json"), ("Markdown", "md")):
+        await button.click()
+        async with page.expect_download() as saving:
+            await page.get_by_role("link", name=name).click()
+        file = await saving.value
+        assert file.suggested_filename.startswith(f"conversation-{talk.session[:8]}-")
+        saved[form] = (await file.path()).read_text(encoding="utf-8")
+    (conversation,) = json.loads(saved["json"])["conversations"]
+    said = await talk.guest.one("SELECT count(*) FROM turn_entries")
+    assert (conversation["id"], len(conversation["messages"])) == (talk.session, said)
+    assert f"Please look up {TURNS - 1}." in saved["md"]
+    assert await talk.guest.one("SELECT count(*) FROM audit WHERE action = 'read.export'") == 2
+
+
 async def nothing_is_done(_: Visit) -> None:
     await asyncio.sleep(0.05)
 
@@ -154,12 +193,7 @@ async def told_of_progress(talk: Talk, dialog: Locator, percent: int) -> None:
             await asyncio.sleep(0.2)
     await expect(bar).to_have_attribute("aria-valuenow", str(percent))
     await expect(dialog.locator(".working")).to_contain_text(f"{percent} %")
-    if folder := os.environ.get("PICTURES_FOLDER"):
-        for scheme, width in (("light", 1360), ("dark", 1360), ("light", 390)):
-            await dialog.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-            await dialog.page.set_viewport_size({"width": width, "height": 900})
-            await dialog.page.screenshot(path=Path(folder) / f"compact-{scheme}-{width}.png")
-        await dialog.page.set_viewport_size({"width": 1360, "height": 900})
+    await pictures(dialog.page, "compact")
 
 
 async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:

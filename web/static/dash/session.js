@@ -4,6 +4,7 @@ import { DASH, NAMES, SOURCES, card, channelBadge, empty, h, kpi, level, liveMar
 import { contextChart } from "./chart.js";
 import { compactionList } from "./compactions.js";
 import { operatorDesk } from "./desk.js";
+import { exportMenu } from "./exporting.js";
 import { replay } from "./replay.js";
 import { transcript } from "./transcript.js";
 import { presetView, upkeepButtons, windowView } from "./upkeep.js";
@@ -20,7 +21,8 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const facts = h("div", null, skeleton(2));
   /** @type {any} */
   let running = null;
-  const head = h("div", { class: "page-head" }, facts, upkeepButtons({ path, me, say, signal, reload: () => load(true).catch(() => {}), running: () => running }));
+  const head = h("div", { class: "page-head" }, facts,
+    h("div", { class: "actions head-actions" }, exportMenu(id, signal), upkeepButtons({ path, me, say, signal, reload: () => load(true).catch(() => {}), running: () => running })));
   const numbers = h("dl", { class: "kpis" });
   const chart = h("div", { class: "chart-box" }, skeleton(5));
   const folds = h("div", null, skeleton(3));
@@ -117,7 +119,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   /** @param {any} error */
   function failed(error) {
     if (signal.aborted) return;
-    if (error.status === 404) show(root, empty("There is no such session.", h("a", { href: "/dashboard" }, "All sessions")));
+    if (error.status === 404) show(root, empty("There is no such session.", h("a", { href: "/dashboard/sessions" }, "All sessions")));
     else show(facts, problem(error, () => load(false).catch(failed)));
   }
 
@@ -148,7 +150,7 @@ function openFromAddress() {
 
 /** @param {any} session @param {Node} mark */
 function heading(session, mark) {
-  return h("div", null, h("nav", { "aria-label": "Where you are", class: "crumbs" }, h("a", { href: "/dashboard" }, "Sessions"), ` / ${session.id.slice(0, 8)}`),
+  return h("div", null, h("nav", { "aria-label": "Where you are", class: "crumbs" }, h("a", { href: "/dashboard/sessions" }, "Sessions"), ` / ${session.id.slice(0, 8)}`),
     h("h1", { dir: "auto" }, personOf(session)),
     h("p", { class: "facts" }, channelBadge(session.channel), h("span", null, session.agent), h("span", null, `${number(session.turns)} ${session.turns === 1 ? "turn" : "turns"}`),
       h("span", null, "started ", time(session.created_at)), h("span", null, "active ", time(session.last_active_at)), stateBadge(session.state),

@@ -98,7 +98,7 @@ export function upkeepButtons({ path, me, say, signal, reload, running }) {
     look();
   }
   signal.addEventListener("abort", () => dialog.remove());
-  return h("div", { class: "actions head-actions" }, h("button", { type: "button", class: "line", onclick: () => open("flush") }, "Flush now"), h("button", { type: "button", class: "solid", onclick: () => open("compact") }, "Compact now"), dialog);
+  return [h("button", { type: "button", class: "line", onclick: () => open("flush") }, "Flush now"), h("button", { type: "button", class: "solid", onclick: () => open("compact") }, "Compact now"), dialog];
 }
 
 /**

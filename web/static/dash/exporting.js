@@ -1,0 +1,17 @@
+/** A conversation as a file: which form, chosen from a small menu. */
+import { h } from "./parts.js";
+
+const FORMS = [["json", "JSON", "everything, for programs"], ["md", "Markdown", "what was said, to read"]];
+
+/** @param {string} id @param {AbortSignal} signal */
+export function exportMenu(id, signal) {
+  const button = h("summary", { class: "button line" }, "Export");
+  const close = () => { menu.open = false; };
+  const menu = /** @type {HTMLDetailsElement} */ (h("details", { class: "choices", onkeydown: (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Escape" && menu.open) { close(); button.focus(); }
+  } }, button, h("ul", { class: "card" }, FORMS.map(([form, name, words]) => h("li", null,
+    h("a", { href: `/api/v1/sessions/${id}/export?format=${form}`, download: "", onclick: close }, h("b", null, name), h("span", { class: "muted small block" }, words)))))));
+  document.addEventListener("pointerdown", (event) => { if (!menu.contains(/** @type {Node} */ (event.target))) close(); }, { signal });
+  menu.addEventListener("focusout", (event) => { if (event.relatedTarget && !menu.contains(/** @type {Node} */ (event.relatedTarget))) close(); });
+  return menu;
+}
