@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import asyncpg
 from aiohttp import web
 
+from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.postgres.operators import create_login_link
 from shared.services.prompting import ratio_of
 from tests.fakes.messages_api.harness import RunningFake
@@ -31,8 +33,10 @@ class Screen:
             return await response.json()
 
     async def do(self, what: str, body: Mapping[str, Any]) -> tuple[int, Any]:
-        path = f"{self._url}/api/v1/sessions/{self._session}/{what}"
-        async with self._http.post(path, json=body, headers=SAME_ORIGIN) as response:
+        return await self.post(f"/sessions/{self._session}/{what}", body)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> tuple[int, Any]:
+        async with self._http.post(f"{self._url}/api/v1{path}", json=body, headers=SAME_ORIGIN) as response:
             return response.status, await response.json()
 
 
@@ -192,3 +196,23 @@ async def agrees(guest: Visit, page: Screen) -> None:
     card = await app.models.card(told["model"])
     assert told["model_window"] == card.window
     assert ratio_of(state.ratio_for(card.name), card) > 0
+
+
+async def test_a_note_that_an_operator_adds_is_in_the_next_request(
+    guest: Visit, provider: RunningFake, database_url: str
+) -> None:
+    fact, sent = "Allergic to shellfish since childhood", Sent(guest, provider)
+    await sent.ask("Hello.")
+    person = await guest.one("SELECT p.public_id FROM parties p JOIN sessions s ON s.party_id = p.id")
+    async with screen(guest, database_url) as page:
+        status, told = await page.post("/notes", {"person": str(person), "text": fact})
+        assert (status, told["changed"]) == (200, True)
+        await sent.ask("What shall I eat?")
+        seen = await page.see("/replay?body=1")
+    first, second = (body for bodies in (await by_turn(provider, guest)).values() for body in bodies)
+    assert fact not in first
+    assert fact in json.dumps(json.loads(second)["system"])
+    assert sorted_keys(json.dumps(seen["body"])) == second
+    connection = await asyncpg.connect(database_url)
+    assert await check_invariants(connection) == []
+    await connection.close()

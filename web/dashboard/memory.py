@@ -1,8 +1,9 @@
-"""Memory for operators: notes with where they came from, corrected, put away and brought back."""
+"""Memory for operators: notes with where they came from, added, corrected, put away and brought back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -11,19 +12,22 @@ from aiohttp import web
 from shared.adapters.postgres.insights import MAX_LIMIT, BadQuery
 from shared.adapters.postgres.insights_memory import FoundNote, MemoryInsights, NoteQuery
 from shared.adapters.postgres.notes import PostgresNotes
-from shared.core.memory import BadNote, as_new, note_from
-from shared.core.notes import NoteResult
+from shared.core.memory import NOTE_KINDS, BadNote, as_new, note_from
+from shared.core.notes import NewNote, NoteResult, NoteSource
 from web.dashboard.access import Refusal, Route, Visit, answer
 from web.dashboard.bodies import read_json
 from web.dashboard.changes import if_match, public_id, stale, tell_screens
 
 NOTES = "/api/v1/notes"
 NOTE = f"{NOTES}/{{id}}"
+_OWN_IMPORTANCE = 8
+"""As of what a person asks to remember: it is in the next prompts."""
 
 
 def routes() -> tuple[Route, ...]:
     return (
         Route(method="GET", path=NOTES, need="viewer", handler=notes),
+        Route(method="POST", path=NOTES, need="operator", handler=add),
         Route(method="PATCH", path=NOTE, need="operator", handler=change),
         Route(method="DELETE", path=NOTE, need="operator", handler=put_away),
         Route(method="POST", path=f"{NOTE}/restore", need="operator", handler=restore),
@@ -49,6 +53,21 @@ async def notes(visit: Visit) -> web.StreamResponse:
     return answer(page)
 
 
+async def add(visit: Visit) -> web.StreamResponse:
+    """`{"person", "text"}`, maybe `agent`, `kind`, `importance`, `event_date` → the note that is kept now."""
+    wish = _wish(await read_json(visit))
+    insights = MemoryInsights(visit.desk.pool)
+    source = await insights.known_to(wish.person, wish.agent)
+    if source is None:
+        raise Refusal(404, "unknown_person", "There is no such person, or they never spoke to that agent.")
+    await visit.desk.operators.record(
+        actor=visit.operator.name, action="note.added", about=f"person:{wish.person}",
+        detail={"agent": source.scope, "kind": wish.note.kind},
+    )  # fmt: skip
+    result = await PostgresNotes(visit.desk.pool).save(wish.note, source)
+    return await _answered(visit, source, result, redacted=wish.note.redacted)
+
+
 async def change(visit: Visit) -> web.StreamResponse:
     """`{"text"}` with `If-Match` → the newer note, which has an id of its own."""
     body, found = await read_json(visit), await _note(visit)
@@ -70,7 +89,7 @@ async def change(visit: Visit) -> web.StreamResponse:
     result = await store.change(found.short_id, note, found.source)
     if result.outcome in ("replaced", "unknown"):
         return stale(visit, yours={"text": text}, theirs=await _standing(visit, found))
-    return await _answered(visit, found, result)
+    return await _answered(visit, found.source, result)
 
 
 async def put_away(visit: Visit) -> web.StreamResponse:
@@ -80,7 +99,7 @@ async def put_away(visit: Visit) -> web.StreamResponse:
     if found.shown["state"] == "kept":
         await _record(visit, "note.put_away", found)
     return await _answered(
-        visit, found, await PostgresNotes(visit.desk.pool).put_away(found.short_id, found.source)
+        visit, found.source, await PostgresNotes(visit.desk.pool).put_away(found.short_id, found.source)
     )
 
 
@@ -93,7 +112,7 @@ async def restore(visit: Visit) -> web.StreamResponse:
         raise Refusal(409, "not_yours", "Its person put this away: only they can bring it back.")
     await _record(visit, "note.restored", found)
     return await _answered(
-        visit, found, await PostgresNotes(visit.desk.pool).bring_back(found.short_id, found.source)
+        visit, found.source, await PostgresNotes(visit.desk.pool).bring_back(found.short_id, found.source)
     )
 
 
@@ -123,7 +142,7 @@ async def _record(visit: Visit, action: str, found: FoundNote) -> None:
     )  # fmt: skip
 
 
-async def _answered(visit: Visit, found: FoundNote, result: NoteResult) -> web.StreamResponse:
+async def _answered(visit: Visit, source: NoteSource, result: NoteResult, **more: bool) -> web.StreamResponse:
     match result.outcome:
         case "unknown":
             raise _unknown()
@@ -135,10 +154,38 @@ async def _answered(visit: Visit, found: FoundNote, result: NoteResult) -> web.S
             raise Refusal(409, "blocked", "The person had this forgotten: only they can bring it back.")
         case _:
             pass
-    await tell_screens(visit, found.source.session_id, result.event_seq)
+    await tell_screens(visit, source.session_id, result.event_seq)
     insights = MemoryInsights(visit.desk.pool)
-    kept = None if result.note is None else await insights.kept(found.source, result.note.id)
-    return answer({"note": kept and kept.shown, "changed": result.event_seq is not None})
+    kept = None if result.note is None else await insights.kept(source, result.note.id)
+    return answer({"note": kept and kept.shown, "changed": result.event_seq is not None, **more})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    person: UUID
+    agent: str
+    note: NewNote
+
+
+def _wish(body: Mapping[str, Any]) -> _Wish:
+    """A note as an operator words it, every field of its own kind; raises Refusal."""
+    words = {name: body.get(name, "") for name in ("person", "text", "agent", "kind", "event_date")}
+    importance = body.get("importance", _OWN_IMPORTANCE)
+    if set(body) - {*words, "importance"} or not all(isinstance(each, str) for each in words.values()):
+        raise Refusal(400, "bad_input", f"Send {', '.join(words)} as texts, and importance; nothing else.")
+    if words["kind"] and words["kind"] not in NOTE_KINDS:
+        raise Refusal(400, BadNote.code, f"kind is one of {', '.join(NOTE_KINDS)}.")
+    if type(importance) is not int or not 1 <= importance <= 9:
+        raise Refusal(400, BadNote.code, "importance is a number from 1 to 9.")
+    try:
+        person = UUID(words["person"])
+    except ValueError:
+        raise Refusal(404, "unknown_person", "There is no such person.") from None
+    try:
+        note = note_from({**words, "importance": importance})
+    except BadNote as error:
+        raise Refusal(400, error.code, error.advice) from None
+    return _Wish(person=person, agent=words["agent"], note=note)
 
 
 def _person(raw: str) -> UUID | None:

@@ -77,6 +77,16 @@ class MemoryInsights:
         ours = "n.id = $1 AND n.party_id IN (SELECT party_family($2))"
         return await self._one(_NOTE.format(which=ours), note_id, whose.party_id)
 
+    @store_method
+    async def known_to(self, person: UUID, agent: str = "") -> NoteSource | None:
+        """Where an operator's note about the person goes; without `agent` to the one they spoke to last."""
+        row = await self._pool.fetchrow(_KNOWN_TO, person, agent, timeout=SECONDS)
+        if row is None:
+            return None
+        return NoteSource(
+            session_id=row["session_id"], party_id=row["root"], scope=row["scope"], by_operator=True
+        )
+
     async def _one(self, statement: str, *arguments: object) -> FoundNote | None:
         row = await self._pool.fetchrow(statement, *arguments, timeout=SECONDS)
         if row is None:
@@ -204,6 +214,13 @@ SELECT {_SHOWN}::text AS shown, r.id AS root, r.public_id AS person, n.scope, x.
  WHERE {{which}} AND n.text <> ''
 """
 """The conversation in which screens hear of a change: the last one with the agent whose note it is."""
+_KNOWN_TO = """
+SELECT s.id AS session_id, r.id AS root, a.name AS scope
+  FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id)
+  JOIN sessions s ON s.party_id IN (SELECT party_family(r.id)) JOIN agents a ON a.id = s.agent_id
+ WHERE o.public_id = $1 AND ($2 = '' OR a.name = $2)
+ ORDER BY s.archived_at IS NULL DESC, s.last_active_at DESC, s.id DESC LIMIT 1
+"""
 _BY_OPERATOR = """
 SELECT EXISTS (SELECT FROM notes n JOIN audit a ON a.object = $2 AND a.action = 'note.put_away'
                   AND abs(extract(epoch FROM a.at - n.forgotten_at)) < 60

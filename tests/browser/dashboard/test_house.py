@@ -90,7 +90,7 @@ async def seen(context: BrowserContext) -> AsyncIterator[Seen]:
     seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
     seen.page.on("dialog", lambda dialog: seen.complaints.append(dialog.message))
     yield seen
-    refused = re.compile("the server responded with a status of 4(09|22)")
+    refused = re.compile("the server responded with a status of 4(00|09|22)")
     assert [line for line in seen.complaints if not refused.search(line)] == []
 
 
@@ -115,6 +115,55 @@ async def test_a_note_is_corrected_put_away_and_back(seen: Seen, place: Place) -
     await page.get_by_role("button", name="Undo").click()
     await expect(page.locator(".note.put_away")).to_have_count(0)
     await expect(page.locator(".note.kept")).to_contain_text("in June")
+
+
+async def test_a_note_is_added_for_a_person_who_is_looked_for_and_taken_back(
+    seen: Seen, place: Place
+) -> None:
+    page = seen.page
+    await page.goto(f"{place.url}/dashboard/memory")
+    await page.get_by_text("Add a note").click()
+    await page.get_by_label("Look for a person").fill("mar")
+    form = page.locator(".note-add")
+    await expect(form.get_by_role("combobox", name="Person")).to_have_text("Maria")
+    words = page.get_by_label("What to remember")
+    await words.fill("sk-ant-api03-" + "A" * 90)
+    await page.get_by_role("button", name="Add the note").click()
+    await expect(page.get_by_role("alert")).to_contain_text("such things are never kept")
+    for name, width in (("light", 1360), ("dark", 1360), ("narrow", 390)):
+        await page.emulate_media(color_scheme="dark" if name == "dark" else "light")
+        await page.set_viewport_size({"width": width, "height": 900})
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        await page.evaluate(LOAD)
+        assert await page.evaluate(FINDINGS) == [], name
+        if folder := os.environ.get("PICTURES_FOLDER"):
+            await page.screenshot(path=Path(folder) / f"add-note-{name}.png")
+    await words.fill(f"Allergic to shellfish {HOSTILE}")
+    await form.get_by_role("combobox", name="Kind").select_option("profile")
+    await page.get_by_role("button", name="Add the note").click()
+    await expect(page.get_by_text("The note is kept.").first).to_be_visible()
+    kept = page.locator(".note.kept", has_text="Allergic to shellfish")
+    await expect(kept).to_contain_text("an operator vouches for it")
+    await expect(kept).to_contain_text("Words of an operator")
+    await expect(kept).to_contain_text(HOSTILE)
+    await page.get_by_role("button", name="Undo").click()
+    await expect(page.locator(".note.put_away")).to_contain_text("Allergic to shellfish")
+
+
+async def test_the_page_of_a_person_leads_to_a_note_about_them(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(f"{place.url}/dashboard/people/{place.maria}")
+    await page.get_by_role("link", name="add one").click()
+    form = page.locator(".note-add")
+    await expect(form).to_contain_text("About Maria")
+    await form.get_by_label("What to remember").fill("Prefers aisle seats")
+    await form.get_by_role("button", name="Add the note").click()
+    await expect(page.locator(".note.kept", has_text="Prefers aisle seats")).to_be_visible()
+    await page.get_by_text("Add a note").click()
+    await form.get_by_label("What to remember").fill("prefers aisle seats!")
+    await form.get_by_role("button", name="Add the note").click()
+    await expect(page.get_by_text("This is known already.").first).to_be_visible()
+    assert await place.pool.fetchval("SELECT count(*) FROM notes WHERE text ILIKE '%aisle%'") == 1
 
 
 async def test_whoever_was_slower_sees_both_versions(seen: Seen, place: Place) -> None:

@@ -1,18 +1,20 @@
 /** What is remembered of people: where each note came from, corrected, put away and brought back. */
 import { ask } from "./net.js";
+import { noteAdder } from "./adding.js";
 import { DASH, card, empty, h, problem, show, time } from "./parts.js";
 import { listPage, nameOf } from "./lists.js";
 
 const KINDS = ["profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction"];
 const STATES = { kept: "kept", replaced: "replaced", put_away: "put away" };
-export const VOUCHES = { person: "the person said it", assistant: "the assistant noted it", tool: "only a tool vouches", operator: "an operator corrected it" };
+export const VOUCHES = { person: "the person said it", assistant: "the assistant noted it", tool: "only a tool vouches", operator: "an operator vouches for it" };
 
 /** @param {any} page */
 export function memoryPage(page) {
   const { me, say, signal } = page;
   page.entitle("Memory");
   const may = me.role !== "viewer";
-  const note = h("div", { class: "list" });
+  const note = h("div", { class: "list", role: "status" });
+  const adder = may ? noteAdder({ signal, kinds: KINDS, added }) : null;
   const list = listPage(page, {
     title: "Memory", path: "/dashboard/memory", api: "/notes", search: "Search the words of notes", names: ["q", "person", "kind", "state", "authority", "cursor"],
     filters: [
@@ -20,8 +22,9 @@ export function memoryPage(page) {
       ["kind", "Kind", [["", "All kinds"], ...KINDS.map((kind) => [kind, kind])]],
       ["authority", "Who vouches", [["", "Anybody vouches"], ["person", "The person"], ["assistant", "The assistant"], ["tool", "Only a tool"], ["operator", "An operator"]]],
     ],
-    above: note,
+    above: [adder?.node, note],
     draw: (answer, params, change) => [
+      adder?.about(params.get("person") ? answer.person : null),
       params.get("person") && h("p", { class: "chip-line" }, "Notes of ", answer.person ? h("a", { href: `/dashboard/people/${answer.person.id}`, dir: "auto" }, nameOf(answer.person)) : "somebody who is not there",
         h("button", { type: "button", class: "line", onclick: () => change({ person: "" }) }, "Show everybody’s")),
       answer.notes.length ? h("ul", { class: "notes-list", "aria-label": "Notes" }, answer.notes.map((/** @type {any} */ one) => item(one))) : null,
@@ -29,6 +32,17 @@ export function memoryPage(page) {
     count: (answer) => answer.notes.length, noun: "notes",
     nothing: () => empty("Nothing is remembered yet.", h("p", { class: "muted" }, "Notes come when somebody says what is worth keeping, and before a conversation is summarised.")),
   });
+
+  /** @param {any} told */
+  async function added({ note: one, changed, redacted }) {
+    const words = !changed ? "This is known already." : redacted ? "The note is kept, without the secret in it." : "The note is kept.";
+    say(words);
+    await list.load();
+    show(note, h("p", { class: "done actions" }, words, changed && undo(one), !changed && h("a", { href: `/dashboard/memory?q=${one.id}` }, "Show it")));
+  }
+
+  /** @param {any} one */
+  const undo = (one) => h("button", { type: "button", class: "line", onclick: () => act(`/notes/${one.id}`, { method: "DELETE" }, "The note is put away.", one) }, "Undo");
 
   /** @param {any} one */
   function item(one) {
@@ -99,7 +113,7 @@ function facts(one) {
 function origin(one) {
   const turns = one.from_turn === null ? "" : one.through_turn && one.through_turn !== one.from_turn ? `turns ${one.from_turn}–${one.through_turn}` : `turn ${one.from_turn}`;
   const place = one.session ? h("a", { href: `/dashboard/sessions/${one.session}` }, turns || "the conversation") : turns || DASH;
-  return h("p", { class: "muted small" }, "From ", place, one.flush && `, saved before turns ${one.flush.from_turn}–${one.flush.through_turn} were summarised`, ` · agent ${one.agent} · importance ${one.importance}`,
+  return h("p", { class: "muted small" }, one.authority === "operator" && one.from_turn === null ? "Words of an operator" : ["From ", place], one.flush && `, saved before turns ${one.flush.from_turn}–${one.flush.through_turn} were summarised`, ` · agent ${one.agent} · importance ${one.importance}`,
     one.event_date && ` · about ${one.event_date}`, one.subject && [" · on ", h("span", { dir: "auto" }, one.subject)],
     one.superseded_by && [" · ", h("a", { href: `/dashboard/memory?q=${one.superseded_by}` }, one.superseded_reason === "duplicate" ? "another note says the same" : "newer words stand for it")],
     one.undo_until && [" · erased for good ", h("time", { datetime: one.undo_until }, one.undo_until.slice(0, 10))]);

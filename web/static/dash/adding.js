@@ -1,0 +1,82 @@
+/** A note that an operator adds to what is remembered of a person. */
+import { ask } from "./net.js";
+import { h, problem, show } from "./parts.js";
+import { nameOf } from "./lists.js";
+
+const WEIGHTS = [[8, "before most others"], [5, "as usual"], [2, "only while there is room"]];
+
+/**
+ * Closed until it is wanted. `about` says whose notes the page shows; of nobody, somebody is looked for.
+ * @param {{signal: AbortSignal, kinds: string[], added: (told: any) => void}} of
+ */
+export function noteAdder({ signal, kinds, added }) {
+  const trouble = h("div");
+  const text = h("textarea", { name: "text", maxlength: 600, rows: 2, dir: "auto", required: true, placeholder: "One thing, in one sentence" });
+  const kind = h("select", { name: "kind" }, kinds.map((one) => h("option", { value: one, selected: one === "fact" }, one)));
+  const weight = h("select", { name: "importance" }, WEIGHTS.map(([value, words]) => h("option", { value }, words)));
+  const agent = h("select", { name: "agent" });
+  const agentLine = h("label", { hidden: true }, h("span", null, "Agent"), agent);
+  const who = h("select", { name: "person", required: true, onchange: () => agentsOf(who.value) });
+  const search = h("input", { type: "search", placeholder: "Name, place or id", autocomplete: "off", spellcheck: "false", oninput: () => { clearTimeout(typing); typing = setTimeout(() => look().catch(failed), 250); } });
+  const finding = [h("label", null, h("span", null, "Look for a person"), search), h("label", null, h("span", null, "Person"), who)];
+  const whose = h("div", { class: "pair" });
+  const button = h("button", { type: "submit", class: "solid" }, "Add the note");
+  const node = h("details", { class: "card maker", open: location.hash === "#add", ontoggle: () => { if (node.open) opened().catch(failed); } }, h("summary", null, "Add a note"),
+    h("form", { class: "note-add", onsubmit: send }, whose,
+      h("label", null, h("span", null, "What to remember"), text),
+      h("div", { class: "pair" }, h("label", null, h("span", null, "Kind"), kind), h("label", null, h("span", null, "Weight in prompts"), weight), agentLine),
+      trouble, h("p", { class: "actions" }, button, h("span", { class: "muted small" }, "It is kept as vouched for by an operator."))));
+  let typing = 0;
+  let fixed = "";
+
+  /** @param {any} error */
+  const failed = (error) => { if (!signal.aborted) show(trouble, problem(error)); };
+  const chosen = () => fixed || who.value;
+
+  async function opened() {
+    if (fixed) return agentsOf(fixed);
+    if (!who.options.length) await look();
+    search.focus();
+  }
+
+  async function look() {
+    const asked = search.value.trim();
+    const { people } = await ask(`/people?limit=20&q=${encodeURIComponent(asked)}`, { signal });
+    if (asked !== search.value.trim()) return;
+    const before = who.value;
+    show(who, people.length ? people.map((/** @type {any} */ one) => h("option", { value: one.id, selected: one.id === before }, nameOf(one))) : h("option", { value: "" }, "Nobody is found"));
+    await agentsOf(who.value);
+  }
+
+  /** Notes belong to one agent: of several the person has spoken to, one is chosen. @param {string} id */
+  async function agentsOf(id) {
+    const talks = id ? (await ask(`/people/${id}`, { signal })).conversations : [];
+    if (id !== chosen()) return;
+    const names = [...new Set(talks.map((/** @type {any} */ one) => one.agent))];
+    show(agent, names.map((name) => h("option", { value: name }, name)));
+    agentLine.hidden = names.length < 2;
+  }
+
+  /** @param {Event} event */
+  async function send(event) {
+    event.preventDefault();
+    button.disabled = true;
+    show(trouble);
+    try {
+      const told = await ask("/notes", { method: "POST", body: { person: chosen(), text: text.value, kind: kind.value, agent: agent.value, importance: Number(weight.value) }, signal });
+      text.value = "";
+      node.open = false;
+      node.querySelector("summary")?.focus();
+      added(told);
+    } catch (error) { failed(error); }
+    button.disabled = false;
+  }
+
+  return { node, /** @param {any} person whose notes are shown; null: everybody's */ about(person) {
+    const now = person?.id ?? "";
+    if (whose.childNodes.length && now === fixed) return;
+    fixed = now;
+    show(whose, person ? h("p", null, "About ", h("b", { dir: "auto" }, nameOf(person))) : finding);
+    if (node.open) opened().catch(failed);
+  } };
+}
