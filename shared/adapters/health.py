@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +13,17 @@ from urllib.parse import urlsplit
 from shared.adapters.models.breaker import BreakerState
 
 DISK_SECONDS = 30.0
+REASON_CHARS = 80
+_STATUS = re.compile(r"\A(?:[1-5]\d\d|[A-Za-z]{3,40})\Z")
+_CODE = re.compile(
+    r"\b[a-z]{2,20}(?:_[a-z]{2,20}){0,2}_(?:error|quota|exceeded|limit|funds|credits|key|disabled)\b"
+)
+_SUBJECTS = {
+    "billing": re.compile(r"credit|balance|billing|payment|purchase", re.IGNORECASE),
+    "a quota": re.compile(r"quota|usage limit", re.IGNORECASE),
+    "a closed account": re.compile(r"disabled|suspended|deactivated", re.IGNORECASE),
+    "the key": re.compile(r"api[ -_]?key|authentication|credential|unauthori[sz]ed", re.IGNORECASE),
+}
 
 
 class Health:
@@ -70,7 +82,7 @@ class Health:
 
 def _told(url: str, state: BreakerState) -> dict[str, Any]:
     """The host alone: an address may hold a key."""
-    return {
+    found = {
         "provider": urlsplit(url).hostname or "provider",
         "open": state.open,
         "refused": state.account_refused,
@@ -78,6 +90,23 @@ def _told(url: str, state: BreakerState) -> dict[str, Any]:
         "failures": state.failures,
         "open_seconds": round(state.open_seconds),
     }
+    reason = told_reason(state)
+    return {**found, "reason": reason} if reason else found
+
+
+def told_reason(state: BreakerState) -> str:
+    """Why a provider is out, in words of ours and codes: its own may hold a key or a piece of a conversation.
+
+    `400 invalid_request_error, about billing`; nothing while it is not out.
+    """
+    if not state.open:
+        return ""
+    head, colon, words = state.reason.partition(":")
+    if not colon and not state.account_refused:
+        return head[:REASON_CHARS]  # no answer at all: these words are ours
+    codes = [*_STATUS.findall(head), *dict.fromkeys(_CODE.findall(words))][:3]
+    about = [f"about {subject}" for subject, of in _SUBJECTS.items() if of.search(state.reason)][:1]
+    return ", ".join([*([" ".join(codes)] if codes else []), *about])[:REASON_CHARS]
 
 
 def _room_of(folder: Path) -> dict[str, int] | None:

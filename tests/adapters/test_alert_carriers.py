@@ -213,5 +213,6 @@ def test_health_names_hosts_and_never_addresses(tmp_path: Any) -> None:
     (provider,) = told["providers"]
     assert provider["provider"] == "api.example.org"
     assert (provider["open"], provider["refused"], provider["calls"]) == (True, True, 0)
+    assert provider["reason"] == "about billing"
     assert "credit" not in str(told)
     assert 0 < told["disk"]["free"] <= told["disk"]["total"]

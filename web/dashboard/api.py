@@ -11,6 +11,8 @@ from uuid import UUID
 
 from aiohttp import web
 
+from shared.adapters.health import told_reason
+from shared.adapters.models.breaker import BreakerState
 from shared.adapters.postgres.insights import MAX_LIMIT, BadQuery, SessionQuery
 from shared.core.errors import EvertalkError
 from web.dashboard.access import Refusal, Visit, answer
@@ -37,9 +39,9 @@ async def me(visit: Visit) -> web.StreamResponse:
 async def overview(visit: Visit) -> web.StreamResponse:
     settings = visit.desk.settings
     page = await visit.desk.insights.overview()
-    reasons = _reasons(visit)
+    own = _own_breakers(visit)
     for provider in page["providers"]:
-        provider["reason"] = None if provider["state"] == "closed" else reasons.get(provider["host"])
+        provider["reasons"] = [_in_full(one, own.get(provider["host"])) for one in provider["reasons"]]
     caps = {
         "cap_micro": int(settings.cap_total_per_day_usd * 1_000_000),
         "alerts": await newest_open(visit),
@@ -47,13 +49,18 @@ async def overview(visit: Visit) -> web.StreamResponse:
     return answer(page | caps)
 
 
-def _reasons(visit: Visit) -> dict[str, str]:
-    """By host, as this process heard them: a provider's own words are stored nowhere."""
+def _own_breakers(visit: Visit) -> dict[str, BreakerState]:
+    """By host: a provider's own words, which are stored nowhere."""
     breakers = visit.desk.breakers
     found = {} if breakers is None else breakers()
-    return {
-        urlsplit(url).hostname or "provider": state.reason for url, state in found.items() if state.reason
-    }
+    return {urlsplit(url).hostname or "provider": state for url, state in found.items()}
+
+
+def _in_full(one: Mapping[str, Any], state: BreakerState | None) -> Mapping[str, Any]:
+    """What this process told of itself, in all the words that it heard."""
+    if state is None or one["role"] != "web" or one["reason"] != told_reason(state):
+        return one
+    return {**one, "reason": state.reason}
 
 
 async def sessions(visit: Visit) -> web.StreamResponse:

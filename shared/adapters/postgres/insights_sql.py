@@ -291,7 +291,9 @@ _PROVIDERS = f"""(
            coalesce(sum((p ->> 'failures')::bigint), 0) AS failures,
            coalesce(max((p ->> 'open_seconds')::bigint), 0) AS open_seconds,
            count(DISTINCT w.id) AS processes, count(DISTINCT w.id) FILTER (WHERE (p ->> 'open')::boolean) AS out_of,
-           coalesce(json_agg(DISTINCT w.role) FILTER (WHERE (p ->> 'open')::boolean), '[]'::json) AS out_in
+           coalesce(json_agg(DISTINCT w.role) FILTER (WHERE (p ->> 'open')::boolean), '[]'::json) AS out_in,
+           coalesce(json_agg(DISTINCT jsonb_build_object('role', w.role, 'reason', p ->> 'reason'))
+                      FILTER (WHERE (p ->> 'open')::boolean AND p ->> 'reason' <> ''), '[]'::json) AS reasons
       FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
      WHERE w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s' GROUP BY 1) x)
 """

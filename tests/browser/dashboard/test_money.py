@@ -91,18 +91,26 @@ async def test_the_overview_leads_to_what_needs_an_eye(page: Page, place: Place)
 
 async def test_a_provider_that_is_out_for_one_process_is_on_the_overview(page: Page, place: Place) -> None:
     told = """{{"providers": [{{"provider": "api.example.org", "open": {out}, "refused": false, "calls": 6,
-                                "failures": {failures}, "open_seconds": {seconds}}}]}}"""
-    for role, out, failures, seconds in (("web", "false", 0, 0), ("worker", "true", 5, 42)):
+                                "failures": {failures}, "open_seconds": {seconds},
+                                "reason": "{reason}"}}]}}"""
+    for role, out, failures, seconds, reason in (
+        ("web", "false", 0, 0, ""),
+        ("worker", "true", 5, 42, "529 overloaded_error"),
+        ("bot", "true", 5, 40, "ConnectError"),
+    ):
         await place.pool.execute(
             """INSERT INTO workers (role, pid, beat, health) VALUES ($1, 1, now() + interval '1 h', $2)""",
-            role, json.loads(told.format(out=out, failures=failures, seconds=seconds)),
+            role, json.loads(told.format(out=out, failures=failures, seconds=seconds, reason=reason)),
         )  # fmt: skip
     try:
         await page.goto(f"{place.url}/dashboard")
         await expect(card(page, "Model provider")).to_have_text("Failing")
-        await expect(page.get_by_text("api.example.org: 1 of 2 processes")).to_be_visible()
+        await expect(page.get_by_text("api.example.org: 2 of 3 processes")).to_be_visible()
         row = page.get_by_role("table", name="Providers, as all processes see them").locator("tbody tr")
-        await expect(row).to_contain_text("1 of 2 out (worker)")
+        await expect(row).to_contain_text("2 of 3 out (bot, worker)")
+        await expect(row.locator(".reasons li")).to_have_text(
+            ["bot ConnectError", "worker 529 overloaded_error"]
+        )
         await expect(row).to_contain_text("42 s")
         await page.evaluate(LOAD)
         assert await page.evaluate(FINDINGS) == []

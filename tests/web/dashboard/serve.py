@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg
 from aiohttp import web
 
+from shared.adapters.models.breaker import BreakerState
 from shared.services.handover import OperatorDesk
 from shared.services.inspecting import Inspecting
 from shared.services.work_desk import WorkDesk
@@ -31,6 +32,7 @@ async def served(
     inspecting: Inspecting | None = None,
     work_desk: WorkDesk | None = None,
     news: DeskNews | None = None,
+    breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
 ) -> AsyncIterator[str]:
     add_dashboard(
         app,
@@ -41,6 +43,7 @@ async def served(
         inspecting=inspecting,
         work_desk=work_desk,
         news=news,
+        breakers=breakers,
     )
     app.router.add_static("/static", STATIC)
     runner = web.AppRunner(app)

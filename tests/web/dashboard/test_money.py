@@ -8,14 +8,23 @@ import io
 import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import aiohttp
+import asyncpg
 import pytest
+from aiohttp import web
 
+from shared.adapters.health import Health
+from shared.adapters.models.breaker import Breaker
 from shared.adapters.postgres.insights_sql import SORTS
 from shared.adapters.postgres.workers import PostgresWorkers
+from shared.settings import load_settings
+from tests.web.callers import make_operator
 from tests.web.dashboard import money_seed, seed
 from tests.web.dashboard.conftest import Dashboard
+from tests.web.dashboard.serve import served
 
 KINDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 KEYS = {
@@ -146,7 +155,14 @@ async def test_providers_are_told_as_all_living_processes_see_them(dashboard: Da
     for role, told in (
         ("web", [of("one.example"), of("two.example")]),
         ("web", [of("one.example", calls=1, **(out | {"open_seconds": 70}))]),
-        ("worker", [of("one.example", **out), of("three.example", refused=True, **out)]),
+        (
+            "worker",
+            [
+                of("one.example", **out, reason="529"),
+                of("three.example", refused=True, **out, reason="401 x"),
+            ],
+        ),
+        ("worker", [of("one.example", **out, reason="529"), of("three.example", reason="of before")]),
         ("bot", [{"provider": "two.example", "open": True, "refused": False}]),
     ):
         workers = PostgresWorkers(dashboard.pool, health=partial(dict, providers=told))
@@ -164,10 +180,41 @@ async def test_providers_are_told_as_all_living_processes_see_them(dashboard: Da
         for one in page["providers"]
     }
     assert told_of == {
-        "one.example": ["open", 9, 6, 70, 3, ["web", "worker"]],
-        "three.example": ["refused", 4, 3, 40, 1, ["worker"]],
+        "one.example": ["open", 13, 9, 70, 4, ["web", "worker"]],
+        "three.example": ["refused", 8, 3, 40, 2, ["worker"]],
         "two.example": ["open", 4, 0, 0, 2, ["bot"]],
     }
+    assert {one["host"]: one["reasons"] for one in page["providers"]} == {
+        "one.example": [{"role": "worker", "reason": "529"}],
+        "three.example": [{"role": "worker", "reason": "401 x"}],
+        "two.example": [],
+    }
+
+
+async def test_the_answering_process_tells_its_own_reason_in_the_providers_words(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    breaker = Breaker()
+    breaker.refused("401: invalid x-api-key (authentication_error)")
+    states = {"https://api.example.org/v1": breaker.state()}
+    for role in ("web", "worker"):
+        workers = PostgresWorkers(pool, health=Health(lambda: states, Path("/")))
+        assert await workers.beat(await workers.register(role))
+    headers = await make_operator(pool, "viewer")
+    serving = served(
+        web.Application(), pool=pool, settings=load_settings(), commands=None, breakers=lambda: states
+    )
+    async with (
+        serving as url,
+        aiohttp.ClientSession(headers=headers) as http,
+        http.get(f"{url}/api/v1/overview") as response,
+    ):
+        (provider,) = (await response.json())["providers"]
+    assert provider["reasons"] == [
+        {"role": "web", "reason": "401: invalid x-api-key (authentication_error)"},
+        {"role": "worker", "reason": "401 authentication_error, about the key"},
+    ]
+    assert "invalid x-api-key" not in str(await pool.fetch("SELECT health FROM workers"))
 
 
 async def test_an_overhead_that_nobody_measured_is_null(dashboard: Dashboard) -> None:

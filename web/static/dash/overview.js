@@ -126,7 +126,7 @@ function providersCard(providers) {
   const columns = [{ label: "Provider" }, { label: "State" }, { label: "Processes" }, { label: "Calls", num: true, text: "Calls of 30 s" }, { label: "Failed", num: true }, { label: "Out since", num: true }, { label: "Reason" }];
   const rows = providers.map((one) => [one.host, h("span", { class: `state ${one.state === "closed" ? "idle" : "problem"}` }, PROVIDER[/** @type {keyof typeof PROVIDER} */ (one.state)]),
     one.out_of ? h("span", { class: "where-out" }, `${one.out_of} of ${one.processes} out (${one.out_in.join(", ")})`) : number(one.processes),
-    number(one.calls), number(one.failures), one.state === "closed" ? DASH : duration(one.open_seconds * 1000), one.reason ? h("span", { class: "error-text" }, one.reason) : DASH]);
+    number(one.calls), number(one.failures), one.state === "closed" ? DASH : duration(one.open_seconds * 1000), one.reasons.length ? h("ul", { class: "reasons" }, one.reasons.map((/** @type {any} */ why) => h("li", { class: "error-text" }, h("b", null, why.role), ` ${why.reason}`))) : DASH]);
   return card("Providers", [table({ caption: "Providers, as all processes see them", className: "wide-grid", columns, rows })]);
 }
 
