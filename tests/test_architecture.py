@@ -136,6 +136,7 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     ("pydantic_settings", ("shared.settings",), "settings are read in one place"),
     ("redis", ("shared.adapters", "shared.doctor", "shared.review"), "the doorbell, behind ports"),
+    ("segno", ("web.dashboard.qr",), "one picture on one page"),
     (
         "sqlalchemy",
         ("shared.adapters.postgres", "shared.supervisor"),
@@ -157,6 +158,7 @@ LATE = {
     "jwt": "it brings cryptography along",
     "justhtml": "23 MB, in a process of its own",
     "mcp": "0.8 s and 40 MB at import; only who has configured a server pays",
+    "segno": "only who sets up a second factor pays",
     "simpleeval": "only who calculates pays",
 }
 

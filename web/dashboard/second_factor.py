@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from aiohttp import web
@@ -11,12 +12,12 @@ from shared.adapters.postgres.operators import TooManyTries
 from shared.adapters.postgres.second_factors import NoSuchFactor, SecondFactors
 from shared.adapters.vault import CannotUnseal
 from shared.core.errors import EvertalkError, StorageUnavailable
-from shared.core.qr import TooLongForCode, qr_modules, qr_path
 from shared.core.screen import iso
 from shared.settings import BadSettings
 from web.dashboard.access import Handler, Need, Refusal, Route, Visit, answer, can_keep_login, cookie_name
 from web.dashboard.bodies import read_form, read_json
 from web.dashboard.login import code_page, keep_login, login_again, wait_longer
+from web.dashboard.qr import qr_picture
 
 BODY_BYTES = 1024
 MOST_CHARS = 100
@@ -66,12 +67,10 @@ async def state(visit: Visit) -> web.StreamResponse:
 
 async def begin(visit: Visit) -> web.StreamResponse:
     begun = await _factors(visit).begin(visit.operator.operator_id)
-    try:
-        rows = qr_modules(begun.address)
-        picture = {"size": len(rows), "path": qr_path(rows)}
-    except TooLongForCode:
-        picture = None  # of a very long name; the key can be typed
-    return answer({"key": begun.key, "address": begun.address, "picture": picture})
+    picture = qr_picture(begun.address)  # none of a very long name; the key can be typed
+    return answer(
+        {"key": begun.key, "address": begun.address, "picture": None if picture is None else asdict(picture)}
+    )
 
 
 async def confirm(visit: Visit) -> web.StreamResponse:
