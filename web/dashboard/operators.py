@@ -9,18 +9,17 @@ from uuid import UUID
 from aiohttp import web
 
 from shared.adapters.postgres.roster import Invitation, Roster
-from shared.core.errors import BadInput, EvertalkError, StorageUnavailable
-from shared.core.operators import StaleOperator, UnknownOperator
 from shared.core.screen import iso
 from web.dashboard.access import Handler, Need, Refusal, Route, Visit, answer, cookie_name
 from web.dashboard.bodies import read_json
+from web.dashboard.typed import typed
 
 BODY_BYTES = 8192
 
 
 def routes() -> tuple[Route, ...]:
     def route(method: str, path: str, need: Need, handler: Handler) -> Route:
-        return Route(method=method, path=f"/api/v1{path}", need=need, handler=_told(handler))
+        return Route(method=method, path=f"/api/v1{path}", need=need, handler=typed(handler))
 
     return (
         route("GET", "/me/logins", "viewer", own_logins),
@@ -94,27 +93,6 @@ async def end_login(visit: Visit) -> web.StreamResponse:
         _uuid(visit, "operator"), _uuid(visit, "login"), by=visit.operator.name
     )
     return _ended(int(ended))
-
-
-def _told(handler: Handler) -> Handler:
-    """A typed error becomes its status and advice."""
-
-    async def handle(visit: Visit) -> web.StreamResponse:
-        try:
-            return await handler(visit)
-        except StorageUnavailable:
-            raise
-        except StaleOperator as error:
-            details = {"current": error.current, "yours": dict(await read_json(visit, most=BODY_BYTES))}
-            raise Refusal(409, error.code, error.advice, details=details) from error
-        except UnknownOperator as error:
-            raise Refusal(404, error.code, error.advice) from error
-        except BadInput as error:
-            raise Refusal(400, error.code, error.advice) from error
-        except EvertalkError as error:
-            raise Refusal(409, error.code, error.advice) from error
-
-    return handle
 
 
 def _roster(visit: Visit) -> Roster:

@@ -11,13 +11,13 @@ from aiohttp import web
 from shared.adapters.postgres.operators import TooManyTries
 from shared.adapters.postgres.second_factors import NoSuchFactor, SecondFactors
 from shared.adapters.vault import CannotUnseal
-from shared.core.errors import EvertalkError, StorageUnavailable
 from shared.core.screen import iso
 from shared.settings import BadSettings
 from web.dashboard.access import Handler, Need, Refusal, Route, Visit, answer, can_keep_login, cookie_name
 from web.dashboard.bodies import read_form, read_json
 from web.dashboard.login import code_page, keep_login, login_again, wait_longer
 from web.dashboard.qr import qr_picture
+from web.dashboard.typed import typed
 
 BODY_BYTES = 1024
 MOST_CHARS = 100
@@ -25,7 +25,7 @@ MOST_CHARS = 100
 
 def routes() -> tuple[Route, ...]:
     def route(method: str, path: str, need: Need, handler: Handler) -> Route:
-        return Route(method=method, path=path, need=need, handler=_told(handler))
+        return Route(method=method, path=path, need=need, handler=typed(handler))
 
     return (
         Route(method="POST", path="/dashboard/login/code", need="anyone", handler=log_in),
@@ -111,21 +111,3 @@ def _too_many(waits: TooManyTries) -> Refusal:
 def _factors(visit: Visit) -> SecondFactors:
     assert visit.desk.factors is not None, "the dashboard has them"
     return visit.desk.factors
-
-
-def _told(handler: Handler) -> Handler:
-    """A typed error becomes its status and advice."""
-
-    async def handle(visit: Visit) -> web.StreamResponse:
-        try:
-            return await handler(visit)
-        except StorageUnavailable:
-            raise
-        except BadSettings:
-            raise Refusal(
-                503, "no_secret_key", "EVERTALK_SECRET_KEY cannot be read: nothing was made."
-            ) from None
-        except EvertalkError as error:
-            raise Refusal(409, error.code, error.advice) from error
-
-    return handle
