@@ -16,7 +16,9 @@ from aiohttp import web
 from playwright.async_api import Browser, Locator, Page, expect
 
 from shared.adapters.postgres.operators import digest_of
-from shared.ports import DESK
+from shared.ports import DESK, ToolContext
+from shared.services.flusher import FLUSH_ROUNDS
+from shared.services.remembering import SaveMemory
 from shared.services.tools import Toolbox
 from tests.browser.axe import FINDINGS, LOAD
 from tests.fakes.messages_api.harness import RunningFake
@@ -194,6 +196,52 @@ async def told_of_progress(talk: Talk, dialog: Locator, percent: int) -> None:
     await expect(bar).to_have_attribute("aria-valuenow", str(percent))
     await expect(dialog.locator(".working")).to_contain_text(f"{percent} %")
     await pictures(dialog.page, "compact")
+
+
+async def test_a_flush_says_how_far_it_is_while_it_saves(
+    talk: Talk, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the first of its calls of the model, and before what that one saves is kept."""
+    goes_on = asyncio.Event()
+    saved = SaveMemory.run
+
+    async def waits(tool: SaveMemory, arguments: Any, *, context: ToolContext) -> str:
+        await goes_on.wait()
+        return await saved(tool, arguments, context=context)
+
+    monkeypatch.setattr(SaveMemory, "run", waits)
+    monkeypatch.setattr(SaveMemory, "timeout_seconds", 60.0)
+    call = {"name": "save_memory", "input": {"text": "Looks up many things.", "kind": "fact"}}
+    await provider.script(
+        [
+            {"match": {"kind": "flush"}, "times": 1, "action": {"tool_use": [call]}},
+            {"match": {"kind": "flush"}, "times": 1, "action": {"text": "Saved one note."}},
+        ]
+    )
+    page = await talk.page()
+    async with page.expect_response("**/api/v1/live"):
+        await page.reload()
+    await expect(page.locator(".skeleton")).to_have_count(0)
+    await page.get_by_role("button", name="Flush now").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_role("button", name="Flush now").click()
+    far, bar = round(100 / (FLUSH_ROUNDS + 1)), dialog.get_by_role("progressbar")
+    await expect(bar).to_have_attribute("aria-valuenow", str(far))
+    await expect(dialog.locator(".working")).to_contain_text(
+        re.compile(rf"Saving to memory · {far} % · \d+ s")
+    )
+    await page.wait_for_function(
+        """(share) => Math.abs(new DOMMatrix(getComputedStyle(
+             document.querySelector('.bar.known'), '::after').transform).a - share) < 0.01""",
+        arg=far / 100,
+    )
+    await page.evaluate(LOAD)
+    assert await page.evaluate(FINDINGS) == []
+    await pictures(page, "flush")
+    goes_on.set()
+    await expect(dialog.locator(".done")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_label("Memory saved").get_by_text("Looks up many things.")).to_be_visible()
 
 
 async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
