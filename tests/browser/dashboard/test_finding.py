@@ -184,3 +184,58 @@ async def test_light_or_dark_is_chosen_once_for_this_browser(page: Page, place: 
     await theme.click()
     await expect(theme).to_have_text("Theme as the system")
     assert await page.evaluate(background) == light
+
+
+async def test_a_view_is_saved_opened_and_removed_in_this_browser(page: Page, place: Place) -> None:
+    """By whoever is logged in: what they search for is nobody else's business, nor the server's."""
+    bar = page.get_by_role("group", name="Saved views")
+    await page.goto(f"{place.url}/dashboard/sessions")
+    await expect(page.locator("a.row-link")).to_have_count(3)
+    await expect(bar).to_be_hidden()
+    await page.get_by_role("searchbox").fill("maria")
+    await expect(page.locator("a.row-link")).to_have_count(1)
+    await page.get_by_role("button", name="Turns").click()
+    await bar.get_by_role("button", name="Save this view").click()
+    await bar.get_by_role("textbox").fill("  ")
+    await page.keyboard.press("Enter")
+    await bar.get_by_role("textbox").fill("<b>Ours</b>")
+    await page.keyboard.press("Enter")
+    view = bar.get_by_role("link", name="<b>Ours</b>")
+    await expect(view).to_have_attribute("aria-current", "true")
+    await expect(view).to_be_focused()
+    await expect(bar.get_by_role("button", name="Save this view")).to_have_count(0)
+    await page.goto(f"{place.url}/dashboard/sessions?state=idle&cursor=")
+    await expect(view).not_to_have_attribute("aria-current", "true")
+    await bar.get_by_role("button", name="Save this view").click()
+    await page.keyboard.press("Escape")
+    await expect(bar.get_by_role("button", name="Save this view")).to_be_focused()
+    for scheme, width in (("light", 1360), ("dark", 1360), ("light", 390)):
+        await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        await page.set_viewport_size({"width": width, "height": 900})
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+        await page.evaluate(LOAD)
+        assert await page.evaluate(FINDINGS) == []
+        if folder := os.environ.get("PICTURES_FOLDER"):
+            await page.screenshot(path=Path(folder) / f"views-{scheme}-{width}.png")
+    await view.click()
+    await page.wait_for_url("**/dashboard/sessions?q=maria&sort=-turns")
+    await expect(page.locator("a.row-link")).to_have_text(["Maria Silva"])
+    await expect(page.get_by_role("searchbox")).to_have_value("maria")
+    kept = await page.evaluate("JSON.stringify(localStorage)")
+    assert "sessions:admin" in kept
+    await bar.get_by_role("button", name="Remove the view <b>Ours</b>").click()
+    await expect(view).to_have_count(0)
+    assert "Ours" not in await page.evaluate("JSON.stringify(localStorage)")
+
+
+@pytest.mark.parametrize(
+    "kept", ["{", "7", "null", '[7, null, {"name": 1}, {"name": " ", "query": ""}, {"name": "x"}]']
+)
+async def test_views_that_cannot_be_read_are_none(page: Page, place: Place, kept: str) -> None:
+    await page.goto(f"{place.url}/dashboard")
+    await page.evaluate("(kept) => localStorage.setItem('evertalk:dash:views:sessions:admin', kept)", kept)
+    await page.goto(f"{place.url}/dashboard/sessions?q=maria")
+    await expect(page.locator("a.row-link")).to_have_count(1)
+    bar = page.get_by_role("group", name="Saved views")
+    await expect(bar.get_by_role("link")).to_have_count(0)
+    await expect(bar.get_by_role("button", name="Save this view")).to_be_visible()

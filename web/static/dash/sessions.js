@@ -1,6 +1,7 @@
 /** The list of sessions: searched, filtered, sorted and paged, with all of it in the address. */
 import { ask, keepFresh } from "./net.js";
 import { DASH, channelBadge, empty, h, keepFocus, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, stateBadge, table, time, tokens } from "./parts.js";
+import { savedViews } from "./views.js";
 
 const COLUMNS = [
   { key: "person", label: "Person" }, { key: "channel", label: "Channel" }, { key: "agent", label: "Agent" },
@@ -10,15 +11,17 @@ const COLUMNS = [
 ];
 const TEXTUAL = new Set(["person", "channel", "agent", "state"]);
 const NARROWING = ["q", "channel", "state", "min_pct", "agent", "site", "from", "to"];
-const FILTERS = [...NARROWING, "sort", "limit", "cursor"];
+const VIEW = [...NARROWING, "sort", "limit"];
+const FILTERS = [...VIEW, "cursor"];
 
 /** @param {any} page */
-export function sessionsPage({ root, say, go, entitle, signal }) {
+export function sessionsPage({ root, me, say, go, entitle, signal }) {
   entitle("Sessions");
   const params = new URLSearchParams(location.search);
   const body = h("div", { class: "list" }, skeleton(8));
   const mark = liveMark();
   const bar = filterBar(params, change);
+  const views = savedViews({ of: `sessions:${me.name}`, path: "/dashboard/sessions", names: VIEW, params, say, signal });
   let shown = "";
   let typing = 0;
 
@@ -27,6 +30,7 @@ export function sessionsPage({ root, say, go, entitle, signal }) {
     for (const [name, value] of Object.entries({ cursor: "", ...changes })) value ? params.set(name, value) : params.delete(name);
     const words = params.toString();
     go(`/dashboard/sessions${words ? `?${words}` : ""}`, { quiet: true });
+    views.draw();
     body.setAttribute("aria-busy", "true");
     load().catch(failed);
   }
@@ -54,7 +58,7 @@ export function sessionsPage({ root, say, go, entitle, signal }) {
     clearTimeout(typing);
     if (event.target.type === "search") typing = setTimeout(() => change({ q: event.target.value.trim() }), 250);
   });
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Sessions"), h("p", { class: "facts" }, mark.node))), bar, body);
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Sessions"), h("p", { class: "facts" }, mark.node))), bar, views.node, body);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal);
 }

@@ -1,0 +1,76 @@
+/**
+ * Views of a list with names, kept in this browser: a word that is searched is often somebody's name, and forgetting
+ * that person must not have to look for it in what operators keep on the server. An address can be sent to others.
+ */
+import { h, show } from "./parts.js";
+
+const MOST = 20;
+const NAME_CHARS = 40;
+/** @typedef {{name: string, query: string}} View */
+
+/** What is kept, of whatever stands there. @param {string} key @param {string[]} names @returns {View[]} */
+function read(key, names) {
+  try {
+    const found = JSON.parse(localStorage.getItem(key) ?? "[]");
+    return (Array.isArray(found) ? found : []).filter((one) => typeof one?.name === "string" && typeof one.query === "string" && one.name.trim())
+      .map(({ name, query }) => ({ name: name.slice(0, NAME_CHARS), query: queryOf(new URLSearchParams(query), names) })).slice(0, MOST);
+  } catch { return []; }
+}
+
+/** In one order, and only what the list knows. @param {URLSearchParams} params @param {string[]} names */
+const queryOf = (params, names) => new URLSearchParams(names.flatMap((name) => params.get(name) ? [[name, /** @type {string} */ (params.get(name))]] : [])).toString();
+
+/**
+ * @param {{of: string, path: string, names: string[], params: URLSearchParams, say: (words: string) => void, signal: AbortSignal}} how
+ *   `of` is the list and whose views they are
+ */
+export function savedViews({ of, path, names, params, say, signal }) {
+  const key = `evertalk:dash:views:${of}`;
+  const node = h("div", { class: "views", role: "group", "aria-label": "Saved views", hidden: true });
+  let naming = false;
+
+  /** @param {View[]} views */
+  function keep(views) {
+    try { localStorage.setItem(key, JSON.stringify(views)); } catch { return say("This browser keeps nothing. The address can be kept as a bookmark."); }
+    draw();
+  }
+
+  /** @param {View} view */
+  function remove(view) {
+    keep(read(key, names).filter((one) => one.name !== view.name));
+    say(`The view ${view.name} is removed.`);
+  }
+
+  function nameIt() {
+    const field = h("input", { name: "view", maxlength: NAME_CHARS, required: true, placeholder: "Name of the view", "aria-label": "Name of the view", autocomplete: "off", spellcheck: "false" });
+    const end = () => { naming = false; draw(); node.querySelector("button.keep")?.focus(); };
+    naming = true;
+    show(node, h("form", { class: "actions", onsubmit: (/** @type {Event} */ event) => {
+      event.preventDefault();
+      const name = field.value.trim();
+      if (!name) return;
+      naming = false;
+      keep([...read(key, names).filter((one) => one.name !== name), { name, query: queryOf(params, names) }]);
+      say(`The view ${name} is saved in this browser.`);
+      /** @type {HTMLElement | null} */ (node.querySelector("a[aria-current]"))?.focus();
+    }, onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Escape") end(); } }, field,
+    h("button", { type: "submit", class: "solid" }, "Save"), h("button", { type: "button", class: "line", onclick: end }, "Cancel")));
+    field.focus();
+  }
+
+  function draw() {
+    if (naming) return;
+    const views = read(key, names);
+    const now = queryOf(params, names);
+    const known = views.some((one) => one.query === now);
+    node.hidden = !views.length && !now;
+    show(node, views.map((one) => h("span", { class: "view" },
+      h("a", { href: `${path}${one.query ? `?${one.query}` : ""}`, "aria-current": one.query === now ? "true" : null, dir: "auto" }, one.name),
+      h("button", { type: "button", "aria-label": `Remove the view ${one.name}`, onclick: () => remove(one) }, h("span", { "aria-hidden": "true" }, "×")))),
+    now && !known && views.length < MOST && h("button", { type: "button", class: "line keep", onclick: nameIt }, "Save this view"));
+  }
+
+  addEventListener("storage", (event) => { if (event.key === key) draw(); }, { signal });
+  draw();
+  return { node, draw };
+}
