@@ -445,7 +445,7 @@ async def test_pruned_session_still_produces_coherent_responses(
     async with running_app(settings) as app:
         guest = await visit(app)
         await guest.ask("Please remember that the boat is called Aurora Nine.")
-        await app.pool.execute("ALTER TABLE entries DISABLE TRIGGER USER")
+        await app.pool.execute("ALTER TABLE entry_rows DISABLE TRIGGER USER")
         await app.pool.execute(
             """UPDATE entries SET blocks = jsonb_set(blocks, '{0,text}', to_jsonb(repeat('x', 9000)))
                 WHERE author = 'tool'"""

@@ -28,14 +28,15 @@ SELECT coalesce(parent.relname, c.relname) AS name, sum(pg_total_relation_size(c
 """
 _AGAIN = """
 INSERT INTO entries (session_id, seq, role, author, blocks, tokens, dedupe_key, cid, at)
-SELECT session_id, seq + 10000 * n, role, author, blocks, tokens, dedupe_key || '-' || n, cid, at
+SELECT session_id, seq + 10000 * n, role, author, blocks, tokens, dedupe_key || '-' || n, cid || '-' || n, at
   FROM entries CROSS JOIN generate_series(1, 40) n ORDER BY n, seq, session_id
 """
 """The same messages again and again, conversations among each other: as a table is that has grown."""
 _MESSAGES = """
-SELECT count(*) AS messages, pg_relation_size('entries') AS rows, pg_relation_size('entries_pkey') AS key,
-       pg_indexes_size('entries') - pg_relation_size('entries_pkey') AS other_indexes,
-       pg_total_relation_size('entries') AS all, sum(octet_length(blocks->0->>'text'))::bigint AS text
+SELECT count(*) AS messages, pg_relation_size('entry_rows') AS rows,
+       pg_relation_size('entry_rows_pkey') AS key,
+       pg_indexes_size('entry_rows') - pg_relation_size('entry_rows_pkey') AS other_indexes,
+       pg_total_relation_size('entry_rows') AS all, sum(octet_length(blocks->0->>'text'))::bigint AS text
   FROM entries
 """
 _TEXT = "SELECT sum(octet_length(blocks->0->>'text'))::bigint FROM entries"

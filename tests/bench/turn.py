@@ -1,6 +1,6 @@
 """What a turn costs without the model: `python -m tests.bench.turn [--json] [--turns N] [--blocks N]`.
 
-Both sides run on uvloop, as the web process does where it installs.
+Both sides run on uvloop and never search what was loaded for garbage, as the web process does.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.postgres.migrate import migrate
 from shared.adapters.postgres.pool import open_pool
 from shared.app import App
+from shared.loading import keep_what_is_loaded
 from shared.settings import Settings, load_settings
 from tests.bench import rest
 from tests.bench.floor import BareTurns
@@ -88,6 +89,7 @@ async def _turns(
     bare_pool = await open_pool(servers.database_url, size=1)
     parts = make_parts(app, model=ModelShown(name="bench", offline=False))
     parts.hub.start()
+    keep_what_is_loaded()
     try:
         async with bare_pool.acquire() as connection:
             floor = BareTurns(connection, redis, answer=ANSWER)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from tests.faults.person import WALK, Person
 from tests.faults.plant import Case
 from tests.faults.processes import Process
 
-TABLES = ("sessions", "turns", "entries", "turn_entries", "events", "jobs", "links", "parties", "workers")
+TABLES = ("sessions", "turns", "entry_rows", "turn_entries", "events", "jobs", "links", "parties", "workers")
 _EXPANDED = """
 ALTER TABLE jobs DROP CONSTRAINT job_kind;
 ALTER TABLE jobs ADD CONSTRAINT job_kind CHECK (kind IN ('flush', 'compact', 'tidy', 'brand_new'));

@@ -138,5 +138,5 @@ CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';
 END $$;
-CREATE TRIGGER no_room BEFORE INSERT ON entries FOR EACH ROW EXECUTE FUNCTION no_room();
+CREATE TRIGGER no_room BEFORE INSERT ON entry_rows FOR EACH ROW EXECUTE FUNCTION no_room();
 """

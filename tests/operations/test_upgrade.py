@@ -46,7 +46,7 @@ async def test_a_migration_that_fails_leaves_the_state_of_before(
         connection = await asyncpg.connect(database_url)
         if half_way:
             await connection.execute("UPDATE alembic_version SET version_num = 'half'")
-            await connection.execute("TRUNCATE entries, events CASCADE")
+            await connection.execute("TRUNCATE entry_rows, events CASCADE")
         await connection.close()
         raise MigrationFailed("no such column")
 

@@ -170,7 +170,7 @@ async def test_on_no_page_of_the_dashboard_do_stored_words_become_more_than_word
         await a_site(connection)
         seeded = await a_long_session(connection)
     text = canary.stored()
-    await pool.execute("ALTER TABLE entries DISABLE TRIGGER USER")
+    await pool.execute("ALTER TABLE entry_rows DISABLE TRIGGER USER")
     await pool.execute(
         "UPDATE entries SET blocks = jsonb_build_array(jsonb_build_object('type', 'text', 'text', $1::text))",
         text,

@@ -29,10 +29,11 @@ _AUDIT_COLUMNS = """session_id, turn_id, model_alias, model_context_limit, input
 # A compaction, or its undo, that was committed while this turn ran has measured the new view without it: then
 # the turn's own tokens are added to that, and what the old view called for is not asked for.
 # A trouble of this minute stays marked: who died while we waited for the row is not in our snapshot.
+_SAID = "num_nonnulls($5::jsonb, $20::text) = 1"
 _CORE = f"""
 WITH s AS (
   UPDATE sessions
-     SET next_seq = next_seq + ($5::jsonb IS NOT NULL)::int, next_event_seq = next_event_seq + 1,
+     SET next_seq = next_seq + ({_SAID})::int, next_event_seq = next_event_seq + 1,
          answered_turn = $4, leased_by = NULL,
          context_tokens = CASE WHEN view_epoch = $17 THEN coalesce($6, context_tokens) ELSE context_tokens + $18 END,
          context_limit = coalesce($7, context_limit), token_ratio = coalesce($8, token_ratio),
@@ -45,21 +46,21 @@ WITH s AS (
                               SELECT FROM jobs d WHERE d.session_id = $1 AND d.state = 'dead') THEN NULL
                             ELSE troubled_at END
    WHERE {FENCE}
-  RETURNING id, party_id, next_seq - ($5::jsonb IS NOT NULL)::int AS seq, next_event_seq - 1 AS event_seq,
+  RETURNING id, party_id, next_seq - ({_SAID})::int AS seq, next_event_seq - 1 AS event_seq,
             answered_turn < least(next_turn - 1, held_after) AS another_waits, view_epoch <> $17 AS view_moved
 ), t AS (
   UPDATE turns SET state = $9, error_code = $10, ended_at = now() FROM s
    WHERE session_id = $1 AND turn_no = $4 RETURNING channel, address_id
 ), e AS (
-  INSERT INTO entries (session_id, seq, role, author, blocks, tokens, replaces_seq)
-  SELECT $1, seq, 'assistant', 'assistant', $5::jsonb, $11, substr($12::jsonb ->> 'replaces', 2)::bigint
-    FROM s WHERE $5::jsonb IS NOT NULL
+  INSERT INTO entry_rows (session_id, seq, author, blocks, words, tokens, replaces_seq)
+  SELECT $1, seq, 'assistant', $5::jsonb, $20::text, $11, substr($12::jsonb ->> 'replaces', 2)::bigint
+    FROM s WHERE {_SAID}
 ), te AS (
   INSERT INTO turn_entries (session_id, seq, turn_no, step)
-  SELECT $1, seq, $4, seq FROM s WHERE $5::jsonb IS NOT NULL
+  SELECT $1, seq, $4, seq FROM s WHERE {_SAID}
 ), ev AS (
   INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
-  SELECT $1, event_seq, 'msg', CASE WHEN $5::jsonb IS NOT NULL THEN seq END, $4, $12::jsonb FROM s
+  SELECT $1, event_seq, 'msg', CASE WHEN {_SAID} THEN seq END, $4, $12::jsonb FROM s
 ), dl AS (
   INSERT INTO deliveries (session_id, turn_no, part, channel, address_id)
   SELECT $1, $4, 0, t.channel, t.address_id FROM t ON CONFLICT DO NOTHING
@@ -98,10 +99,10 @@ def _shape(names: dict[str, str]) -> str:
 
 
 ANSWER_PLAIN = f"""{_CORE}
-  SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 20)} FROM s
+  SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 21)} FROM s
   {WRITTEN}), au AS (
   INSERT INTO turn_context_audit ({_AUDIT_COLUMNS})
-  SELECT $1, $4, {_numbered(AUDIT, 20 + len(USAGE))} FROM s
+  SELECT $1, $4, {_numbered(AUDIT, 21 + len(USAGE))} FROM s
 )
 SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at, NULL::bigint AS job_id FROM s
 """
@@ -112,24 +113,24 @@ _OR_COMMITTED = _CORE.replace(
 )
 ANSWER = f"""{_OR_COMMITTED}
   SELECT $1, s.party_id, $4, 'chat', {_fields(USAGE)}
-    FROM s, jsonb_to_recordset($20::jsonb) AS x({_shape(USAGE)})
+    FROM s, jsonb_to_recordset($21::jsonb) AS x({_shape(USAGE)})
   {WRITTEN}), au AS (
   INSERT INTO turn_context_audit ({_AUDIT_COLUMNS})
   SELECT $1, $4, {_fields(AUDIT)}
-    FROM s, jsonb_to_recordset($21::jsonb) AS x({_shape(AUDIT)})
+    FROM s, jsonb_to_recordset($22::jsonb) AS x({_shape(AUDIT)})
 ), pd AS (
   INSERT INTO prune_decisions (session_id, seq, form, shown, turn_no)
   SELECT $1, x.seq, x.form, nullif(x.shown, 'null'), $4
-    FROM s, jsonb_to_recordset($22::jsonb) AS x(seq bigint, form text, shown jsonb)
+    FROM s, jsonb_to_recordset($23::jsonb) AS x(seq bigint, form text, shown jsonb)
   ON CONFLICT (session_id, seq, turn_no) DO UPDATE SET form = excluded.form, shown = excluded.shown
 ), pp AS (
   INSERT INTO prompt_parts (sha256, body)
-  SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($23::jsonb) AS x(sha256 text, body text)
+  SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($24::jsonb) AS x(sha256 text, body text)
   ON CONFLICT DO NOTHING
 ), j AS (
   INSERT INTO jobs (kind, session_id, key, trigger, payload, due_at)
   SELECT x.kind, $1, x.key, x.trigger, x.payload, now() + make_interval(secs => x.delay_seconds)
-    FROM s, jsonb_to_recordset($24::jsonb) AS x(kind text, key text, trigger text, payload jsonb,
+    FROM s, jsonb_to_recordset($25::jsonb) AS x(kind text, key text, trigger text, payload jsonb,
          delay_seconds float8)
    WHERE NOT s.view_moved
   {OVERFLOW_COMES_FIRST}

@@ -120,9 +120,14 @@ class PostgresErasure:
                 return await _report(connection, erasure_id)
             await connection.execute(sql.BEGIN_ERASING)
             done, over = await _batch(connection, STEPS[step], work, row["at"])
-            counts[STEPS[step]] = counts.get(STEPS[step], 0) + done
+            told = _TOLD.get(STEPS[step], STEPS[step])
+            counts[told] = counts.get(told, 0) + done
             await connection.execute(sql.GO_ON, erasure_id, step + over, counts, work)
         return None
+
+
+_TOLD = {"entry_rows": "entries"}
+"""What a table is called where an erasure is reported."""
 
 
 async def _is_held(connection: Connection, session_id: int, actor: str) -> bool:
@@ -148,7 +153,7 @@ async def _fence(connection: Connection, session_id: int) -> dict[str, Any]:
 
 async def _batch(connection: Connection, table: str, work: dict[str, Any], at: datetime) -> tuple[int, bool]:
     """How many rows, and whether the table is through; where to go on is written into `work`."""
-    if table in ("entries", "events"):
+    if table in ("entry_rows", "events"):
         return await _in_order(connection, table, work)
     sessions, parties = [one["id"] for one in work["sessions"]], work["parties"]
     match table:
@@ -182,7 +187,9 @@ async def _in_order(connection: Connection, table: str, work: dict[str, Any]) ->
         work |= {"place": 0, "cursor": 0}
         return 0, True
     session = work["sessions"][work["place"]]
-    statement, bound = (sql.ENTRIES, session["seq"]) if table == "entries" else (sql.EVENTS, session["event"])
+    statement, bound = (
+        (sql.ENTRIES, session["seq"]) if table == "entry_rows" else (sql.EVENTS, session["event"])
+    )
     row = await connection.fetchrow(statement, session["id"], work["cursor"], bound)
     assert row is not None
     if row["cursor"] is None:

@@ -66,8 +66,8 @@ _LANGUAGES = (
 ACTIONS: Mapping[str, Action] = {
     # First what shows words to screens and to the assistant, then what was made of them.
     "events": Special(columns=("kind", "payload")),
-    "entries": Special(
-        columns=("blocks", "cid"),
+    "entry_rows": Special(
+        columns=("blocks", "words", "cid"),
         kept={"role": _FIXED, "author": _FIXED, "dedupe_key": "so that no message is accepted a second time"},
     ),
     "notes": Delete(owner="party", at_once=True),

@@ -54,7 +54,7 @@ _FORGET = "until they are forgotten; with `EVERTALK_RETENTION_DAYS` that long af
 _WITH_TALK = "as long as the conversation"
 
 RULES: Mapping[str, Rule] = {
-    "entries": Stays(told=_FORGET),
+    "entry_rows": Stays(told=_FORGET),
     "links": Stays(told=_FORGET),
     "turns": Stays(told=_WITH_TALK),
     "turn_entries": Stays(told=_WITH_TALK),

@@ -22,7 +22,7 @@ ADDED = ("SELECT", "INSERT")
 ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
 ONLY_ADDED = frozenset({"audit"})
 """Nobody changes them."""
-ONLY_ERASED = frozenset({"entries", "usage", "turn_context_audit"})
+ONLY_ERASED = frozenset({"entry_rows", "usage", "turn_context_audit"})
 """Only forgetting changes them."""
 ONLY_READ = frozenset({"deployment"})
 """A restored backup changes it, which is the owner's work."""
@@ -98,6 +98,8 @@ def _grants(names: Mapping[Role, str]) -> Iterator[str]:
         for role in roles:
             if may := granted(role, table):
                 yield f"GRANT {', '.join(may)} ON {table} TO {names[role]};"
+    for role in roles:
+        yield f"GRANT {', '.join(granted(role, 'entry_rows'))} ON entries TO {names[role]};"
     yield f"GRANT SELECT ON alembic_version, session_summaries TO {three};"
     for table in PARTITIONED:
         # What came before its month had a place, and is too old.

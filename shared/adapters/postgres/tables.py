@@ -351,9 +351,12 @@ class RecoveryCode(SQLModel, table=True):
 
 
 class Entry(SQLModel, table=True):
-    """One message of the log, only ever added."""
+    """One message of the log, only ever added; whoever is in no hurry reads and writes the view `entries`.
 
-    __tablename__ = "entries"
+    Plain words stand in `words`, everything else in `blocks`; what follows from another column is left out.
+    """
+
+    __tablename__ = "entry_rows"
     __table_args__ = (
         ForeignKeyConstraint(["session_id"], ["sessions.id"], name="entry_session"),
         Index(
@@ -366,17 +369,21 @@ class Entry(SQLModel, table=True):
         one_of("role", "user", "assistant", name="entry_role"),
         one_of("author", "person", "assistant", "tool", "operator", "program", name="entry_author"),
         CheckConstraint("seq > 0", name="entry_seq_counts_from_one"),
+        CheckConstraint("num_nonnulls(words, blocks) = 1", name="entry_is_words_or_blocks"),
     )
     session_id: int = field(big(key=True))
     seq: int = field(big(key=True))
-    role: str = field(words())
+    role: str | None = field(words(null=True))
+    """Null where the author says it: the assistant's is `assistant`, everybody else's `user`."""
     author: str = field(words())
-    blocks: list[Any] = field(json(default=None))
+    blocks: list[Any] | None = field(json(null=True))
     tokens: int = field(small())
     dedupe_key: str | None = field(words(null=True))
     cid: str | None = field(words(null=True))
+    """Null where the key has it."""
     replaces_seq: int | None = field(big(null=True))
     at: datetime = field(moment())
+    words: str | None = field(words(null=True))
 
 
 class Turn(SQLModel, table=True):
@@ -413,7 +420,7 @@ class TurnEntry(SQLModel, table=True):
 
     __tablename__ = "turn_entries"
     __table_args__ = (
-        belongs("entries", "session_id", "seq", name="turn_entry_entry"),
+        belongs("entry_rows", "session_id", "seq", name="turn_entry_entry"),
         belongs("turns", "session_id", "turn_no", name="turn_entry_turn"),
         UniqueConstraint("session_id", "turn_no", "step", name="turn_step_is_one_entry"),
     )
@@ -594,7 +601,7 @@ class Passage(SQLModel, table=True):
 
     __tablename__ = "passages"
     __table_args__ = (
-        belongs("entries", "session_id", "seq", name="passage_entry"),
+        belongs("entry_rows", "session_id", "seq", name="passage_entry"),
         UniqueConstraint("session_id", "seq", "part", name="passage_is_indexed_once"),
         by_word("passages_by_word", "session_id"),
         Index("passages_by_time", "session_id", "at"),
@@ -662,7 +669,7 @@ class Artifact(SQLModel, table=True):
 
     __tablename__ = "artifacts"
     __table_args__ = (
-        belongs("entries", "session_id", "seq", name="artifact_entry"),
+        belongs("entry_rows", "session_id", "seq", name="artifact_entry"),
         UniqueConstraint("session_id", "seq", "sha256", name="artifact_is_stored_once"),
     )
     id: int = field(identity())
@@ -677,7 +684,7 @@ class Artifact(SQLModel, table=True):
 
 class Pin(SQLModel, table=True):
     __tablename__ = "pins"
-    __table_args__ = (belongs("entries", "session_id", "seq", name="pin_entry"),)
+    __table_args__ = (belongs("entry_rows", "session_id", "seq", name="pin_entry"),)
     session_id: int = field(big(key=True))
     seq: int = field(big(key=True))
     pinned_at: datetime = field(moment())
@@ -688,7 +695,7 @@ class PruneDecision(SQLModel, table=True):
 
     __tablename__ = "prune_decisions"
     __table_args__ = (
-        belongs("entries", "session_id", "seq", name="prune_entry"),
+        belongs("entry_rows", "session_id", "seq", name="prune_entry"),
         one_of("form", "trim", "clear", "duplicate", "hide", name="prune_form"),
     )
     session_id: int = field(big(key=True))
@@ -1498,6 +1505,60 @@ BEFORE_TABLES = (
        LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
          SELECT array_agg($1 || ':' || lexeme) FROM unnest(tsvector_to_array($2)) AS lexeme $$""",
 )
+ENTRIES = (
+    """CREATE FUNCTION key_cid(text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+         SELECT CASE WHEN $1 LIKE 'web:%' THEN substr($1, 5)
+                     WHEN $1 LIKE 'operator:%' THEN substr($1, 10) END $$""",
+    """CREATE VIEW entries AS
+       SELECT session_id, seq,
+              coalesce(role, CASE author WHEN 'assistant' THEN 'assistant' ELSE 'user' END) AS role, author,
+              CASE WHEN words IS NULL THEN blocks
+                   ELSE jsonb_build_array(jsonb_build_object('type', 'text', 'text', words)) END AS blocks,
+              tokens, dedupe_key, coalesce(cid, key_cid(dedupe_key)) AS cid, replaces_seq, at
+         FROM entry_rows""",
+    "ALTER VIEW entries ALTER COLUMN at SET DEFAULT now()",
+    """CREATE FUNCTION plain_words(jsonb) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
+         SELECT words FROM (SELECT $1 -> 0 ->> 'text' AS words) AS first
+          WHERE $1 = jsonb_build_array(jsonb_build_object('type', 'text', 'text', words)) $$""",
+    """CREATE FUNCTION entries_are_rows() RETURNS trigger LANGUAGE plpgsql AS $$
+       DECLARE kept entry_rows;
+       BEGIN
+         IF TG_OP = 'DELETE' THEN
+           DELETE FROM entry_rows WHERE session_id = OLD.session_id AND seq = OLD.seq;
+           RETURN OLD;
+         END IF;
+         kept.session_id := NEW.session_id;
+         kept.seq := NEW.seq;
+         kept.author := NEW.author;
+         kept.role := nullif(NEW.role, CASE NEW.author WHEN 'assistant' THEN 'assistant' ELSE 'user' END);
+         kept.words := plain_words(NEW.blocks);
+         kept.blocks := CASE WHEN kept.words IS NULL THEN NEW.blocks END;
+         kept.tokens := NEW.tokens;
+         kept.dedupe_key := NEW.dedupe_key;
+         kept.cid := nullif(NEW.cid, key_cid(NEW.dedupe_key));
+         kept.replaces_seq := NEW.replaces_seq;
+         kept.at := NEW.at;
+         IF TG_OP = 'INSERT' THEN
+           INSERT INTO entry_rows (session_id, seq, role, author, blocks, tokens, dedupe_key, cid,
+                                   replaces_seq, at, words)
+           VALUES (kept.session_id, kept.seq, kept.role, kept.author, kept.blocks, kept.tokens,
+                   kept.dedupe_key, kept.cid, kept.replaces_seq, kept.at, kept.words);
+         ELSE
+           UPDATE entry_rows SET session_id = kept.session_id, seq = kept.seq, role = kept.role,
+                  author = kept.author, blocks = kept.blocks, tokens = kept.tokens,
+                  dedupe_key = kept.dedupe_key, cid = kept.cid, replaces_seq = kept.replaces_seq,
+                  at = kept.at, words = kept.words
+            WHERE session_id = OLD.session_id AND seq = OLD.seq;
+         END IF;
+         RETURN NEW;
+       END $$""",
+    """CREATE TRIGGER entries_are_rows INSTEAD OF INSERT OR UPDATE OR DELETE ON entries
+       FOR EACH ROW EXECUTE FUNCTION entries_are_rows()""",
+)
+"""The log as programs know it, each row in the shortest form that reads the same.
+
+A process of a version before writes and reads it whole, by the same names, and its rows are as short.
+"""
 AFTER_TABLES = (
     """ALTER TABLE links ADD CONSTRAINT active_links_do_not_overlap
        EXCLUDE USING gist (session_id WITH =, int8range(from_turn, through_turn, '[]') WITH &&)
@@ -1513,8 +1574,9 @@ AFTER_TABLES = (
          IF current_setting('evertalk.erasing', true) = 'yes' THEN RETURN coalesce(NEW, OLD); END IF;
          RAISE EXCEPTION 'the log is only ever added to' USING ERRCODE = 'integrity_constraint_violation';
        END $$""",
-    """CREATE TRIGGER entries_are_only_added BEFORE UPDATE OR DELETE ON entries
+    """CREATE TRIGGER entries_are_only_added BEFORE UPDATE OR DELETE ON entry_rows
        FOR EACH ROW EXECUTE FUNCTION entries_are_only_added()""",
+    *ENTRIES,
     """CREATE FUNCTION party_family(bigint) RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 1 AS $$
          SELECT $1 UNION ALL SELECT id FROM parties WHERE merged_into = $1 $$""",
     """CREATE FUNCTION agent_cap(config jsonb, name text) RETURNS bigint

@@ -17,10 +17,10 @@ ON CONFLICT (key) WHERE state IN ('due', 'running') DO UPDATE
 
 _MINE = """mine AS (
   SELECT update_id FROM telegram_updates
-   WHERE bot_id = $9 AND update_id = ANY ($10::bigint[]) AND handled_at IS NULL
+   WHERE bot_id = $10 AND update_id = ANY ($11::bigint[]) AND handled_at IS NULL
    ORDER BY update_id FOR UPDATE
 ), """
-_IF_ALL_ARE_MINE = "AND (SELECT count(*) FROM mine) = cardinality($10::bigint[])"
+_IF_ALL_ARE_MINE = "AND (SELECT count(*) FROM mine) = cardinality($11::bigint[])"
 
 
 def _accept(*, before: str = "", only: str = "") -> str:
@@ -36,14 +36,14 @@ WITH {before}s AS (
          open_turn = CASE WHEN open_address = $4 THEN coalesce(open_turn, next_turn) ELSE next_turn END,
          open_address = $4, last_channel = $3, last_active_at = now()
    WHERE id = $1 AND archived_at IS NULL AND (left_by IS NULL OR NOT $4 = ANY (left_by))
-     AND NOT EXISTS (SELECT FROM entries WHERE session_id = $1 AND dedupe_key = $2) {only}
+     AND NOT EXISTS (SELECT FROM entry_rows WHERE session_id = $1 AND dedupe_key = $2) {only}
   RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, open_turn AS turn_no
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id)
   SELECT $1, turn_no, $3, $4 FROM s ON CONFLICT DO NOTHING
 ), e AS (
-  INSERT INTO entries (session_id, seq, role, author, blocks, tokens, dedupe_key, cid)
-  SELECT $1, seq, 'user', 'person', $5::jsonb, $6, $2, $7 FROM s
+  INSERT INTO entry_rows (session_id, seq, author, blocks, words, tokens, dedupe_key, cid)
+  SELECT $1, seq, 'person', $5::jsonb, $9, $6, $2, $7 FROM s
 ), te AS (
   INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, turn_no, seq FROM s
 ), ev AS (
@@ -56,10 +56,10 @@ ACCEPT = f"{_accept()}) SELECT seq, turn_no, event_seq, now() AS at FROM s"
 ACCEPT_FROM_INBOX = f"""{_accept(before=_MINE, only=_IF_ALL_ARE_MINE)}
 ), inbox AS (
   UPDATE telegram_updates u SET handled_at = now()
-    FROM s, mine WHERE u.bot_id = $9 AND u.update_id = mine.update_id
+    FROM s, mine WHERE u.bot_id = $10 AND u.update_id = mine.update_id
 ), known AS (
   INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no)
-  SELECT $9, $11, message_id, $1, seq, turn_no FROM s, unnest($12::bigint[]) AS message_id
+  SELECT $10, $12, message_id, $1, seq, turn_no FROM s, unnest($13::bigint[]) AS message_id
   ON CONFLICT DO NOTHING
 ) SELECT seq, turn_no, event_seq, now() AS at FROM s
 """
@@ -205,11 +205,14 @@ SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.
 Of `turns` a part of this statement sees what was there before it.
 """
 
-LOAD = """
-SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
+_SHORT = """e.seq, te.turn_no, te.step,
+       coalesce(e.role, CASE e.author WHEN 'assistant' THEN 'assistant' ELSE 'user' END) AS role, e.author,
+       e.blocks, e.words, e.tokens, e.at, e.replaces_seq"""
+LOAD = f"""
+SELECT {_SHORT},
        te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1) AS pinned, d.form, d.shown
   FROM turn_entries te
- CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
+ CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
   LEFT JOIN LATERAL (SELECT x.form, x.shown FROM prune_decisions x
                       WHERE x.session_id = $1 AND x.seq = te.seq AND x.turn_no <= $3
                         AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1)
@@ -219,10 +222,10 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e
                            WHERE x.session_id = $1 AND x.turn_no > $2 AND x.turn_no <= $3
                              AND x.state = 'failed' AND x.error_code = 'model_rejected_request')
 UNION ALL
-SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq, true, NULL, NULL
+SELECT {_SHORT}, true, NULL, NULL
   FROM pins p
  CROSS JOIN LATERAL (SELECT * FROM turn_entries x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) te
- CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) e
+ CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) e
  WHERE p.session_id = $1 AND te.turn_no <= $2
  ORDER BY 2, 3
 """

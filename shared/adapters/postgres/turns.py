@@ -16,7 +16,7 @@ from shared.adapters.postgres.pool import store_method
 from shared.core.agents import with_chosen_model, without_tool
 from shared.core.errors import CapReached, EvertalkError, Fenced, SessionMoved, UnknownSession
 from shared.core.exchange import Accepted, Inbound, InboxReceipt
-from shared.core.messages import Block, Image, ToolUse, blocks_from_json, blocks_to_json
+from shared.core.messages import Block, Image, Text, ToolUse, blocks_from_json, blocks_to_json
 from shared.core.rest import rest_from_json
 from shared.core.screen import message_payload, notice_payload
 from shared.core.session import Entry, View
@@ -54,9 +54,10 @@ class PostgresTurns:
         extra: dict[str, Any] = {"cid": inbound.cid} if inbound.cid else {}
         if inbound.attached:
             extra["attachments"] = [one.shown() for one in inbound.attached]
+        said, written = _words_or_blocks(inbound.blocks)
         arguments: tuple[Any, ...] = (
             inbound.session_id, inbound.dedupe_key, channel, inbound.address_id,
-            blocks_to_json(inbound.blocks), tokens, inbound.cid, extra,
+            written, tokens, inbound.cid if inbound.dedupe_key != f"web:{inbound.cid}" else None, extra, said,
         )  # fmt: skip
         sql, receipt = turn_sql.ACCEPT, inbound.receipt
         if receipt is not None:
@@ -176,14 +177,15 @@ class PostgresTurns:
     async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored:
         """End the turn: answer, usage, audit, delivery and due job, or none of them; raises Fenced."""
         sql, more = _what_comes_along(outcome)
+        said, written = (None, None) if outcome.blocks is None else _words_or_blocks(outcome.blocks)
         row = await self._pool.fetchrow(
             sql, *_fence(claim),
-            None if outcome.blocks is None else blocks_to_json(outcome.blocks),
+            written,
             outcome.context_tokens, outcome.context_limit, outcome.token_ratio,
             outcome.state, outcome.error_code, outcome.tokens, dict(outcome.screen),
             sums_of(outcome.spent), claim.reservation_id, outcome.settled_micro, outcome.release_hold,
             claim.view.view_epoch if outcome.view_epoch is None else outcome.view_epoch,
-            outcome.turn_tokens, outcome.measured_by, *more,
+            outcome.turn_tokens, outcome.measured_by, said, *more,
         )  # fmt: skip
         if row is None:
             raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
@@ -343,13 +345,15 @@ class PostgresTurns:
 
 
 def entry_from(row: Record) -> Entry:
+    """Of a row of the log, as it is stored or whole."""
+    said = row.get("words")
     return Entry(
         seq=row["seq"],
         turn=row["turn_no"],
         step=row["step"],
         role=row["role"],
         author=row["author"],
-        blocks=blocks_from_json(row["blocks"]),
+        blocks=blocks_from_json(row["blocks"]) if said is None else (Text(text=said),),
         tokens=row["tokens"],
         at=row["at"],
         replaces=row["replaces_seq"],
@@ -357,6 +361,13 @@ def entry_from(row: Record) -> Entry:
         pruned=row["form"],
         pruned_as=row["shown"],
     )
+
+
+def _words_or_blocks(blocks: Sequence[Block]) -> tuple[str | None, list[dict[str, Any]] | None]:
+    """As a row stores them: what is plain words, and what is not."""
+    if len(blocks) == 1 and isinstance(blocks[0], Text) and blocks[0].attachment_id is None:
+        return blocks[0].text, None
+    return None, blocks_to_json(blocks)
 
 
 async def described(

@@ -22,7 +22,7 @@ DO $$ DECLARE c record; BEGIN
     EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I CASCADE', c.place, c.conname);
   END LOOP;
 END $$;
-DROP TRIGGER entries_are_only_added ON entries;
+DROP TRIGGER entries_are_only_added ON entry_rows;
 """
 """The database refuses most of these by itself; the checks are for the day on which it could not."""
 
