@@ -91,8 +91,8 @@ SELECT s.last_active_at, s.id, s.party_id, t, 'chat', 'claude-sonnet-5-5', 900, 
 """
 _JOBS = """
 INSERT INTO jobs (kind, session_id, key, state, created_at, ended_at)
-SELECT 'compact', n, 'k' || n, CASE WHEN n % 40 = 0 THEN 'dead' ELSE 'done' END, now(), now()
-  FROM generate_series(10, $1::bigint, 10) n
+SELECT 'compact', id, 'k' || id, CASE WHEN id % 40 = 0 THEN 'dead' ELSE 'done' END, last_active_at, last_active_at
+  FROM sessions WHERE id % 10 = 0
 """
 _AUDITS = """
 INSERT INTO turn_context_audit (session_id, turn_id, model_alias, model_context_limit, input_budget,

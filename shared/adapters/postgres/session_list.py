@@ -63,25 +63,32 @@ PIECES = """
     SELECT substr(lower({word}), least(n, length({word}) - 2), 3)
       FROM generate_series(1, length({word}), 3) n"""
 """Of a word of three letters and more; an id is found between these, by its beginning."""
-_RARE = """(
-  SELECT CASE WHEN bool_or(rare) THEN array_agg(piece) FILTER (WHERE rare) ELSE array_agg(piece) END
+_RARE = """
+  SELECT CASE WHEN bool_or(rare) THEN array_agg(piece) FILTER (WHERE rare) ELSE array_agg(piece) END AS pieces,
+         coalesce(bool_or(rare), false) AS rare
     FROM (SELECT piece, coalesce(share, 0) < 0.001 AS rare FROM ({pieces}) x(piece) LEFT JOIN (
             SELECT u.* FROM pg_stats s,
                    unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) u(usual, share)
-             WHERE s.tablename = '{index}' AND s.schemaname = current_schema()) u ON u.usual = piece) y)"""
+             WHERE s.tablename = '{index}' AND s.schemaname = current_schema()) u ON u.usual = piece) y"""
 """Of the pieces of a word those that few rows have, where it has such: a list of nearly all rows, read to be
 narrowed by a short one, costs more than all the rest. The statistics of the index know which those are."""
 
 
-def pieces_of(word: str, index: str) -> str:
-    """By which the rows that say a word are found in an index of pieces; some more may be found, too."""
+def look_of(word: str, index: str) -> str:
+    """The `pieces` by which the rows that say a word are found in an index of pieces, and whether few are."""
     return _RARE.format(pieces=PIECES.format(word=word), index=index)
+
+
+def pieces_of(word: str, index: str) -> str:
+    """By which rows are found; some more may be found, too."""
+    return f"(SELECT pieces FROM ({look_of(word, index)}) y)"
 
 
 _ID = "regexp_replace(lower({word}), '[^0-9a-f]', '', 'g')"
 _NO_ID = "lower({word}) !~ '^[0-9a-f]+(-[0-9a-f-]*)?$' OR length({word}) > 36"
-LEAST = f"CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, '0')::uuid END"
-MOST = f"CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, 'f')::uuid END"
+LEAST = f"(SELECT CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, '0')::uuid END)"
+MOST = f"(SELECT CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, 'f')::uuid END)"
+"""By sub-selects, so that a plan for any word looks no dearer than one for this, which would be made each time."""
 _SOMEWHERE = f"""name_pieces(display_name) @> {pieces_of("$1", "parties_by_pieces")}
   AND strpos(lower(display_name), lower($1)) > 0"""
 """Some of the pieces lead to the names, each of which is then looked at."""
@@ -238,7 +245,8 @@ def _by_person(wanted: list[str], edge: Edge | None, put: _Arguments, *, falling
     """Thousands may have no name: then the person's number orders them, which the index knows, too."""
     key = sql.SORTS["person"].key
     if edge is not None:
-        name, row = f"{put.put(edge[0])}::text", f"{put.put(edge[1])}::bigint"
+        # A plan for any name is as good as one for this: by a sub-select it looks so to the planner, too.
+        name, row = f"(SELECT {put.put(edge[0])}::text)", f"{put.put(edge[1])}::bigint"
         person = f"coalesce((SELECT party_id FROM sessions WHERE id = {row}), 0)"
         sign = "<" if falling else ">"
         wanted = [
