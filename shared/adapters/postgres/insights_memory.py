@@ -165,7 +165,8 @@ WITH edge AS MATERIALIZED (SELECT coalesce(({{newest}} OFFSET {NEAR_NOTES} LIMIT
 _SEARCH = f"""
 WITH look AS MATERIALIZED ({{look}}),
 edge AS MATERIALIZED (
-  SELECT CASE WHEN rare THEN {2**62} ELSE coalesce(({{newest}} OFFSET {NEAR} LIMIT 1), 0) END AS id FROM look)"""
+  SELECT CASE WHEN rare THEN {2**62} ELSE coalesce(({{newest}} OFFSET {NEAR} LIMIT 1), 0) END AS id
+    FROM look)"""
 _BY_PIECES = f"""
   SELECT m.id FROM notes m
    WHERE name_pieces(m.text || ' ' || m.subject) @> (SELECT pieces FROM look)

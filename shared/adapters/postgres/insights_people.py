@@ -42,7 +42,8 @@ class PeopleInsights:
         if query.search:
             ways = (_NEAR, _FOUND_SHORT) if is_short(query.search) else (_RARE, _FOUND)
         for way in ways:
-            found = await read_page(self._pool, way.format(where=where, limit=limit + 1), *arguments)
+            statement = way.format(where=where, near=where.replace(_SAYS, _SAYS_NEAR), limit=limit + 1)
+            found = await read_page(self._pool, statement, *arguments)
             rows = found["rows"]
             if found["whole"] or len(rows) > limit:
                 break
@@ -88,16 +89,25 @@ def _wanted(query: PeopleQuery) -> tuple[str, list[object]]:
 
 _FAMILY = """CROSS JOIN LATERAL (
    SELECT ARRAY(SELECT r.id UNION ALL SELECT id FROM parties WHERE merged_into = r.id) AS ids OFFSET 0) f"""
-"""Of a person `r`, as `party_family` has it: an array leads to an index, a sub-select in its place to a look at
-every row. Written out, for a call per row costs more than what it finds.
+"""Of a person `r`, as `party_family` has it: an array leads to an index, a sub-select in its place to a look
+at every row. Written out, for a call per row costs more than what it finds.
 """
 _THEIRS = "a.party_id = ANY (f.ids)"
 _STARTS = """(starts_with(lower(r.display_name), lower($3::text))
            OR starts_with(r.public_id::text, lower($3::text)))"""
+_PLACE_SAYS = """a.channel <> 'web'
+                 AND (strpos(lower(a.title), lower($3::text)) > 0 OR strpos(a.chat, $3::text) > 0)"""
 _SAYS = f"""(strpos(lower(r.display_name), lower($3::text)) > 0
            OR starts_with(r.public_id::text, lower($3::text)) OR EXISTS (
-              SELECT FROM addresses a WHERE {_THEIRS} AND a.channel <> 'web'
-                 AND (strpos(lower(a.title), lower($3::text)) > 0 OR strpos(a.chat, $3::text) > 0)))"""
+              SELECT FROM addresses a WHERE {_THEIRS} AND {_PLACE_SAYS}))"""
+_SAYS_NEAR = (
+    _SAYS.replace(
+        "EXISTS (",
+        "CASE WHEN (SELECT rare_place FROM look) THEN r.id IN (SELECT id FROM placed) ELSE EXISTS (",
+    ).removesuffix(")")
+    + " END)"
+)
+"""Of a word that few places say, all who have one are known beforehand: nobody's places are looked at."""
 _NAMED = """'id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind, 'anonymous', r.anonymous,
   'since', r.created_at"""
 _SUMS = """
@@ -135,17 +145,23 @@ _THEIR_OWN = f"""SELECT x.* FROM found f CROSS JOIN LATERAL party_family(f.id) A
    JOIN sessions x ON x.party_id = y.id WHERE (SELECT count(*) FROM found) <= {FEW_PEOPLE} AND {_AFTER}"""
 _TOO_MANY = f"{_EVERYBODY} AND (SELECT count(*) FROM found) > {FEW_PEOPLE}"
 _LOOK = f"""
-look AS MATERIALIZED (SELECT p.pieces AS names, a.pieces AS places, p.rare AND a.rare AS rare
+look AS MATERIALIZED (SELECT p.pieces AS names, a.pieces AS places, p.rare AND a.rare AS rare,
+        a.rare AS rare_place
    FROM ({look_of("$3::text", "parties_by_pieces")}) p, ({look_of("$3::text", "addresses_by_pieces")}) a), """
 _IS_RARE = "(SELECT rare FROM look)"
 _FOUND_BY = f"""
 found AS MATERIALIZED (SELECT DISTINCT id FROM (
   {{names}}
-  UNION ALL SELECT p.id FROM parties p WHERE p.public_id BETWEEN {LEAST} AND {MOST}) x
+  UNION ALL SELECT p.id FROM parties p
+   WHERE p.public_id BETWEEN {LEAST} AND {MOST}) x
  WHERE {{when}} LIMIT {FEW_PEOPLE} + 1), """
-_NAMES = """SELECT p.id FROM parties p WHERE name_pieces(p.display_name) @> (SELECT names FROM look)
-  UNION ALL SELECT coalesce(p.merged_into, p.id) FROM addresses a JOIN parties p ON p.id = a.party_id
+_OF_PLACES = """SELECT coalesce(p.merged_into, p.id) AS id
+    FROM addresses a JOIN parties p ON p.id = a.party_id
    WHERE a.channel <> 'web' AND name_pieces(a.title || ' ' || a.chat) @> (SELECT places FROM look)"""
+_OF_NAMES = """SELECT p.id FROM parties p WHERE name_pieces(p.display_name) @> (SELECT names FROM look)
+  UNION ALL"""
+_PLACED = f"""
+placed AS MATERIALIZED ({_OF_PLACES} AND {_PLACE_SAYS} AND (SELECT rare_place FROM look)), """
 _BEGINNINGS = f"""(SELECT p.id FROM parties p WHERE lower(p.display_name) COLLATE "C" >= lower($3::text)
      AND lower(p.display_name) COLLATE "C" < lower($3::text) || U&'\\+10FFFF'
    ORDER BY lower(p.display_name) COLLATE "C", p.id LIMIT {FEW_PEOPLE} + 1)"""
@@ -174,11 +190,12 @@ _BOTH = f"({_page(_THEIR_OWN)}) UNION ALL ({_page(_TOO_MANY)})"
 """Those whom an index of names finds, or, when they are too many, all in their order."""
 _ALL = _people(_page(_EVERYBODY))
 _RARE = _people(
-    f"({_page(_NEXT.format(unless=f'NOT {_IS_RARE}'))}) UNION ALL ({_page(f'{_THEIR_OWN} AND {_IS_RARE}')})",
-    before=_LOOK + _found(_NAMES, when=_IS_RARE),
+    f"""({_page(_NEXT.format(unless=f"NOT {_IS_RARE}")).replace("{where}", "{near}")})
+      UNION ALL ({_page(f"{_THEIR_OWN} AND {_IS_RARE}")})""",
+    before=_LOOK + _PLACED + _found(f"{_OF_NAMES} SELECT id FROM placed", when=_IS_RARE),
     whole=f"{_IS_RARE} AND (SELECT count(*) FROM found) <= {FEW_PEOPLE}",
 )
-_FOUND = _people(_BOTH, before=_LOOK + _found(_NAMES))
+_FOUND = _people(_BOTH, before=_LOOK + _found(f"{_OF_NAMES} {_OF_PLACES}"))
 _NEAR = _people(_page(_NEXT.format(unless="true")), whole="false")
 _FOUND_SHORT = _people(_BOTH, before=_found(_BEGINNINGS))
 """By each person's newest conversation, along the index of activity: each page costs what the first does. A
