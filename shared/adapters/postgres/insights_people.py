@@ -87,8 +87,8 @@ def _wanted(query: PeopleQuery) -> tuple[str, list[object]]:
     return " AND ".join(wanted), arguments
 
 
-_FAMILY = """CROSS JOIN LATERAL (
-   SELECT ARRAY(SELECT r.id UNION ALL SELECT id FROM parties WHERE merged_into = r.id) AS ids OFFSET 0) f"""
+_IDS = "ARRAY(SELECT r.id UNION ALL SELECT id FROM parties WHERE merged_into = r.id)"
+_FAMILY = f"CROSS JOIN LATERAL (SELECT {_IDS} AS ids OFFSET 0) f"
 """Of a person `r`, as `party_family` has it: an array leads to an index, a sub-select in its place to a look
 at every row. Written out, for a call per row costs more than what it finds.
 """
@@ -100,14 +100,13 @@ _PLACE_SAYS = """a.channel <> 'web'
 _SAYS = f"""(strpos(lower(r.display_name), lower($3::text)) > 0
            OR starts_with(r.public_id::text, lower($3::text)) OR EXISTS (
               SELECT FROM addresses a WHERE {_THEIRS} AND {_PLACE_SAYS}))"""
-_SAYS_NEAR = (
-    _SAYS.replace(
-        "EXISTS (",
-        "CASE WHEN (SELECT rare_place FROM look) THEN r.id IN (SELECT id FROM placed) ELSE EXISTS (",
-    ).removesuffix(")")
-    + " END)"
-)
-"""Of a word that few places say, all who have one are known beforehand: nobody's places are looked at."""
+_SAYS_NEAR = f"""(strpos(lower(r.display_name), lower($3::text)) > 0
+           OR starts_with(r.public_id::text, lower($3::text))
+           OR CASE WHEN (SELECT rare_place FROM look) THEN r.id IN (SELECT id FROM placed) ELSE EXISTS (
+              SELECT FROM addresses a WHERE a.party_id = ANY ({_IDS}) AND {_PLACE_SAYS}) END)"""
+"""Of a word that few places say, all who have one are known beforehand: nobody's places are looked at, and no
+family but of those who are found.
+"""
 _NAMED = """'id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind, 'anonymous', r.anonymous,
   'since', r.created_at"""
 _SUMS = """
