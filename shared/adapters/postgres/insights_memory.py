@@ -107,10 +107,10 @@ def _page(query: NoteQuery, limit: int) -> tuple[str, list[object]]:
     newest = f"SELECT id FROM notes WHERE id < ${len(arguments) + 1}::bigint ORDER BY id DESC"
     near = _ROWS.format(where=f"{where} AND n.id > ({_EDGE})", limit=limit)
     if is_short(query.search):
-        search = _SHORT_SEARCH.format(newest=newest)
+        search = _SHORT_SEARCH.format(newest=newest, near=NEAR_NOTES)
         return _NOTES.format(search=search, rows=near, edge=f"({_EDGE})"), arguments
     word = f"${len(arguments)}::text"
-    search = _SEARCH.format(newest=newest, look=look_of(word, "notes_by_pieces"))
+    search = _SEARCH.format(newest=newest, near=NEAR, look=look_of(word, "notes_by_pieces"))
     by_words = _FOUND_ROWS.format(
         found=_BY_PIECES.format(word=word), where=f"{where} AND n.id <= ({_EDGE})", limit=limit
     )
@@ -160,12 +160,12 @@ _SAYS = """(strpos(lower(n.text), lower({word}::text)) > 0
            OR starts_with(n.public_id::text, lower({word}::text)))"""
 _EDGE = "SELECT id FROM edge"
 """Newer notes than it are looked at one by one; from it on, those that the index finds."""
-_SHORT_SEARCH = f"""
-WITH edge AS MATERIALIZED (SELECT coalesce(({{newest}} OFFSET {NEAR_NOTES} LIMIT 1), 0) AS id)"""
+_SHORT_SEARCH = """
+WITH edge AS MATERIALIZED (SELECT coalesce(({newest} OFFSET {near} LIMIT 1), 0) AS id)"""
 _SEARCH = f"""
 WITH look AS MATERIALIZED ({{look}}),
 edge AS MATERIALIZED (
-  SELECT CASE WHEN rare THEN {2**62} ELSE coalesce(({{newest}} OFFSET {NEAR} LIMIT 1), 0) END AS id
+  SELECT CASE WHEN rare THEN {2**62} ELSE coalesce(({{newest}} OFFSET {{near}} LIMIT 1), 0) END AS id
     FROM look)"""
 _BY_PIECES = f"""
   SELECT m.id FROM notes m
