@@ -48,9 +48,9 @@ _SESSIONS = """
 INSERT INTO sessions (party_id, agent_id, next_turn, answered_turn, next_seq, context_tokens, context_limit,
                       troubled_at, last_channel, created_at, last_active_at)
 SELECT p.n, 1 + p.n * 7 % (SELECT count(*) FROM agents), 3 + (p.n % 5000 = 0)::int, 2, 5,
-       p.n * 7919 % 189473,
+       p.n * 7919 % 199999,
        CASE WHEN p.n % 11 > 0 THEN 200000 ELSE 0 END,
-       CASE WHEN p.n % 50 = 0 OR p.n % 40 = 0 THEN now() END, (ARRAY['web', 'telegram', 'web'])[1 + p.n % 3],
+       CASE WHEN p.n % 25 = 0 OR p.n % 40 = 0 THEN now() END, (ARRAY['web', 'telegram', 'web'])[1 + p.n % 3],
        now() - interval '90 days', now() - p.n * 6151 % 7776000 * interval '1 s'
   FROM generate_series(1, $1::bigint) p(n)
 """
@@ -68,7 +68,7 @@ SELECT n, n * 31 % 90000 + n * 17 % 30000, n * 31 % 90000, n * 17 % 30000, n * 5
 """
 _TURNS = """
 INSERT INTO turns (session_id, turn_no, state, channel, address_id, opened_at, claimed_at, ended_at)
-SELECT s.id, t, CASE WHEN s.id % 50 = 0 THEN 'failed' ELSE 'answered' END, s.last_channel, a.id,
+SELECT s.id, t, CASE WHEN s.id % 25 = 0 THEN 'failed' ELSE 'answered' END, s.last_channel, a.id,
        s.last_active_at - interval '9 s', s.last_active_at - interval '8 s', s.last_active_at
   FROM sessions s JOIN addresses a ON a.session_id = s.id CROSS JOIN generate_series(1, 2) t
 """
@@ -91,8 +91,9 @@ SELECT s.last_active_at, s.id, s.party_id, t, 'chat', 'claude-sonnet-5-5', 900, 
 """
 _JOBS = """
 INSERT INTO jobs (kind, session_id, key, state, created_at, ended_at)
-SELECT 'compact', n, 'k' || n, CASE WHEN n % 40 = 0 THEN 'dead' ELSE 'done' END, now(), now()
-  FROM generate_series(10, $1::bigint, 10) n
+SELECT 'compact', id, 'k' || id, CASE WHEN id % 40 = 0 THEN 'dead' ELSE 'done' END, last_active_at,
+       last_active_at
+  FROM sessions WHERE id % 10 = 0
 """
 _AUDITS = """
 INSERT INTO turn_context_audit (session_id, turn_id, model_alias, model_context_limit, input_budget,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from tests.bench.dashboard import as_table, measure
+from tests.bench.dashboard import as_table, measure, place_of
 from tests.places import short_folder
 
 
 async def test_the_bench_reads_every_kind_of_page_of_both_databases() -> None:
     folder = short_folder("evb-")
     try:
-        found = await measure(sessions=300, entries=400, rounds=1, rows=200, folder=folder)
+        with place_of(folder) as place:
+            found = await measure(place, sessions=300, entries=400, rounds=1, rows=200)
     finally:
         folder.rmdir()
     pages = found["pages"]

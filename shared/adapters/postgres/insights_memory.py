@@ -10,7 +10,7 @@ from uuid import UUID
 from shared.adapters.postgres.insights import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.page_read import SECONDS, Pool, page_size, read_page
 from shared.adapters.postgres.pool import store_method
-from shared.adapters.postgres.session_list import LEAST, MOST, is_short, pieces_of
+from shared.adapters.postgres.session_list import LEAST, MOST, is_short, look_of
 from shared.core.memory import NOTE_KINDS
 from shared.core.notes import NoteSource
 
@@ -105,27 +105,27 @@ class MemoryInsights:
 
 
 def _page(query: NoteQuery, limit: int) -> tuple[str, list[object]]:
-    """A search looks at the newest first, and goes by pieces of words only when they do not fill a page.
+    """Whoever says a rare piece of the word is found by the index of pieces. A search for others looks at the
+    newest first, and goes by pieces only when they do not fill a page.
 
     One or two letters have no pieces: such a page holds what is among so many notes, and the next goes on.
     """
     where, arguments = _wanted(query)
     if not query.search:
-        return _NOTES.format(rows=_ROWS.format(where=where, limit=limit), edge="0"), arguments
-    arguments += [
-        read_cursor(query.cursor, _ORDER)[1] if query.cursor else 2**62,
-        NEAR_NOTES if is_short(query.search) else NEAR,
-    ]
-    edge = f"""coalesce((SELECT id FROM notes WHERE id < ${len(arguments)}::bigint
-                         ORDER BY id DESC OFFSET ${len(arguments) + 1}::int LIMIT 1), 0)"""
-    rows = _ROWS.format(where=f"{where} AND n.id > {edge}", limit=limit)
-    if not is_short(query.search):
-        word = f"${len(arguments) - 1}"
-        by_words = _FOUND_ROWS.format(
-            found=_BY_PIECES.format(word=f"{word}::text"), where=f"{where} AND n.id <= {edge}", limit=limit
-        )
-        rows = f"SELECT * FROM (({rows}) UNION ALL ({by_words})) n LIMIT {limit}"
-    return _NOTES.format(rows=rows, edge=edge), arguments
+        return _NOTES.format(search="", rows=_ROWS.format(where=where, limit=limit), edge="0"), arguments
+    arguments.append(read_cursor(query.cursor, _ORDER)[1] if query.cursor else 2**62)
+    newest = f"SELECT id FROM notes WHERE id < ${len(arguments) + 1}::bigint ORDER BY id DESC"
+    near = _ROWS.format(where=f"{where} AND n.id > ({_EDGE})", limit=limit)
+    if is_short(query.search):
+        search = _SHORT_SEARCH.format(newest=newest, near=NEAR_NOTES)
+        return _NOTES.format(search=search, rows=near, edge=f"({_EDGE})"), arguments
+    word = f"${len(arguments)}::text"
+    search = _SEARCH.format(newest=newest, near=NEAR, look=look_of(word, "notes_by_pieces"))
+    by_words = _FOUND_ROWS.format(
+        found=_BY_PIECES.format(word=word), where=f"{where} AND n.id <= ({_EDGE})", limit=limit
+    )
+    rows = f"SELECT * FROM (({near}) UNION ALL ({by_words})) n LIMIT {limit}"
+    return _NOTES.format(search=search, rows=rows, edge=f"({_EDGE})"), arguments
 
 
 def _wanted(query: NoteQuery) -> tuple[str, list[object]]:
@@ -168,9 +168,18 @@ _STATE = """(CASE WHEN n.forgotten_at IS NULL AND n.superseded_by IS NULL THEN '
 _SAYS = """(strpos(lower(n.text), lower({word}::text)) > 0
            OR strpos(lower(n.subject), lower({word}::text)) > 0
            OR starts_with(n.public_id::text, lower({word}::text)))"""
+_EDGE = "SELECT id FROM edge"
+"""Newer notes than it are looked at one by one; from it on, those that the index finds."""
+_SHORT_SEARCH = """
+WITH edge AS MATERIALIZED (SELECT coalesce(({newest} OFFSET {near} LIMIT 1), 0) AS id)"""
+_SEARCH = f"""
+WITH look AS MATERIALIZED ({{look}}),
+edge AS MATERIALIZED (
+  SELECT CASE WHEN rare THEN {2**62} ELSE coalesce(({{newest}} OFFSET {{near}} LIMIT 1), 0) END AS id
+    FROM look)"""
 _BY_PIECES = f"""
   SELECT m.id FROM notes m
-   WHERE name_pieces(m.text || ' ' || m.subject) @> {pieces_of("{word}", "notes_by_pieces")}
+   WHERE name_pieces(m.text || ' ' || m.subject) @> (SELECT pieces FROM look)
   UNION ALL SELECT m.id FROM notes m WHERE m.public_id BETWEEN {LEAST} AND {MOST}"""
 _ROWS = "SELECT n.* FROM notes n WHERE {where} ORDER BY n.id DESC LIMIT {limit}"
 _FOUND_ROWS = """SELECT n.* FROM (SELECT DISTINCT id FROM ({found}) x ORDER BY id DESC) f
@@ -193,7 +202,7 @@ _SHOWN = f"""json_build_object('row', n.id, 'id', n.public_id, 'short_id', 'n' |
                               'anonymous', r.anonymous))"""
 _OWNER = "JOIN parties p ON p.id = n.party_id JOIN parties r ON r.id = coalesce(p.merged_into, p.id)"
 
-_NOTES = f"""
+_NOTES = f"""{{search}}
 SELECT json_build_object(
   'person', (SELECT json_build_object('id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind,
                     'anonymous', r.anonymous)

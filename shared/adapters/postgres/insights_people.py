@@ -9,7 +9,7 @@ from uuid import UUID
 from shared.adapters.postgres.erasure_map import STEPS
 from shared.adapters.postgres.insights import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.page_read import Pool, page_size, read_page
-from shared.adapters.postgres.session_list import FEW_PEOPLE, LEAST, MOST, is_moment, is_short, pieces_of
+from shared.adapters.postgres.session_list import FEW_PEOPLE, LEAST, MOST, is_moment, is_short, look_of
 
 _ORDER = "people"
 KINDS = ("person", "group")
@@ -37,13 +37,15 @@ class PeopleInsights:
         """`{people: […], next: cursor | null}`; raises BadQuery."""
         limit = page_size(query.limit)
         where, arguments = _wanted(query)
-        ways = [_ALL]
+        ways: tuple[str, ...] = (_ALL,)
         rows: list[dict[str, Any]] = []
         if query.search:
-            ways = [_NEAR, _FOUND_SHORT if is_short(query.search) else _FOUND]
+            ways = (_NEAR, _FOUND_SHORT) if is_short(query.search) else (_RARE, _FOUND)
         for way in ways:
-            rows = await read_page(self._pool, way.format(where=where, limit=limit + 1), *arguments) or []
-            if len(rows) > limit:
+            statement = way.format(where=where, near=where.replace(_SAYS, _SAYS_NEAR), limit=limit + 1)
+            found = await read_page(self._pool, statement, *arguments)
+            rows = found["rows"]
+            if found["whole"] or len(rows) > limit:
                 break
         last = rows[limit - 1] if len(rows) > limit else None
         people = [{name: row[name] for name in row if name not in ("key", "row")} for row in rows[:limit]]
@@ -85,15 +87,26 @@ def _wanted(query: PeopleQuery) -> tuple[str, list[object]]:
     return " AND ".join(wanted), arguments
 
 
-_FAMILY = "CROSS JOIN LATERAL (SELECT ARRAY(SELECT party_family(r.id)) AS ids OFFSET 0) f"
-"""Of a person `r`: an array leads to an index, a sub-select in its place to a look at every row."""
+_IDS = "ARRAY(SELECT r.id UNION ALL SELECT id FROM parties WHERE merged_into = r.id)"
+_FAMILY = f"CROSS JOIN LATERAL (SELECT {_IDS} AS ids OFFSET 0) f"
+"""Of a person `r`, as `party_family` has it: an array leads to an index, a sub-select in its place to a look
+at every row. Written out, for a call per row costs more than what it finds.
+"""
 _THEIRS = "a.party_id = ANY (f.ids)"
 _STARTS = """(starts_with(lower(r.display_name), lower($3::text))
            OR starts_with(r.public_id::text, lower($3::text)))"""
+_PLACE_SAYS = """a.channel <> 'web'
+                 AND (strpos(lower(a.title), lower($3::text)) > 0 OR strpos(a.chat, $3::text) > 0)"""
 _SAYS = f"""(strpos(lower(r.display_name), lower($3::text)) > 0
            OR starts_with(r.public_id::text, lower($3::text)) OR EXISTS (
-              SELECT FROM addresses a WHERE {_THEIRS} AND a.channel <> 'web'
-                 AND (strpos(lower(a.title), lower($3::text)) > 0 OR strpos(a.chat, $3::text) > 0)))"""
+              SELECT FROM addresses a WHERE {_THEIRS} AND {_PLACE_SAYS}))"""
+_SAYS_NEAR = f"""(strpos(lower(r.display_name), lower($3::text)) > 0
+           OR starts_with(r.public_id::text, lower($3::text))
+           OR CASE WHEN (SELECT rare_place FROM look) THEN r.id IN (SELECT id FROM placed) ELSE EXISTS (
+              SELECT FROM addresses a WHERE a.party_id = ANY ({_IDS}) AND {_PLACE_SAYS}) END)"""
+"""Of a word that few places say, all who have one are known beforehand: nobody's places are looked at, and no
+family but of those who are found.
+"""
 _NAMED = """'id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind, 'anonymous', r.anonymous,
   'since', r.created_at"""
 _SUMS = """
@@ -126,50 +139,67 @@ _PAGE = """
    ORDER BY s.last_active_at DESC, s.id DESC LIMIT {{limit}}"""
 _AFTER = "(x.last_active_at, x.id) < ($1::text::timestamptz, $2::bigint) AND $3::text IS NOT NULL"
 _EVERYBODY = f"SELECT x.* FROM sessions x WHERE {_AFTER}"
-_NEXT = f"{_EVERYBODY} ORDER BY x.last_active_at DESC, x.id DESC LIMIT {NEAR}"
+_NEXT = f"{_EVERYBODY} AND {{unless}} ORDER BY x.last_active_at DESC, x.id DESC LIMIT {NEAR}"
 _THEIR_OWN = f"""SELECT x.* FROM found f CROSS JOIN LATERAL party_family(f.id) AS y(id)
    JOIN sessions x ON x.party_id = y.id WHERE (SELECT count(*) FROM found) <= {FEW_PEOPLE} AND {_AFTER}"""
 _TOO_MANY = f"{_EVERYBODY} AND (SELECT count(*) FROM found) > {FEW_PEOPLE}"
+_LOOK = f"""
+look AS MATERIALIZED (SELECT p.pieces AS names, a.pieces AS places, p.rare AND a.rare AS rare,
+        a.rare AS rare_place
+   FROM ({look_of("$3::text", "parties_by_pieces")}) p, ({look_of("$3::text", "addresses_by_pieces")}) a), """
+_IS_RARE = "(SELECT rare FROM look)"
 _FOUND_BY = f"""
 found AS MATERIALIZED (SELECT DISTINCT id FROM (
   {{names}}
-  UNION ALL SELECT p.id FROM parties p WHERE p.public_id BETWEEN {LEAST} AND {MOST}) x
- LIMIT {FEW_PEOPLE} + 1), """
-_NAMES = f"""SELECT p.id FROM parties p
-   WHERE name_pieces(p.display_name) @> {pieces_of("{word}", "parties_by_pieces")}
-  UNION ALL SELECT coalesce(p.merged_into, p.id) FROM addresses a JOIN parties p ON p.id = a.party_id
-   WHERE a.channel <> 'web'
-     AND name_pieces(a.title || ' ' || a.chat) @> {pieces_of("{word}", "addresses_by_pieces")}"""
-_BEGINNINGS = """(SELECT p.id FROM parties p WHERE lower(p.display_name) COLLATE "C" >= lower({word})
-     AND lower(p.display_name) COLLATE "C" < lower({word}) || U&'\\+10FFFF'
-   ORDER BY lower(p.display_name) COLLATE "C", p.id LIMIT 4001)"""
+  UNION ALL SELECT p.id FROM parties p
+   WHERE p.public_id BETWEEN {LEAST} AND {MOST}) x
+ WHERE {{when}} LIMIT {FEW_PEOPLE} + 1), """
+_OF_PLACES = """SELECT coalesce(p.merged_into, p.id) AS id
+    FROM addresses a JOIN parties p ON p.id = a.party_id
+   WHERE a.channel <> 'web' AND name_pieces(a.title || ' ' || a.chat) @> (SELECT places FROM look)"""
+_OF_NAMES = """SELECT p.id FROM parties p WHERE name_pieces(p.display_name) @> (SELECT names FROM look)
+  UNION ALL"""
+_PLACED = f"""
+placed AS MATERIALIZED ({_OF_PLACES} AND {_PLACE_SAYS} AND (SELECT rare_place FROM look)), """
+_BEGINNINGS = f"""(SELECT p.id FROM parties p WHERE lower(p.display_name) COLLATE "C" >= lower($3::text)
+     AND lower(p.display_name) COLLATE "C" < lower($3::text) || U&'\\+10FFFF'
+   ORDER BY lower(p.display_name) COLLATE "C", p.id LIMIT {FEW_PEOPLE} + 1)"""
 
 
 def _page(rows: str) -> str:
     return _PAGE.format(rows=rows, family=_FAMILY)
 
 
-def _people(page: str, found: str = "") -> str:
+def _people(page: str, *, before: str = "", whole: str = "true") -> str:
     return f"""
-WITH {found}page AS ({page}
+WITH {before}page AS ({page}
 )
-SELECT json_agg(json_build_object('key', page.key::text, 'row', page.row, {_NAMED}, {_FIGURES})
-                ORDER BY page.key DESC, page.row DESC)::text
-  FROM page JOIN parties r ON r.id = page.id {_FAMILY} {_SUMS}
+SELECT json_build_object('whole', {whole}, 'rows', coalesce((
+  SELECT json_agg(json_build_object('key', page.key::text, 'row', page.row, {_NAMED}, {_FIGURES})
+                  ORDER BY page.key DESC, page.row DESC)
+    FROM page JOIN parties r ON r.id = page.id {_FAMILY} {_SUMS}), '[]'::json))::text
 """
 
 
-def _by(names: str) -> str:
-    """Those whom an index of names finds, or, when they are too many, all in their order."""
-    both = f"({_page(_THEIR_OWN)}) UNION ALL ({_page(_TOO_MANY)})"
-    return _people(both, _FOUND_BY.replace("{names}", names).format(word="$3::text"))
+def _found(names: str, *, when: str = "true") -> str:
+    return _FOUND_BY.replace("{names}", names).replace("{when}", when).format(word="$3::text")
 
 
+_BOTH = f"({_page(_THEIR_OWN)}) UNION ALL ({_page(_TOO_MANY)})"
+"""Those whom an index of names finds, or, when they are too many, all in their order."""
 _ALL = _people(_page(_EVERYBODY))
-_NEAR = _people(_page(_NEXT))
-_FOUND, _FOUND_SHORT = _by(_NAMES), _by(_BEGINNINGS)
+_RARE = _people(
+    f"""({_page(_NEXT.format(unless=f"NOT {_IS_RARE}")).replace("{where}", "{near}")})
+      UNION ALL ({_page(f"{_THEIR_OWN} AND {_IS_RARE}")})""",
+    before=_LOOK + _PLACED + _found(f"{_OF_NAMES} SELECT id FROM placed", when=_IS_RARE),
+    whole=f"{_IS_RARE} AND (SELECT count(*) FROM found) <= {FEW_PEOPLE}",
+)
+_FOUND = _people(_BOTH, before=_LOOK + _found(f"{_OF_NAMES} {_OF_PLACES}"))
+_NEAR = _people(_page(_NEXT.format(unless="true")), whole="false")
+_FOUND_SHORT = _people(_BOTH, before=_found(_BEGINNINGS))
 """By each person's newest conversation, along the index of activity: each page costs what the first does. A
-search looks at the next conversations first, and for people by name only when these do not fill the page.
+search for a rare piece of a name goes by the index of names; any other looks at the next conversations first,
+and for people by name only when these do not fill the page.
 """
 
 _PERSON = f"""

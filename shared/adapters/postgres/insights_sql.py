@@ -22,10 +22,12 @@ STATE = """(CASE
   WHEN s.answered_turn < s.next_turn - 1 AND s.leased_by IS NOT NULL THEN 'answering'
   WHEN s.answered_turn < s.next_turn - 1 THEN 'waiting'
   WHEN EXISTS (SELECT FROM jobs j WHERE j.session_id = s.id AND j.state = 'running') THEN 'tidying'
+  WHEN s.troubled_at IS NULL THEN 'idle'
   WHEN (SELECT j.state FROM jobs j WHERE j.session_id = s.id ORDER BY j.id DESC LIMIT 1) = 'dead' THEN 'problem'
   WHEN (SELECT n.state FROM turns n WHERE n.session_id = s.id AND n.turn_no = s.answered_turn) = 'failed'
   THEN 'problem'
   ELSE 'idle' END)"""
+"""The mark of a trouble tells those few whose newest job and turn have to be looked at."""
 STATES = ("answering", "waiting", "tidying", "problem", "idle")
 _UNANSWERED = "s.answered_turn < s.next_turn - 1"
 IN_STATE = {
@@ -117,12 +119,12 @@ _OF_SESSION = """
 
 SESSIONS = f"""
 WITH page AS ({{page}}),
-placed AS (SELECT id, key, row_number() OVER () AS place FROM page)
-SELECT json_agg(json_build_object('row', s.id, 'key', page.key::text, {_FACTS}) ORDER BY page.place)::text
-  FROM placed page JOIN LATERAL (SELECT * FROM sessions WHERE id = page.id) s ON true
-  JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
+placed AS (SELECT *, row_number() OVER () AS place FROM page)
+SELECT json_agg(json_build_object('row', s.id, 'key', s.key::text, {_FACTS.replace(STATE, "{state}")}) ORDER BY s.place)::text
+  FROM placed s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
   LEFT JOIN session_totals t ON t.session_id = s.id
 """
+"""Whose state is known already, by order or by filter, is not looked at again."""
 
 SESSION = f"""
 SELECT json_build_object({_FACTS},
@@ -299,17 +301,20 @@ _PROVIDERS = f"""(
 """
 """As all living processes tell with their heartbeats; each has breakers of its own."""
 
-NEWEST_SESSIONS, NEWEST_EACH, NEWEST_TURNS = 2000, 1000, 5000
-"""Of so many conversations the newest turns of the last day tell how fast answers are, so many in all: a busy day
-costs no more than that."""
+NEWEST_CALLS = 500
+"""So many calls, as far as they are of the last day, tell how fast answers are: a busy day costs no more than that,
+and the slowest twenty-five are above the told figure."""
 
 OVERVIEW = f"""
-WITH newest AS (
-  SELECT n.* FROM (SELECT id, next_turn FROM sessions
-                    ORDER BY last_active_at DESC, id DESC LIMIT {NEWEST_SESSIONS}) s
-   CROSS JOIN LATERAL (SELECT * FROM turns x WHERE x.session_id = s.id AND x.turn_no >= s.next_turn - {NEWEST_EACH}
-          AND x.opened_at > now() - interval '1 day' OFFSET 0) n
-   LIMIT {NEWEST_TURNS}
+WITH calls AS (
+  SELECT * FROM (SELECT session_id, turn_id, model_ms, created_at FROM turn_context_audit
+                  ORDER BY id DESC LIMIT {NEWEST_CALLS}) c
+   WHERE created_at > now() - interval '1 day'
+), newest AS (
+  SELECT n.session_id, n.turn_no, n.state, n.opened_at, n.claimed_at, n.ended_at
+    FROM (SELECT DISTINCT session_id, turn_id FROM calls) c
+   CROSS JOIN LATERAL (SELECT * FROM turns x WHERE x.session_id = c.session_id AND x.turn_no = c.turn_id OFFSET 0) n
+   WHERE n.claimed_at IS NOT NULL
 )
 SELECT json_build_object(
   'providers', {_PROVIDERS},
@@ -334,13 +339,10 @@ SELECT json_build_object(
   'turns_day', w.turns, 'wait_p95_ms', w.wait, 'overhead_p95_ms', o.overhead, 'overhead_turns', o.turns,
   'at', now())::text
   FROM (SELECT count(*) AS turns, (percentile_cont(0.95) WITHIN GROUP (
-               ORDER BY extract(epoch FROM claimed_at - opened_at) * 1000))::float8 AS wait
-          FROM newest WHERE claimed_at IS NOT NULL) w,
+               ORDER BY extract(epoch FROM claimed_at - opened_at) * 1000))::float8 AS wait FROM newest) w,
   (SELECT count(*) AS turns, (percentile_cont(0.95) WITHIN GROUP (ORDER BY greatest(0,
                extract(epoch FROM n.ended_at - n.claimed_at) * 1000 - c.model_ms)))::float8 AS overhead
-          FROM newest n CROSS JOIN LATERAL (SELECT * FROM turn_context_audit x
-               WHERE x.session_id = n.session_id AND x.turn_id = n.turn_no OFFSET 0) c
-         WHERE n.state = 'answered' AND n.claimed_at IS NOT NULL
-           AND c.model_ms IS NOT NULL AND NOT EXISTS (
+          FROM newest n JOIN calls c ON c.session_id = n.session_id AND c.turn_id = n.turn_no
+         WHERE n.state = 'answered' AND c.model_ms IS NOT NULL AND NOT EXISTS (
                SELECT FROM turn_steps x WHERE x.session_id = n.session_id AND x.turn_no = n.turn_no)) o
 """

@@ -6,11 +6,13 @@ transaction that is under way are not seen yet. Older ones are settled and becom
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, TypeAlias
 
 from shared.adapters.postgres.page_read import Pool, read_page
+from shared.adapters.postgres.pool import STATEMENT_SECONDS
 
 SETTLED = "now() - interval '15 min'"
 """Longer than any transaction here may last."""
@@ -154,34 +156,62 @@ def _added(one: Sums, other: Mapping[str, Any], *, sign: int = 1) -> Sums:
 
 _TODAY = {"spent": "coalesce(sum(cost_micro), 0)", "unknown": "count(*) FILTER (WHERE cost_micro IS NULL)",
           "calls": "count(*)"}  # fmt: skip
+_TOLD = ", ".join(f"'{name}', {term}" for name, term in _TODAY.items())
+_ROWS = f"SELECT json_build_object({_TOLD}) FROM usage WHERE at >= $2::text::timestamptz AND id >"
+_SPENT = f"""
+SELECT json_build_object(
+  'day', date_trunc('day', now() AT TIME ZONE $1) AT TIME ZONE $1,
+  'newest', coalesce((SELECT max(id) FROM usage), 0),
+  'oldest_writer', pg_snapshot_xmin(pg_current_snapshot())::text,
+  'next_writer', pg_snapshot_xmax(pg_current_snapshot())::text,
+  'settled', ({_ROWS} $3::bigint AND id <= $4::bigint),
+  'tail', ({_ROWS} $4::bigint))::text
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Day:
+    """Sums up to `edge`; the rows up to `next_edge` are added when nobody can be writing one any more."""
+
+    day: str = "infinity"
+    sums: Sums = field(default_factory=lambda: dict.fromkeys(_TODAY, 0))
+    edge: int = 0
+    next_edge: int = 0
+    next_writer: int = 0
+    seen_at: float = float("-inf")
+
+    def is_settled(self, oldest_writer: int, now: float) -> bool:
+        """A number is taken just before its writer is known as one, by the same statement."""
+        return oldest_writer >= self.next_writer and now - self.seen_at > STATEMENT_SECONDS
 
 
 class SpentToday:
-    """What the ledger says of this day; who asks again reads only what came since."""
+    """What the ledger says of this day; who asks again reads only what came since.
 
-    def __init__(self, pool: Pool, timezone: str) -> None:
+    Rows of the ledger stay as they are: all up to a number are settled once everybody who wrote then is done.
+    """
+
+    def __init__(self, pool: Pool, timezone: str, *, clock: Callable[[], float] = monotonic) -> None:
         self._pool = pool
         self._timezone = timezone
-        self._day = ""
-        self._kept = _Kept("0", dict.fromkeys(_TODAY, 0))
+        self._clock = clock
+        self._kept = _Day()
 
     async def read(self) -> Sums:
         """`spent` in micro-dollars, `unknown` and `calls`. Two at a time do each other no harm."""
-        day, edge = await read_page(
-            self._pool,
-            f"""SELECT json_build_array(date_trunc('day', now() AT TIME ZONE $1) AT TIME ZONE $1,
-                  coalesce((SELECT max(id) FROM usage WHERE at < {SETTLED}), 0)::text)::text""",
-            self._timezone,
+        kept, found = self._kept, await self._since(self._kept)
+        if found["day"] != kept.day:
+            kept = _Day(day=found["day"])
+            found = await self._since(kept)
+        now, settled = self._clock(), _added(kept.sums, found["settled"])
+        if kept.is_settled(int(found["oldest_writer"]), now):
+            self._kept = _Day(
+                kept.day, settled, kept.next_edge, found["newest"], int(found["next_writer"]), now
+            )
+        return _added(settled, found["tail"])
+
+    async def _since(self, kept: _Day) -> dict[str, Any]:
+        found: dict[str, Any] = await read_page(
+            self._pool, _SPENT, self._timezone, kept.day, kept.edge, kept.next_edge
         )
-        kept = self._kept if day == self._day else _Kept("0", dict.fromkeys(_TODAY, 0))
-        told = ", ".join(f"'{name}', {term}" for name, term in _TODAY.items())
-        row = f"(SELECT json_build_object({told}) FROM usage WHERE at >= $1::text::timestamptz AND id >"
-        found = await read_page(
-            self._pool,
-            f"""SELECT json_build_object('settled', {row} $2::text::bigint AND id <= $3::text::bigint),
-                                         'tail', {row} $3::text::bigint))::text""",
-            day, kept.edge, edge,
-        )  # fmt: skip
-        settled = _Kept(edge, _added(kept.sums, found["settled"]))
-        self._day, self._kept = day, settled
-        return _added(settled.sums, found["tail"])
+        return found

@@ -63,25 +63,33 @@ PIECES = """
     SELECT substr(lower({word}), least(n, length({word}) - 2), 3)
       FROM generate_series(1, length({word}), 3) n"""
 """Of a word of three letters and more; an id is found between these, by its beginning."""
-_RARE = """(
-  SELECT CASE WHEN bool_or(rare) THEN array_agg(piece) FILTER (WHERE rare) ELSE array_agg(piece) END
+_RARE = """
+  SELECT CASE WHEN bool_or(rare) THEN array_agg(piece) FILTER (WHERE rare)
+              ELSE array_agg(piece) END AS pieces,
+         coalesce(bool_or(rare), false) AS rare
     FROM (SELECT piece, coalesce(share, 0) < 0.001 AS rare FROM ({pieces}) x(piece) LEFT JOIN (
             SELECT u.* FROM pg_stats s,
                    unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) u(usual, share)
-             WHERE s.tablename = '{index}' AND s.schemaname = current_schema()) u ON u.usual = piece) y)"""
+             WHERE s.tablename = '{index}' AND s.schemaname = current_schema()) u ON u.usual = piece) y"""
 """Of the pieces of a word those that few rows have, where it has such: a list of nearly all rows, read to be
 narrowed by a short one, costs more than all the rest. The statistics of the index know which those are."""
 
 
-def pieces_of(word: str, index: str) -> str:
-    """By which the rows that say a word are found in an index of pieces; some more may be found, too."""
+def look_of(word: str, index: str) -> str:
+    """The `pieces` by which the rows that say a word are found in an index of pieces, and whether few are."""
     return _RARE.format(pieces=PIECES.format(word=word), index=index)
+
+
+def pieces_of(word: str, index: str) -> str:
+    """By which rows are found; some more may be found, too."""
+    return f"(SELECT pieces FROM ({look_of(word, index)}) y)"
 
 
 _ID = "regexp_replace(lower({word}), '[^0-9a-f]', '', 'g')"
 _NO_ID = "lower({word}) !~ '^[0-9a-f]+(-[0-9a-f-]*)?$' OR length({word}) > 36"
-LEAST = f"CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, '0')::uuid END"
-MOST = f"CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, 'f')::uuid END"
+LEAST = f"(SELECT CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, '0')::uuid END)"
+MOST = f"(SELECT CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, 'f')::uuid END)"
+"""By sub-selects: a plan for any word then looks no dearer than one for this, which is made each time."""
 _SOMEWHERE = f"""name_pieces(display_name) @> {pieces_of("$1", "parties_by_pieces")}
   AND strpos(lower(display_name), lower($1)) > 0"""
 """Some of the pieces lead to the names, each of which is then looked at."""
@@ -135,7 +143,7 @@ def session_page(
     if matches is NOBODY_LOOKED_UP:
         near = _by_column(column, _wanted(query, put), edge, put, falling=falling, limit=NEAR_ROWS)
         page = _among(near, meant, falling=falling, limit=limit)
-        return sql.SESSIONS.format(page=page), put.values
+        return sql.SESSIONS.format(page=page, state=_told(column, query.state)), put.values
     wanted = [*meant, *_wanted(query, put)]
     if column == "state":
         page = _by_state(wanted, query.state, edge, falling=falling, limit=limit)
@@ -145,7 +153,14 @@ def session_page(
         page = _by_person(wanted, edge, put, falling=falling, limit=limit)
     else:
         page = _by_column(column, wanted, edge, put, falling=falling, limit=limit)
-    return sql.SESSIONS.format(page=page), put.values
+    return sql.SESSIONS.format(page=page, state=_told(column, query.state)), put.values
+
+
+def _told(column: str, only: str) -> str:
+    """The state of a row of the page."""
+    if column == "state":
+        return "s.key"
+    return f"'{only}'" if only else sql.STATE
 
 
 def check(query: SessionQuery) -> str:
@@ -223,14 +238,14 @@ def _by_column(
         wanted = [*wanted, f"({order.key}, {order.tie}) {sign} {place}"]
     direction = "DESC" if falling else "ASC"
     joined = "JOIN session_totals t ON t.session_id = s.id" if order.tie.startswith("t.") else ""
-    return f"""SELECT s.id, {order.key} AS key, s.party_id, s.agent_id, s.public_id
+    return f"""SELECT s.*, {order.key} AS key
       FROM sessions s {joined} WHERE {_all(wanted)}
       ORDER BY {order.key} {direction}, {order.tie} {direction} LIMIT {limit}"""
 
 
 def _among(rows: str, meant: Sequence[str], *, falling: bool, limit: int) -> str:
     direction = "DESC" if falling else "ASC"
-    return f"""SELECT s.id, s.key FROM ({rows}) s WHERE {_all(meant)}
+    return f"""SELECT s.* FROM ({rows}) s WHERE {_all(meant)}
       ORDER BY s.key {direction}, s.id {direction} LIMIT {limit}"""
 
 
@@ -238,7 +253,8 @@ def _by_person(wanted: list[str], edge: Edge | None, put: _Arguments, *, falling
     """Thousands may have no name: then the person's number orders them, which the index knows, too."""
     key = sql.SORTS["person"].key
     if edge is not None:
-        name, row = f"{put.put(edge[0])}::text", f"{put.put(edge[1])}::bigint"
+        # A plan for any name is as good as one for this: by a sub-select it looks so to the planner, too.
+        name, row = f"(SELECT {put.put(edge[0])}::text)", f"{put.put(edge[1])}::bigint"
         person = f"coalesce((SELECT party_id FROM sessions WHERE id = {row}), 0)"
         sign = "<" if falling else ">"
         wanted = [
@@ -247,7 +263,7 @@ def _by_person(wanted: list[str], edge: Edge | None, put: _Arguments, *, falling
             f"({key}, p.id, s.id) {sign} ({name}, {person}, {row})",
         ]
     direction = "DESC" if falling else "ASC"
-    return f"""SELECT s.id, {key} AS key, p.id AS tie FROM parties p JOIN sessions s ON s.party_id = p.id
+    return f"""SELECT s.*, {key} AS key FROM parties p JOIN sessions s ON s.party_id = p.id
       WHERE {_all(wanted)} ORDER BY {key} {direction}, p.id {direction}, s.id {direction} LIMIT {limit}"""
 
 
@@ -259,8 +275,8 @@ def _by_agent(wanted: list[str], edge: Edge | None, put: _Arguments, *, falling:
         start = f"CASE WHEN a.name = {name} THEN {row} WHEN a.name {sign} {name} THEN {begin} ELSE {end} END"
         wanted = [*wanted, f"s.id {sign} {start}"]
     direction = "DESC" if falling else "ASC"
-    return f"""SELECT g.id, a.name AS key FROM agents a CROSS JOIN LATERAL (
-        SELECT s.id FROM sessions s WHERE s.agent_id = a.id AND {_all(wanted)}
+    return f"""SELECT g.*, a.name AS key FROM agents a CROSS JOIN LATERAL (
+        SELECT s.* FROM sessions s WHERE s.agent_id = a.id AND {_all(wanted)}
          ORDER BY s.id {direction} LIMIT {limit}) g
       ORDER BY a.name {direction}, g.id {direction} LIMIT {limit}"""
 
@@ -274,13 +290,13 @@ def _by_state(wanted: list[str], only: str, edge: Edge | None, *, falling: bool,
             continue
         after = [f"s.id {sign} {int(edge[1])}"] if edge and state == edge[0] else []
         pages.append(
-            f"""(SELECT s.id, '{state}'::text AS key FROM sessions s
+            f"""(SELECT s.*, '{state}'::text AS key FROM sessions s
                   WHERE {_all([sql.IN_STATE[state], *wanted, *after])}
                   ORDER BY s.id {direction} LIMIT {limit})"""
         )
     if not pages:
         raise BadQuery("the cursor belongs to another order")
-    return f"""SELECT id, key FROM (SELECT * FROM ({" UNION ALL ".join(pages)}) y LIMIT {limit}) x
+    return f"""SELECT * FROM (SELECT * FROM ({" UNION ALL ".join(pages)}) y LIMIT {limit}) x
       ORDER BY key {direction}, id {direction}"""
 
 

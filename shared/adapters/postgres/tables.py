@@ -795,6 +795,11 @@ class Job(SQLModel, table=True):
         Index("jobs_waiting", "due_at", postgresql_where=text("state IN ('due', 'running')")),
         Index("jobs_of_session", "session_id", "id"),
         Index("jobs_dead", "id", postgresql_where=text("state = 'dead'")),
+        Index(
+            "jobs_dead_by_time",
+            "ended_at",
+            postgresql_where=text("state = 'dead' AND NOT outcome ? 'cancelled'"),
+        ),
         Index("jobs_dead_by_session", "session_id", "id", postgresql_where=text("state = 'dead'")),
     )
     id: int = field(identity())

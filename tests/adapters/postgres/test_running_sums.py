@@ -138,3 +138,26 @@ async def test_the_spend_of_a_day_begins_anew_at_midnight(pool: Pool) -> None:
     day = "at >= date_trunc('day', now() AT TIME ZONE 'Asia/Tokyo') AT TIME ZONE 'Asia/Tokyo'"
     today._timezone = "Asia/Tokyo"
     assert await today.read() == await as_sql()
+
+
+async def test_what_was_being_written_when_others_were_counted_is_not_forgotten(pool: Pool) -> None:
+    async with pool.acquire() as connection:
+        seeded = await a_session(connection)
+        await seed.spend(connection, seeded)
+    minutes = iter(range(99))
+    today = SpentToday(pool, "UTC", clock=lambda: next(minutes) * 60.0)
+    of_today = "SELECT count(*) FROM usage WHERE at >= date_trunc('day', now())"
+    for _ in range(2):
+        await today.read()
+    settled = today._kept.edge
+    assert settled == await pool.fetchval("SELECT max(id) FROM usage")
+    async with pool.acquire() as slow, slow.transaction():
+        await seed.spend(slow, seeded)
+        async with pool.acquire() as quick:
+            await seed.spend(quick, seeded)
+        for _ in range(4):
+            assert (await today.read())["calls"] == await pool.fetchval(of_today)
+        assert today._kept.edge == settled < await pool.fetchval("SELECT max(id) FROM usage")
+    for _ in range(3):
+        assert (await today.read())["calls"] == await pool.fetchval(of_today)
+    assert today._kept.edge == await pool.fetchval("SELECT max(id) FROM usage")
