@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, sync_playwright
 
-from tests.browser.widget.kept import Profile, Profiles
+from tests.browser.kept import Profile, Profiles
 from tests.browser.widget.stub import Stub
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""

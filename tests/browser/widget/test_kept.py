@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.widget.kept import Profile, Profiles
+from tests.browser.kept import Profile, Profiles
 from tests.browser.widget.stub import Stub
 
 pytestmark = pytest.mark.browser
