@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -34,6 +35,17 @@ sys.dont_write_bytecode = False
 _TEMPLATE = "evertalk_template"
 _REDIS_DATABASES = 16
 _numbers = count(1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is read here stays until the end: nobody need look through it for garbage, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,13 +8,34 @@ import pytest
 from playwright.async_api import Browser, BrowserContext
 
 from tests.browser.dashboard.place import WAIT_MS, Place
+from tests.browser.kept import EMPTY, GENUINE
+
+
+@pytest.fixture(scope="module")
+async def shared_context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """One for all tests of a module, with an empty page that keeps their process alive."""
+    opened = await browser.new_context(viewport={"width": 1360, "height": 900}, locale="en-GB")
+    opened.set_default_timeout(WAIT_MS)
+    empty = await opened.new_page()
+    await empty.route("**/*", lambda route: route.fulfill(body="", content_type="text/html"))
+    await empty.goto(EMPTY)
+    yield opened
+    await opened.close()
 
 
 @pytest.fixture
-async def context(browser: Browser, place: Place) -> AsyncIterator[BrowserContext]:
-    opened = await browser.new_context(viewport={"width": 1360, "height": 900}, locale="en-GB")
-    opened.set_default_timeout(WAIT_MS)
+async def context(shared_context: BrowserContext, place: Place) -> AsyncIterator[BrowserContext]:
+    """Empty but for the login. What a test changes, it changes on its pages: those are closed."""
+    empty = shared_context.pages[0]
+    assert empty.url == EMPTY
     if place.cookies:
-        await opened.add_cookies(place.cookies)
-    yield opened
-    await opened.close()
+        await shared_context.add_cookies(place.cookies)
+    yield shared_context
+    for page in shared_context.pages:
+        if page is not empty:
+            await page.close()
+    await shared_context.clear_cookies()
+    browser = await shared_context.new_cdp_session(empty)
+    await browser.send("Storage.clearDataForOrigin", {"origin": place.url, "storageTypes": "all"})
+    await browser.detach()
+    assert await empty.evaluate(GENUINE), "who winds the clock needs a context of their own"

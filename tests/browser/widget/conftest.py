@@ -1,4 +1,4 @@
-"""One browser for all tests, one stub server and one clean context for each."""
+"""One browser for all tests, one stub server and one clean profile for each."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, sync_playwright
 
+from tests.browser.kept import Profile, Profiles
 from tests.browser.widget.stub import Stub
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
@@ -27,6 +28,13 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+@pytest.fixture(scope="package")
+def profiles(browser: Browser) -> Iterator[Profiles]:
+    all_of_them = Profiles(browser)
+    yield all_of_them
+    all_of_them.close()
+
+
 @pytest.fixture
 def stub() -> Iterator[Stub]:
     server = Stub()
@@ -41,16 +49,21 @@ def stub() -> Iterator[Stub]:
 class Desk:
     """Opens pages and remembers everything the browser complained about."""
 
-    def __init__(self, context: BrowserContext, stub: Stub) -> None:
-        self.context = context
+    def __init__(self, profile: Profile, stub: Stub) -> None:
+        self._profile = profile
         self.stub = stub
         self.complaints: list[str] = []
         self.foreign: list[str] = []
         self.tolerated: tuple[str, ...] = ()
 
+    @property
+    def context(self) -> BrowserContext:
+        """For who changes what outlasts a page."""
+        return self._profile.context
+
     def page(self) -> Page:
         """A new page under watch."""
-        page = self.context.new_page()
+        page = self._profile.page()
         page.set_default_timeout(8000)
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -95,10 +108,10 @@ def context_options() -> dict[str, Any]:
 
 
 @pytest.fixture
-def desk(browser: Browser, stub: Stub, context_options: dict[str, Any]) -> Iterator[Desk]:
-    context = browser.new_context(**context_options)
-    one = Desk(context, stub)
+def desk(profiles: Profiles, stub: Stub, context_options: dict[str, Any]) -> Iterator[Desk]:
+    profile = profiles.take(context_options)
+    one = Desk(profile, stub)
     yield one
-    context.close()
+    profiles.give_back(profile, context_options, stub.url, stub.host_url)
     assert one.settled() == []
     assert one.foreign == []

@@ -21,7 +21,8 @@ from tests.core.properties.running import Findings, run
 
 HISTORIES = 10_000
 
-pytestmark = pytest.mark.timeout(400)
+# A minute and a half of work for a core, on machines where many share one.
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
