@@ -17,7 +17,7 @@ from shared.core.messages import Image, Text
 from tests.adapters.postgres.test_expanding import downgrade
 from tests.journeys.house import running_app, settings_for, visit
 
-BEFORE = "0030"
+BEFORE = "0031"
 WHOLE = "SELECT seq, role, author, blocks, tokens, dedupe_key, cid, replaces_seq FROM entries ORDER BY seq"
 LIFE = """
 INSERT INTO parties DEFAULT VALUES;

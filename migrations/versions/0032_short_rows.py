@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from alembic import op
 
-revision = "0033"
-down_revision = "0030"
+revision = "0032"
+down_revision = "0031"
 branch_labels = None
 depends_on = None
 
