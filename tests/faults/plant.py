@@ -185,6 +185,7 @@ class Case:
         try:
             for person in people:
                 await _answered_once(connection, person)
+                await _is_told(connection, person)
                 await _screen_shows_the_log(connection, person)
             broken = [*await check_invariants(connection), *await check_activity(connection)]
         finally:
@@ -212,6 +213,21 @@ async def _answered_once(connection: asyncpg.Connection[asyncpg.Record], person:
         assert row["answers"] == 1, dict(row)
     turns = [row["turn_no"] for row in rows]
     assert turns == sorted(turns)
+
+
+async def _is_told(connection: asyncpg.Connection[asyncpg.Record], person: Person) -> None:
+    """What is committed last may be on its way to the screen for a moment."""
+    end = time.monotonic() + 15.0
+    while person.acks and time.monotonic() < end:
+        newest = await connection.fetchval(
+            """SELECT max(event_seq) FROM events
+                WHERE session_id = (SELECT session_id FROM entries WHERE cid = $1)""",
+            next(iter(person.acks)),
+            timeout=10,
+        )
+        if max(person.seen, default=0) >= newest:
+            return
+        await asyncio.sleep(0.05)
 
 
 async def _screen_shows_the_log(connection: asyncpg.Connection[asyncpg.Record], person: Person) -> None:

@@ -21,6 +21,8 @@ DATABASE = "evertalk"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 8.0
 _ATTEMPTS = 20
+_MOST_CONNECTIONS = "200"
+"""Ten for a process; and twice that for as long as those of a killed one linger beside the next one's."""
 _PASSING_TROUBLES = ("pre-existing shared memory block", "already exists", "is still in use")
 
 
@@ -130,7 +132,7 @@ class EmbeddedPostgres:
             "unix_socket_directories": str(self._sockets),
             "unix_socket_permissions": "0700",
             "port": "5432",
-            "max_connections": "100",
+            "max_connections": _MOST_CONNECTIONS,
             "shared_buffers": "64MB",
             "timezone": "UTC",
             "log_timezone": "UTC",

@@ -256,9 +256,9 @@ async def test_silence_before_the_first_byte_ends(fake: RunningFake, opened: Ope
 
 
 async def test_all_attempts_together_have_a_deadline(fake: RunningFake, opened: Opener) -> None:
-    await script(fake, {"text": LONG, "pace_ms": 50}, times=-1)
+    await script(fake, {"text": LONG, "pace_ms": 500}, times=-1)
     with pytest.raises(ModelUnavailable):
-        await opened(impatient(total_seconds=0.3)).reply(asking("Hello"))
+        await opened(impatient(total_seconds=1.5)).reply(asking("Hello"))
     assert len(await fake.requests()) == 1
 
 

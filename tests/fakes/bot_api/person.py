@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from tests.fakes.bot_api.shapes import Json
 from tests.fakes.bot_api.sight import Screen
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 GLANCE_SECONDS = 5.0
 
 
