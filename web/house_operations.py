@@ -27,6 +27,11 @@ _MEMORY = (
         CURSOR, LIMIT,
     ),
     done(
+        "POST", "/notes", "addNote", "Add a note about a person, marked as an operator's.", "AddedNote",
+        body="NoteWish", refusals=(404, 409, 410),
+        more="Without `agent` it goes to the one that they spoke to last. Secrets are taken out.",
+    ),
+    done(
         "PATCH", "/notes/{id}", "correctNote", "Correct a note; the newer one has an id of its own.",
         "CorrectedNote", _NOTE, _SEEN, body="NoteCorrection", refusals=(404, 409, 410, 428),
         more="409 carries both versions when somebody else was faster.",

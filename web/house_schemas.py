@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.core.memory import NOTE_KINDS
 from web.shapes import (
     FLAG,
     ID,
@@ -34,6 +35,17 @@ HOUSE_SCHEMAS: dict[str, Schema] = {
     "FoundNote": _FOUND_NOTE,
     "FoundNotes": thing(notes=listed(ref("FoundNote")), person={"type": ["object", "null"]}, next=MAYBE_TEXT),
     "NoteCorrection": form("text", text=words(600, least=1)),
+    "NoteWish": form(
+        "person",
+        "text",
+        person=ID,
+        text=words(600, least=1),
+        agent=words(40),
+        event_date=words(10),
+        kind={"type": "string", "enum": [*NOTE_KINDS, ""]},
+        importance={"type": "integer", "minimum": 1, "maximum": 9},
+    ),
+    "AddedNote": thing(note={"anyOf": [ref("FoundNote"), {"type": "null"}]}, changed=FLAG, redacted=FLAG),
     "CorrectedNote": thing(note={"anyOf": [ref("FoundNote"), {"type": "null"}]}, changed=FLAG),
     "FoundPerson": _PERSON,
     "People": thing(people=listed(ref("FoundPerson")), next=MAYBE_TEXT),

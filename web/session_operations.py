@@ -28,6 +28,10 @@ FOR_SESSIONS: tuple[Operation, ...] = (
         refusals=_REFUSALS,
     ),
     seen(
+        "/sessions/{id}/export", "exportSession", "The conversation as a file, and what was noted in it.", "",
+        SESSION, choice("format", "JSON without it", "md", "json"), refusals=_REFUSALS, media="*/*",
+    ),
+    seen(
         "/sessions/{id}/estimate", "estimate",
         "What a summary or a flush would read, save and cost; no model is asked.", "Estimate", SESSION,
         choice("do", "which of the two", "compact", "flush"), _FORCE, role="operator", refusals=_REFUSALS,

@@ -69,6 +69,7 @@ class TelegramService:
         self._runners: dict[int, Runner] = {}
         self._apis: list[BotApi] = []
         self._tasks = Tasks()
+        self._closing = False
         notices = Notices(self._desks.get, self._voices.get)
         self._delivery = Delivery(self._post(), tasks=self._tasks)
         self._last_words = LastWords(
@@ -111,6 +112,7 @@ class TelegramService:
 
     async def close(self) -> None:
         """No new updates, then the answers that are nearly there, then the lines."""
+        self._closing = True
         await asyncio.gather(*(runner.close() for runner in self._runners.values()))
         await self._answering.close()
         await self._tasks.drain(2.0)
@@ -179,6 +181,8 @@ class TelegramService:
             except StorageUnavailable as error:
                 log.warning("bot_not_enrolled", bot=config.bot_id, reason=str(error))
                 await asyncio.sleep(1.0)
+        if self._closing:
+            return
         desk = Desk(
             config=config,
             identity=identity,

@@ -93,19 +93,12 @@ class Watch:
             connection.terminate()
 
     @property
-    def turns_found(self) -> int:
-        """Answers that the process is writing which was looked at."""
-        return sum(what == "turn" for what, _, _ in self._found)
-
-    @property
     def waits(self) -> int:
         return len(self._pending)
 
-    async def look_before_kill(self, pid: int) -> bool:
-        """False when Postgres is away, and nobody knows what the process is doing."""
-        found = await self._read(_HELD, pid)
-        self._found = found or []
-        return found is not None
+    async def look_before_kill(self, pid: int) -> None:
+        """Finds nothing when Postgres is away: nobody knows what the process is doing."""
+        self._found = await self._read(_HELD, pid) or []
 
     async def look_before_wipe(self) -> None:
         self._found = await self._read(_DUE) or []

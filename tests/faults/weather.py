@@ -54,7 +54,7 @@ class Weather:
     """Whom the bot answers, one thing at a time each."""
     count: Counter[str] = field(default_factory=Counter)
     strays: int = 0
-    """Answers that a killed bot was writing: of each one bubble may stand there that nobody knows of."""
+    """Answers that a killed bot may have been sending: of each one bubble may stand that nobody knows of."""
 
     async def blow(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -84,10 +84,10 @@ class Weather:
         victim = chance.choice(self.processes)
         if not victim.runs:
             return
-        asked = await self.watch.look_before_kill(victim.pid)
+        await self.watch.look_before_kill(victim.pid)
         if victim.module == "bot":
-            # One answer may have begun since; while Postgres is down as well, nobody can say which it was at.
-            self.strays += max(1, self.watch.turns_found) if asked else self.callers
+            # One may have begun since the look; one that is stored and on its way holds no lease to be seen.
+            self.strays += self.callers
         with suppress(ProcessLookupError):
             victim.kill()
             self.watch.struck("SIGKILL")

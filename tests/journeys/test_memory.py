@@ -246,7 +246,7 @@ async def test_after_forgetting_the_words_stand_nowhere_but_in_the_conversation(
     await guest.ask("Hello again.")
     await command(guest, "remember", f"The vet knows {canary} well.")
     await command(guest, "memory")
-    assert canary in await everything_in(guest, but=("entries", "notes", "events"))
+    assert canary in await everything_in(guest, but=("entry_rows", "notes", "events"))
     assert canary in (await command(guest, "forget", "dog"))[1]
     await command(guest, "forget", "yes")
     await command(guest, "forget", canary)
@@ -254,7 +254,7 @@ async def test_after_forgetting_the_words_stand_nowhere_but_in_the_conversation(
     assert done
     assert words.startswith("Erased for good: 1 note.")
     assert "stay" in words
-    assert canary not in await everything_in(guest, but=("entries",))
+    assert canary not in await everything_in(guest, but=("entry_rows",))
     await provider.script([calls({"text": f"The dog is called {canary}.", "kind": "fact"}), says("Ok.")])
     await guest.ask("Hm.")
     assert "had this forgotten" in (await results(guest))[0]["text"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -66,6 +67,7 @@ async def request_of(server: Server, one: Operation, people: Crowd) -> tuple[str
         "JobsChange": {"ids": [1]},
         "PartsChange": {"parts": [{"session": session, "turn": 1, "part": 0}]},
         "NoteCorrection": {"text": "x"},
+        "NoteWish": {"person": str(UUID(int=0)), "text": "x"},
         "ErasureWish": {"confirm": "nobody"},
         "HoldWish": {"on": True},
         "FactorCode": {"code": "000000"},
