@@ -237,6 +237,7 @@ def place_of(folder: Path, *, kept_as: str = "") -> Iterator[Path]:
         kept.mkdir(parents=True, exist_ok=True)
         yield kept
         return
+    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="evb-", dir=folder, ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o755)
         yield Path(name)
