@@ -365,8 +365,9 @@ def entry_from(row: Record) -> Entry:
 
 def _words_or_blocks(blocks: Sequence[Block]) -> tuple[str | None, list[dict[str, Any]] | None]:
     """As a row stores them: what is plain words, and what is not."""
-    if len(blocks) == 1 and isinstance(blocks[0], Text) and blocks[0].attachment_id is None:
-        return blocks[0].text, None
+    match blocks:
+        case [Text(text=text) as said] if said == Text(text=text):
+            return text, None
     return None, blocks_to_json(blocks)
 
 
