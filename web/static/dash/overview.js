@@ -1,4 +1,5 @@
 /** The first page: what is spent, what needs an eye, how fast answers begin, and what was saved. */
+import { counted } from "./acting.js";
 import { dayBars } from "./bars.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, kpi, liveMark, meter, money, number, pct, problem, repaintTimes, show, skeleton, table, time, tokens } from "./parts.js";
@@ -73,8 +74,8 @@ function needsAnEye(now) {
 function howItGoes(now, savings) {
   return [
     kpi("Model provider", standing(now.providers), now.summaries_resting ? `${now.summaries_resting} sessions rest from failed summaries` : outs(now.providers)),
-    kpi("Answer begins", duration(now.wait_p95_ms), `p95 of the newest ${number(now.turns_day)} turns, last day`),
-    kpi("Overhead of a turn", duration(now.overhead_p95_ms), now.overhead_turns ? `p95 without the model, newest ${number(now.overhead_turns)} turns` : "not measured in the last day"),
+    kpi("Answer begins", duration(now.wait_p95_ms), now.turns_day ? `p95 of the newest ${counted(now.turns_day, "turn", "turns")}, last day` : "not measured in the last day"),
+    kpi("Overhead of a turn", duration(now.overhead_p95_ms), now.overhead_turns ? `p95 without the model, newest ${counted(now.overhead_turns, "turn", "turns")}` : "not measured in the last day"),
     kpi("Saved by caching", saved(savings.caching.micro), `${tokens(savings.caching.tokens)} tokens read from caches this month`),
     kpi("Saved by summaries", saved(savings.summaries.micro), `${tokens(savings.summaries.tokens)} tokens not sent this month`),
     kpi("Being answered", number(now.waiting), "sessions with an open message"),
