@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Browser, BrowserContext
 
-from tests.browser.dashboard.place import WAIT_MS, Place
+from tests.browser.dashboard.place import Place
 from tests.browser.kept import EMPTY, GENUINE
+from tests.browser.patience import WAIT_MS
 
 
 @pytest.fixture(scope="module")

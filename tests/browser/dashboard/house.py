@@ -15,12 +15,11 @@ from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.postgres.operators import digest_of
 from shared.app import App, open_app, server_urls
 from shared.settings import Settings
+from tests.browser.patience import WAIT_MS
 from web.app import make_parts, make_web_app, start_parts, stop_parts
 from web.dashboard.access import COOKIE
 from web.listener import Listener
 from web.parts import ModelShown
-
-WAIT_MS = 15_000
 
 
 @dataclass(slots=True)
@@ -89,9 +88,7 @@ async def open_house(settings: Settings, browser: Browser, *, alerts: bool = Fal
     if alerts:
         parts.tasks.forever(app.alerting.send)
     house = House(url=f"http://127.0.0.1:{port}", app=app, browser=browser)
-    expect.set_options(timeout=WAIT_MS)
     yield house
-    expect.set_options(timeout=None)
     for context in house.contexts:
         await context.close()
     await stop_parts(parts, drain_seconds=5)

@@ -10,10 +10,9 @@ import asyncpg
 from playwright.async_api import Page, expect
 
 from shared.adapters.postgres.operators import create_login_link
+from tests.browser.patience import WAIT_MS
 from tests.web.dashboard import seed
 from tests.web.dashboard.conftest import RunCommands
-
-WAIT_MS = 8000
 
 
 @dataclass(slots=True)

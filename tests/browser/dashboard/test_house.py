@@ -18,13 +18,13 @@ from shared.adapters.postgres.operators import create_login_link
 from shared.adapters.postgres.pool import open_pool
 from shared.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.patience import WAIT_MS
 from tests.web.dashboard.conftest import RunCommands
 from tests.web.dashboard.people_seed import Crowded, a_bot, a_site, people, public_id_of
 from tests.web.dashboard.seed import HOSTILE
 from tests.web.dashboard.serve import served
 
 pytestmark = pytest.mark.browser
-WAIT_MS = 8000
 PAGES = {
     "memory": "Memory",
     "people": "People",

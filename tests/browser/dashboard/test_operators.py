@@ -20,6 +20,7 @@ from shared.adapters.postgres.pool import open_pool
 from shared.core.totp import code_at, step_of
 from shared.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.patience import WAIT_MS
 from tests.fakes.oidc.harness import RunningProvider
 from tests.fakes.oidc.server import ADA, CLIENT_ID, CLIENT_SECRET
 from tests.forgery import forge
@@ -27,7 +28,6 @@ from tests.web.dashboard.conftest import RunCommands
 from tests.web.dashboard.serve import served
 
 pytestmark = pytest.mark.browser
-WAIT_MS = 10_000
 PASSWORD = "three yellow cups"
 
 

@@ -21,6 +21,7 @@ from shared.services.flusher import FLUSH_ROUNDS
 from shared.services.remembering import SaveMemory
 from shared.services.tools import Toolbox
 from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.patience import WAIT_MS
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import LookUp, Visit, running_app, visit, with_little_room, working
 from tests.journeys.test_replaying import FILLER, Sent
@@ -28,7 +29,6 @@ from tests.web.dashboard.serve import served
 from web.dashboard.access import COOKIE
 
 pytestmark = pytest.mark.browser
-WAIT_MS = 15_000
 TURNS = 14
 
 
@@ -76,7 +76,6 @@ async def talk(
     await provider.reset()
     monkeypatch.setattr("shared.app.Toolbox", lambda tools, **more: Toolbox([*tools, LookUp()], **more))
     settings = with_little_room(database_url, redis_url, provider.base_url)
-    expect.set_options(timeout=WAIT_MS)
     async with running_app(settings) as app:
         guest = await visit(app)
         sent = Sent(guest, provider)
@@ -95,7 +94,6 @@ async def talk(
             yield talk
             for page in talk.pages:
                 await page.close()
-    expect.set_options(timeout=None)
     assert talk.complaints == []
 
 

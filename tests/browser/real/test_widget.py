@@ -15,6 +15,7 @@ from playwright.async_api import Page, async_playwright, expect
 from shared.adapters.postgres.invariants import check_invariants
 from shared.app import open_app
 from shared.settings import load_settings
+from tests.browser.patience import WAIT_MS
 from tests.fakes.tcp_proxy import Cut, Link, TcpProxy
 from web.app import make_parts, make_web_app, start_parts, stop_parts
 from web.listener import Listener
@@ -53,7 +54,7 @@ async def page(url: str) -> AsyncIterator[Page]:
     async with async_playwright() as play:
         browser = await play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         opened = await browser.new_page(locale="en-US")
-        opened.set_default_timeout(15_000)
+        opened.set_default_timeout(WAIT_MS)
         opened.on(
             "console", lambda one: complaints.append(one.text) if one.type in {"error", "warning"} else None
         )
@@ -70,7 +71,7 @@ async def ask(page: Page, text: str) -> None:
     await box.fill(text)
     await box.press("Enter")
     answers = page.locator("article.assistant[data-status=sent]")
-    await expect(answers).to_have_count(before + 1, timeout=15_000)
+    await expect(answers).to_have_count(before + 1)
 
 
 async def choose(page: Page, item: str) -> None:
@@ -169,8 +170,8 @@ async def test_what_is_noted_is_told_and_taken_back(page: Page) -> None:
 
 async def test_where_no_socket_gets_through_the_talk_goes_by_stream(page: Page) -> None:
     await page.route_web_socket("**/ws", lambda socket: socket.close())
-    async with page.expect_response("**/api/v1/stream", timeout=20_000):
+    async with page.expect_response("**/api/v1/stream"):
         await page.reload()
     await ask(page, "By the stream")
     await page.reload()
-    await expect(page.locator("article")).to_have_count(2, timeout=20_000)
+    await expect(page.locator("article")).to_have_count(2)

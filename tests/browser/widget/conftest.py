@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, sync_playwright
 
 from tests.browser.kept import Profile, Profiles
+from tests.browser.patience import WAIT_MS
 from tests.browser.widget.stub import Stub
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
@@ -64,7 +65,7 @@ class Desk:
     def page(self) -> Page:
         """A new page under watch."""
         page = self._profile.page()
-        page.set_default_timeout(8000)
+        page.set_default_timeout(WAIT_MS)
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("dialog", self._dialog)

@@ -245,7 +245,7 @@ class Stub:
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine in the server's own loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _serve(self) -> tuple[str, str]:
         bot = web.Application()

@@ -117,6 +117,7 @@ def test_whoever_only_listens_hears_what_others_see(desk: Desk, stub: Stub) -> N
     stub.release.set()
     expect(polite).to_contain_text("Line 0 of the answer")
     stub.call(stub.compact(stub.only(), ""))
+    expect(polite).to_contain_text("The earlier conversation")
     desk.context.set_offline(True)
     expect(page.locator(".link")).to_be_visible()
     desk.context.set_offline(False)

@@ -6,9 +6,10 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from shared.core.handover import ADVICE
+from tests.browser.patience import WAIT_MS
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import Stub, ctx
 from tests.browser.widget.test_chat import asked, log, say
@@ -37,7 +38,7 @@ def frames(stub: Stub, kind: str) -> list[dict[str, Any]]:
 
 def arrived(page: Page, stub: Stub, kind: str, count: int) -> list[dict[str, Any]]:
     """So many frames of a kind, as soon as the server has them."""
-    for _ in range(200):
+    for _ in range(WAIT_MS // 20):
         if len(frames(stub, kind)) >= count:
             break
         page.wait_for_timeout(20)
@@ -535,6 +536,26 @@ def test_escape_closes_one_thing_after_the_other(desk: Desk) -> None:
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
     expect(page.get_by_role("button", name="Open chat")).to_be_focused()
+
+
+def test_what_comes_late_takes_no_key_from_who_writes(desk: Desk) -> None:
+    page = desk.chat()
+    asked(page)
+    held: list[Route] = []
+    box, more = page.get_by_role("textbox", name="Message"), page.get_by_role("button", name="Menu")
+    page.route("**/w/menu.js", lambda route: held.append(route))
+    with page.expect_request("**/w/menu.js"):
+        page.locator(".gauge").click()
+    more.click()
+    box.focus()
+    page.keyboard.type("Hel")
+    held[0].continue_()
+    expect(page.locator(".popover")).to_be_visible()
+    page.keyboard.type("lo ")
+    expect(box).to_have_value("Hello ")
+    more.click()
+    expect(page.get_by_role("menu")).to_be_visible()
+    expect(box).to_have_value("Hello ")
 
 
 def test_f6_goes_to_the_log_and_back(desk: Desk) -> None:

@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 from playwright.sync_api import expect
 
+from tests.browser.patience import WAIT_MS
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import REFUSED, Stub
 from tests.browser.widget.test_chat import asked, log, say, texts
@@ -30,7 +31,7 @@ def behind(desk: Desk, stub: Stub) -> Desk:
 def test_without_sockets_the_talk_goes_by_event_stream(behind: Desk, stub: Stub) -> None:
     page = behind.shop("?open=1")
     say(page, "md")
-    expect(log(page).get_by_text("Done.")).to_be_visible(timeout=20_000)
+    expect(log(page).get_by_text("Done.")).to_be_visible()
     assert stub.only().sockets
     assert any(path.endswith("/sse.js") for path in stub.requests)
     say(page, "/help")
@@ -48,9 +49,9 @@ def test_without_sockets_the_talk_goes_by_event_stream(behind: Desk, stub: Stub)
 def test_a_stream_that_breaks_in_an_answer_loses_and_doubles_nothing(behind: Desk, stub: Stub) -> None:
     page = behind.chat()
     say(page, "hello")
-    expect(log(page).get_by_text("You said: hello")).to_be_visible(timeout=20_000)
+    expect(log(page).get_by_text("You said: hello")).to_be_visible()
     say(page, "drop me")
-    expect(log(page).get_by_text("Line 39 of the answer")).to_be_visible(timeout=20_000)
+    expect(log(page).get_by_text("Line 39 of the answer")).to_be_visible()
     assert len(texts(page)) == 4
     assert stub.violations == []
 
@@ -59,8 +60,8 @@ def test_the_socket_comes_back_when_it_can(behind: Desk, stub: Stub) -> None:
     stub.heartbeat_ms = 400
     page = behind.chat()
     say(page, "by stream")
-    expect(log(page).get_by_text("You said: by stream")).to_be_visible(timeout=20_000)
-    with page.expect_websocket(lambda socket: True, timeout=20_000):
+    expect(log(page).get_by_text("You said: by stream")).to_be_visible()
+    with page.expect_websocket(lambda socket: True):
         stub.no_sockets = False
         say(page, "on the way")
     expect(log(page).get_by_text("You said: on the way")).to_be_visible()
@@ -74,7 +75,7 @@ def test_the_socket_comes_back_when_it_can(behind: Desk, stub: Stub) -> None:
 
 
 async def _until_socket(stub: Stub) -> None:
-    async with asyncio.timeout(9):
+    async with asyncio.timeout(WAIT_MS / 1_000):
         while not any(isinstance(one, web.WebSocketResponse) for one in stub.only().sockets):
             await asyncio.sleep(0.05)
 
@@ -103,24 +104,24 @@ def test_a_signature_refused_over_the_stream_costs_nobody_their_conversation(
 ) -> None:
     page = behind.shop("?open=1")
     say(page, "Mine")
-    expect(log(page).get_by_text("You said: Mine")).to_be_visible(timeout=20_000)
+    expect(log(page).get_by_text("You said: Mine")).to_be_visible()
     behind.tolerated = (*BLOCKED, "401 (Unauthorized)")
     mine = token(page)
     page.evaluate("document.addEventListener('evertalk:error', event => window.told = event.detail.code)")
     call(page, "identify", identity)
-    expect(page.locator(".link")).to_have_text("Please sign in to use the chat.", timeout=20_000)
+    expect(page.locator(".link")).to_have_text("Please sign in to use the chat.")
     assert page.evaluate("window.told") == REFUSED[identity]
     assert token(page) == mine
     refused = [frame for frame in stub.received if frame["t"] == "hello"]
     page.wait_for_timeout(500)
     assert [frame for frame in stub.received if frame["t"] == "hello"] == refused, "it does not ask on and on"
     call(page, "identify", None)
-    expect(page.locator(".link")).to_be_hidden(timeout=20_000)
+    expect(page.locator(".link")).to_be_hidden()
     expect(log(page).get_by_text("You said: Mine")).to_be_visible()
     call(page, "identify", "ada")
     until(page, "localStorage.getItem('evertalk:shop:signed') === 'ada'")
     say(page, "As Ada")
-    expect(log(page).get_by_text("You said: As Ada")).to_be_visible(timeout=20_000)
+    expect(log(page).get_by_text("You said: As Ada")).to_be_visible()
     assert token(page).startswith("signed")
 
 
@@ -128,10 +129,10 @@ def test_a_chat_for_signed_in_people_asks_for_it_over_the_stream_too(behind: Des
     stub.required = True
     behind.tolerated = (*BLOCKED, "401 (Unauthorized)")
     page = behind.shop("?open=1")
-    expect(page.locator(".link")).to_have_text("Please sign in to use the chat.", timeout=20_000)
+    expect(page.locator(".link")).to_have_text("Please sign in to use the chat.")
     call(page, "identify", "ada")
     say(page, "Now I am in")
-    expect(log(page).get_by_text("You said: Now I am in")).to_be_visible(timeout=20_000)
+    expect(log(page).get_by_text("You said: Now I am in")).to_be_visible()
 
 
 def test_an_answer_that_came_while_the_line_was_away_stands_below_its_question(desk: Desk) -> None:

@@ -249,11 +249,11 @@ export class Chat {
     const before = this.status;
     this.status = status;
     clearTimeout(this.linkTimer);
-    const words = { offline: "offline", reconnecting: "reconnecting", refused: "refused", connecting: "connecting" }[status];
+    const words = /closed|online/.test(status) ? "" : status;
     // Most breaks heal at once: only one that lasts is worth a line.
     const wait = status === "connecting" ? 1500 : status === "reconnecting" ? 700 : 0;
     if (!words || wait) this.link.hidden = !words || (this.link.hidden && wait > 0);
-    const told = this.denied ? t("sign_in") : (/^re/.test(status) && this.offline) || t(words ?? "");
+    const told = this.denied ? t("sign_in") : (/^re/.test(status) && this.offline) || t(words);
     if (words) this.linkTimer = setTimeout(() => { show(this.link, told); this.link.hidden = false; if (status !== "connecting") this.say(told); }, wait);
     else if (status === "online" && before !== "connecting") this.say(t("back"));
     set(this.node, { data: { status } });

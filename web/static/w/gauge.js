@@ -49,7 +49,8 @@ export function gauge(tools) {
       if (!open) return;
       popover.hidden = false;
       set(button, { "aria-expanded": "true" });
-      popover.focus();
+      // It may come late: who writes by now goes on.
+      if (!popover.parentElement?.querySelector("textarea:focus")) popover.focus();
     }).catch(() => {});
   }
 

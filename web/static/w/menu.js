@@ -11,7 +11,6 @@ const MENU_LOOK = /* css */ `
 .menu button { display: block; width: 100%; min-height: 38px; padding: 6px 12px; text-align: start; }
 .menu button:hover, .menu button:focus-visible { background: var(--soft); outline-offset: -2px; }
 .menu .danger { color: var(--crit); } .action.danger { background: var(--crit); color: var(--card); }
-.menu hr { margin: 5px 0; }
 .root[data-mode="page"] .menu { inset-inline-end: max(14px, env(safe-area-inset-right)); }
 .question { all: unset; box-sizing: border-box; position: fixed; display: none; left: var(--x); top: var(--y); width: var(--w); max-height: var(--h); overflow: auto; padding: 18px; background: var(--card); color: var(--fg); border: 1px solid var(--line); border-radius: var(--radius-l); box-shadow: 0 16px 48px rgb(0 0 0 / .3); }
 .question[open] { display: grid; gap: 12px; }
@@ -51,7 +50,9 @@ const look = (chat) => /** @type {HTMLElement} */ (chat.node.closest(".root")).d
 export function toggle(chat) {
   wear(chat.node, MENU_LOOK);
   const open = chat.node.querySelector(".menu");
-  if (open) return void open.remove();
+  if (open) return open.remove();
+  // It may come late: the next key of who writes by now must choose nothing.
+  if (chat.composer.input.matches(":focus")) return;
   const items = offers(chat).map(([key, run, danger]) => h("button", { type: "button", role: "menuitem", tabindex: -1, class: danger, data: { key }, onclick: () => { close(true); run(); } }, t(key, { look: t(look(chat)) })));
   const node = h("div", { class: "menu", role: "menu", "aria-label": t("menu"), onkeydown: key, onfocusout: (/** @type {FocusEvent} */ event) => { if (event.relatedTarget && !node.contains(event.relatedTarget)) close(); } }, items);
   const root = /** @type {ShadowRoot} */ (chat.node.getRootNode());

@@ -50,8 +50,8 @@ export class Connection {
     removeEventListener("online", this.wake);
     removeEventListener("offline", this.gone);
     document.removeEventListener("visibilitychange", this.seen);
-    for (const name of Object.keys(this.timers)) this.timer(name);
-    this.close();
+    this.timer("retry");
+    this.resync();
     this.hooks.status("closed");
   }
 
@@ -62,7 +62,14 @@ export class Connection {
     return true;
   }
 
+  /** A new socket, or none any more. */
   resync() {
+    const { socket } = this;
+    if (socket?.readyState === 0) {
+      // Of one that is closed while it still opens, browsers complain on the page's console.
+      socket.onopen = () => socket.close(1000);
+      this.socket = null;
+    }
     this.close();
     this.open();
   }
@@ -120,7 +127,7 @@ export class Connection {
   }
 
   close() {
-    const socket = this.socket;
+    const { socket } = this;
     if (socket && !this.online && !this.streams && ++this.misses === MISSES) {
       import("./sse.js").then((one) => { this.Line = one.Line; }, () => { this.misses = 0; });
     }
@@ -128,7 +135,7 @@ export class Connection {
     this.online = false;
     this.timer("hello");
     this.timer("beat");
-    if (socket) socket.close(1000);
+    socket?.close(1000);
   }
 
   /** @param {string} status */

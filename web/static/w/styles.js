@@ -3,11 +3,11 @@
 const TOKENS = /* css */ `
   --card: light-dark(#ffffff, #131318); --soft: light-dark(#f4f4f8, #1c1c23);
   --fg: light-dark(#17171c, #f2f2f5); --muted: light-dark(#5c5c68, #9d9dab); --line: light-dark(#e5e5ec, #262630);
-  --accent: light-dark(#4f46e5, #8b85ff); --accent-fill: #4f46e5; --on-accent: #ffffff;
+  --accent: light-dark(#4f46e5, #8b85ff);
   --ok: light-dark(#15803d, #4ade80); --warn: light-dark(#935b08, #facc15); --crit: light-dark(#b91c1c, #f87171);
   --font: system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif;
   --mono: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace;
-  --radius-s: 8px; --radius-m: 12px; --radius-l: 16px;
+  --radius-s: 8px; --radius-m: 12px;
 `;
 
 const LOOK = /* css */ `
