@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -295,7 +294,6 @@ async def test_axe_finds_nothing_at_the_desk(house: House, scheme: Any, width: i
     found: dict[str, Any] = {}
 
     async def look(state: str) -> None:
-        await asyncio.sleep(0.3)  # a fading button has no contrast of its own yet
         await page.evaluate(LOAD)
         found[state] = await page.evaluate(FINDINGS)
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), state

@@ -43,14 +43,6 @@ def context_options(dress: str) -> dict[str, Any]:
     return DRESSES[dress][0]
 
 
-REST = """() => {
-    const roots = [document, document.querySelector("#evertalk").shadowRoot];
-    const ends = (one) => one.effect.getComputedTiming().endTime !== Infinity && one.finished;
-    return Promise.all(roots.flatMap((root) => root.getAnimations()).map(ends));
-}"""
-"""What fades in has arrived: half-transparent text would be found too faint."""
-
-
 WEAR = """(theme) => {
     document.querySelector("#evertalk").shadowRoot.querySelector(".root").dataset.theme = theme;
     if (document.documentElement.dataset.theme) document.documentElement.dataset.theme = theme;
@@ -65,7 +57,6 @@ def findings(page: Page, colours: Iterable[Colours]) -> list[str]:
     for theme, forced in colours:
         page.emulate_media(forced_colors=forced)
         page.evaluate(WEAR, theme)
-        page.evaluate(REST)
         found += [f"{theme}, forced {forced}: {words}" for words in page.evaluate(FINDINGS)]
     return found
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.patience import WAIT_MS
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import MARKDOWN, Stub
 
@@ -30,6 +32,20 @@ def asked(page: Page, text: str = "hello") -> None:
     say(page, text)
     expect(log(page).get_by_text(f"You said: {text}", exact=True)).to_be_visible()
     expect(page.get_by_role("button", name="Stop answering")).to_be_hidden()
+
+
+def frames(stub: Stub, kind: str) -> list[dict[str, Any]]:
+    """What browsers have sent of one kind."""
+    return [frame for frame in stub.received if frame["t"] == kind]
+
+
+def arrived(page: Page, stub: Stub, kind: str, count: int) -> list[dict[str, Any]]:
+    """So many frames of a kind, as soon as the server has them."""
+    for _ in range(WAIT_MS // 20):
+        if len(frames(stub, kind)) >= count:
+            break
+        page.wait_for_timeout(20)
+    return frames(stub, kind)
 
 
 def texts(page: Page) -> list[str]:
@@ -261,6 +277,7 @@ def test_a_refused_message_says_why_and_is_retried_under_a_new_id(desk: Desk, st
     page.reload()
     expect(failed).to_contain_text("Too many messages.")
     failed.get_by_role("button", name="Retry").click()
+    arrived(page, stub, "msg", 2)
     expect(failed).to_contain_text("Too many messages.")
     cids = [frame["cid"] for frame in stub.received if frame["t"] == "msg"]
     assert len(set(cids)) == len(cids) == 2
@@ -310,7 +327,9 @@ def test_two_tabs_show_the_same_conversation(desk: Desk) -> None:
     say(first, "from one")
     expect(log(second).get_by_text("You said: from one")).to_be_visible()
     say(second, "from two")
-    expect(log(first).get_by_text("You said: from two")).to_be_visible()
+    for page in (first, second):
+        expect(log(page).get_by_text("You said: from two")).to_be_visible()
+        expect(page.get_by_role("button", name="Stop answering")).to_be_hidden()
     assert texts(first) == texts(second)
 
 

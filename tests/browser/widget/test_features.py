@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
@@ -12,7 +11,7 @@ from shared.core.handover import ADVICE
 from tests.browser.patience import WAIT_MS
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import Stub, ctx
-from tests.browser.widget.test_chat import asked, log, say
+from tests.browser.widget.test_chat import arrived, asked, frames, log, say
 
 pytestmark = pytest.mark.browser
 HUMAN = {"name": "human", "description": "Talk to a person"}
@@ -29,20 +28,6 @@ def offered(page: Page) -> list[str]:
     page.get_by_role("button", name="Menu").click()
     page.get_by_role("menuitem").first.wait_for()
     return page.get_by_role("menuitem").all_inner_texts()
-
-
-def frames(stub: Stub, kind: str) -> list[dict[str, Any]]:
-    """What browsers have sent of one kind."""
-    return [frame for frame in stub.received if frame["t"] == kind]
-
-
-def arrived(page: Page, stub: Stub, kind: str, count: int) -> list[dict[str, Any]]:
-    """So many frames of a kind, as soon as the server has them."""
-    for _ in range(WAIT_MS // 20):
-        if len(frames(stub, kind)) >= count:
-            break
-        page.wait_for_timeout(20)
-    return frames(stub, kind)
 
 
 def again(page: Page) -> Locator:
@@ -209,7 +194,7 @@ def test_a_pin_says_so_without_a_message_of_its_own(desk: Desk, stub: Stub) -> N
     asked(page)
     page.get_by_role("button", name="Pin", exact=True).click()
     expect(page.get_by_role("button", name="Unpin")).to_be_visible()
-    sent = frames(stub, "pin")
+    sent = arrived(page, stub, "pin", 1)
     stub.call(stub.result(stub.only(), sent[0]["cid"], "pin", "Pinned: hello"))
     expect(page.locator("[aria-live=polite] p").last).to_have_text("Pinned")
     page.reload()
@@ -478,9 +463,13 @@ def test_what_was_said_while_the_page_was_away_is_counted_after_a_reload(desk: D
     expect(page.get_by_role("button", name="Open chat, 2 unread")).to_be_visible()
     page.get_by_role("button", name="Open chat").click()
     expect(page.locator(".badge")).to_be_hidden()
+    for _ in range(WAIT_MS // 20):
+        if frames(stub, "read")[-1]["seq"] == len(stub.only().events):
+            break
+        page.wait_for_timeout(20)
+    assert frames(stub, "read")[-1]["seq"] == len(stub.only().events)
     page.reload()
     expect(page.get_by_role("button", name="Open chat", exact=True)).to_be_visible()
-    assert frames(stub, "read")[-1]["seq"] == len(stub.only().events)
 
 
 def test_reading_in_one_tab_is_known_in_the_other(desk: Desk, stub: Stub) -> None:
