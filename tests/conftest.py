@@ -101,7 +101,7 @@ class DatabaseServer:
         try:
             await connection.execute(statement, timeout=30)
         finally:
-            await connection.close(timeout=5)
+            await connection.close(timeout=30)
 
     async def create(self, *, template: str) -> str:
         name = f"test_{next(_numbers)}"

@@ -17,7 +17,7 @@ async def test_rules_that_cannot_be_used_are_named_with_their_agent(database_url
         await connection.execute("""UPDATE agents SET config = '{"pruning": {"denied": []}}'""")
         (finding,) = await _agents_rules(database_url)
     finally:
-        await connection.close(timeout=5)
+        await connection.close(timeout=30)
     assert finding.level == "warn"
     assert "pruning.denied" in finding.advice
 

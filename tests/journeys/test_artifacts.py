@@ -273,7 +273,7 @@ async def test_a_result_that_was_lost_with_its_process_is_fetched_and_spilled_ag
     try:
         assert await check_invariants(connection) == []
     finally:
-        await connection.close(timeout=5)
+        await connection.close(timeout=30)
 
 
 async def _recalling(guest: Visit, provider: RunningFake, *wishes: Mapping[str, Any]) -> list[ToolResult]:

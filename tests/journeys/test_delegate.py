@@ -175,7 +175,7 @@ async def test_a_cancelled_helper_is_paid_for(guest: Visit, provider: RunningFak
     ])  # fmt: skip
     await guest.say("How many ships are there?")
     answering = asyncio.ensure_future(guest.app.conversation.answer(guest.session_id, guest.hear))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(await bodies(provider)) < 2:
             await asyncio.sleep(0.05)
     await asyncio.sleep(0.5)

@@ -212,7 +212,7 @@ async def test_a_turn_that_runs_is_finished_and_the_operator_waits_for_it(
     await provider.script([slow, SAYS])
     await guest.say("Hello.")
     answering = asyncio.ensure_future(guest.answered())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not await guest.one("SELECT leased_by IS NOT NULL FROM sessions"):
             await asyncio.sleep(0.02)
     anna = await taken(guest)

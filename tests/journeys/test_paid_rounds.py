@@ -249,7 +249,7 @@ async def test_without_a_cap_the_ledger_has_a_call_that_was_died_of_all_the_same
         try:
             assert await check_invariants(connection) == []
         finally:
-            await connection.close(timeout=5)
+            await connection.close(timeout=30)
 
 
 SLOW = {

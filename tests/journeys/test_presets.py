@@ -50,7 +50,7 @@ async def nothing_broken(guest: Visit, provider: RunningFake) -> None:
     try:
         assert await check_invariants(connection) == []
     finally:
-        await connection.close(timeout=5)
+        await connection.close(timeout=30)
     assert {record["status"] for record in await provider.requests()} == {200}
 
 

@@ -95,7 +95,7 @@ async def test_the_loop_of_the_process_tells_it_by_itself_and_once(
     for loop in loops:
         loop.start()
     await comes_due(guest)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         while await guest.one(TIMES) != "done":
             await asyncio.sleep(0.05)
     for loop in loops:

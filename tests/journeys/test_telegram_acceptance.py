@@ -341,7 +341,7 @@ async def test_a_group_that_becomes_a_supergroup_goes_on(here: Deployment) -> No
 
 
 async def test_the_menus_are_there_in_two_languages(here: Deployment) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len((await here.api.bot(BOT_ID))["commands"]) < 6:
             await asyncio.sleep(0.05)
     menus = (await here.api.bot(BOT_ID))["commands"]

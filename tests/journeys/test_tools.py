@@ -91,7 +91,7 @@ class Room:
         try:
             assert await check_invariants(connection) == []
         finally:
-            await connection.close(timeout=5)
+            await connection.close(timeout=30)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ class Books:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._connection.close(timeout=5)
+        await self._connection.close(timeout=30)
         await self._witness.dismiss()
 
     async def at_rest(self, session: str) -> Evidence:

@@ -49,7 +49,7 @@ class Installation:
             try:
                 return await connection.fetchval(statement, *arguments)
             finally:
-                await connection.close(timeout=5)
+                await connection.close(timeout=30)
 
     def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "EVERTALK_DATA_DIR": str(self.data), **settings}

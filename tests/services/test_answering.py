@@ -88,7 +88,7 @@ async def house() -> AsyncIterator[House]:
 
 
 async def comes(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not true():
             await asyncio.sleep(0.01)
 

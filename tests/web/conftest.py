@@ -332,7 +332,7 @@ class Starter:
         """Until that many processes hear of the session: before, pieces of an answer may pass them by."""
         client = Redis.from_url(self.redis_url)
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while dict(await client.pubsub_numsub(f"evertalk:s:{session_id}")).popitem()[1] < by:
                     await asyncio.sleep(0.01)
         finally:

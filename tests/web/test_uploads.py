@@ -244,7 +244,7 @@ async def test_a_few_slow_addresses_leave_room_for_others(starter: Starter) -> N
         writer.write(head.encode())
         await writer.drain()
         writers.append(writer)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while server.parts.uploads.receiving < 4:
             await asyncio.sleep(0.01)
     _, _, token = await visitor(server)

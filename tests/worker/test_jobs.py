@@ -51,7 +51,7 @@ async def test_a_dead_workers_job_is_found_while_the_house_is_kept(monkeypatch: 
     yard = Yard()
     tasks = [asyncio.create_task(loop(yard.app)) for loop in (keep_house, sweep)]
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while yard.looks < 5:
                 await asyncio.sleep(0)
     finally:

@@ -303,7 +303,7 @@ async def test_stopping_hangs_up_at_once(fake: RunningFake, opened: Opener) -> N
 
     model = opened()
     turn = asyncio.create_task(model.reply(asking("Hello"), on_text=on_text))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await begun.wait()
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -323,7 +323,7 @@ async def test_an_error_of_the_listener_is_not_blamed_on_the_provider(
     await script(fake, {"text": LONG, "stall": {"after": 3, "seconds": 30}})
     with pytest.raises(OSError, match="the channel is gone") as caught:
         await opened().reply(asking("Hello"), on_text=on_text)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (await fake.requests())[0]["outcome"] == "open":
             await asyncio.sleep(0.02)
     assert [record["outcome"] for record in await fake.requests()] == ["client_gone"]

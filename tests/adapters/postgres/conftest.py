@@ -19,4 +19,4 @@ async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
         try:
             assert await check_invariants(connection) == []
         finally:
-            await connection.close(timeout=5)
+            await connection.close(timeout=30)

@@ -96,7 +96,7 @@ async def connection(
     name = await database_server.create(template=seeded)
     opened = await asyncpg.connect(database_server.url(name), timeout=10)
     yield opened
-    await opened.close(timeout=5)
+    await opened.close(timeout=30)
     await database_server.drop(name)
 
 
@@ -436,7 +436,7 @@ async def test_a_fresh_database_breaks_nothing(database_url: str) -> None:
         assert await check_invariants(fresh) == []
         assert await check_activity(fresh) == []
     finally:
-        await fresh.close(timeout=5)
+        await fresh.close(timeout=30)
 
 
 async def test_a_violation_reads_as_a_sentence(connection: asyncpg.Connection[asyncpg.Record]) -> None:
@@ -474,7 +474,7 @@ async def test_an_open_transaction_is_noticed(
         await connection.execute("SELECT pg_sleep(1.1)")
         found = await check_activity(connection)
     finally:
-        await idler.close(timeout=5)
+        await idler.close(timeout=30)
     assert [violation.code for violation in found] == ["I8"]
     assert isinstance(found[0], Violation)
     assert "idle in transaction" in str(found[0])

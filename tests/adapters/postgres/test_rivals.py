@@ -40,7 +40,7 @@ async def invariants_hold(guest: Visit) -> None:
     try:
         assert await check_invariants(connection) == []
     finally:
-        await connection.close(timeout=5)
+        await connection.close(timeout=30)
 
 
 async def talk(guest: Visit, turns: int) -> None:

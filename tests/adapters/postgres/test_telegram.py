@@ -132,7 +132,7 @@ async def test_who_waited_for_a_row_sees_that_it_was_taken(pool: Pool) -> None:
         await transaction.start()
         await connection.execute("UPDATE telegram_updates SET handled_at = now() WHERE update_id = 1")
         late = asyncio.create_task(accepted(pool, message(row, 1, 2)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not await pool.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
                 await asyncio.sleep(0.01)
         await transaction.commit()

@@ -273,7 +273,7 @@ async def test_updates_that_nobody_expects_do_not_stop_the_others(
 
 
 async def texts_come_anyway(inbox: PostgresTelegramInbox, count: int) -> bool:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(await inbox.waiting(BOT.bot_id)) < count:
             await asyncio.sleep(0.02)
     return True

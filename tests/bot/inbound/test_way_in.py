@@ -219,7 +219,7 @@ async def test_what_is_no_message_is_told_by_kind_and_its_rows_are_done(
     assert changes()[-2:] == ["blocked", "unblocked"]
     edits = [turn.first.text for turn in way_in.turns if turn.first.edited]
     assert edits == ["hello!"]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while await inbox.waiting(BOT.bot_id):
             await asyncio.sleep(0.05)
 

@@ -33,7 +33,7 @@ class Traces:
 
 
 async def comes(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not true():
             await asyncio.sleep(0.01)
 

@@ -127,7 +127,7 @@ async def test_a_pin_that_dies_with_its_line_is_kept_once(
     async with TcpProxy(upstream=("127.0.0.1", int(url.rpartition(":")[2]))) as line:
         await page.goto(f"http://127.0.0.1:{line.port}/chat")
         await ask(page, "The door code is 4711.")
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(30):
             while not await connection.fetchval("SELECT max(read_seq) > 0 FROM addresses"):
                 await asyncio.sleep(0.05)
         line.requests = breaks

@@ -127,6 +127,6 @@ async def test_a_database_that_goes_away_cuts_the_file_off(
         return await page(self, session, after_seq=after_seq)
 
     monkeypatch.setattr(PostgresExport, "page", goes_away)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         with pytest.raises(ClientError):
             await exported(dashboard, talks[0], "json")
