@@ -1,0 +1,23 @@
+"""A turn that a cap refused says whose: what one person may spend is no news about what all may."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0034"
+down_revision = "0032"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.execute("ALTER TABLE turns ADD COLUMN refused_scope TEXT")
+    op.execute(
+        """ALTER TABLE turns ADD CONSTRAINT turn_scope_refused CHECK (
+             refused_scope IS NULL OR refused_scope IN ('party', 'session', 'total')
+             AND state = 'refused' AND error_code IS NOT NULL AND error_code = 'cap_reached')"""
+    )
+
+
+def downgrade() -> None:
+    op.execute("ALTER TABLE turns DROP COLUMN refused_scope")
