@@ -1,4 +1,4 @@
-"""A turn that a cap refused says whose: what one person may spend is no news about what all may."""
+"""A turn that a cap refused says whose. Jobs that are done lately, and those of a kind, have an index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ def upgrade() -> None:
              refused_scope IS NULL OR refused_scope IN ('party', 'session', 'total')
              AND state = 'refused' AND error_code IS NOT NULL AND error_code = 'cap_reached')"""
     )
+    op.execute("CREATE INDEX jobs_done_by_time ON jobs (ended_at) WHERE state = 'done'")
+    op.execute("CREATE INDEX jobs_of_kind ON jobs (kind, id)")
 
 
 def downgrade() -> None:
+    op.execute("DROP INDEX jobs_of_kind")
+    op.execute("DROP INDEX jobs_done_by_time")
     op.execute("ALTER TABLE turns DROP COLUMN refused_scope")

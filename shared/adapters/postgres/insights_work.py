@@ -42,8 +42,7 @@ class WorkInsights:
     async def jobs(self, match: JobMatch, *, before: int | None = None, limit: int = 50) -> dict[str, Any]:
         """Jobs that match, newest first, how many of them can be changed; counts of all; processes; bots."""
         check_match(match)
-        where = sql.matching(match.state, kind="$1", session="$2")
-        statement = sql.JOBS.format(where=where)
+        statement = sql.JOBS.format(where=sql.matching(match))
         edge = (before or 2**62, page_size(limit))
         return dict(await read_page(self._pool, statement, match.kind, match.session or None, *edge))
 

@@ -807,6 +807,8 @@ class Job(SQLModel, table=True):
             "ended_at",
             postgresql_where=text("state = 'dead' AND NOT outcome ? 'cancelled'"),
         ),
+        Index("jobs_done_by_time", "ended_at", postgresql_where=text("state = 'done'")),
+        Index("jobs_of_kind", "kind", "id"),
         Index("jobs_dead_by_session", "session_id", "id", postgresql_where=text("state = 'dead'")),
     )
     id: int = field(identity())
