@@ -20,6 +20,7 @@ LIVE_TOPICS: Mapping[str, tuple[str, ...]] = {
     "handovers": ("handovers",),
     "deliveries": ("deliveries",),
     "costs": ("costs",),
+    "notes": ("notes",),
     "alerts": ("alerts", "sends"),
 }
 """What pages may follow, and which parts of the pulse tell that it changed."""

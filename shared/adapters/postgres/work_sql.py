@@ -223,6 +223,8 @@ SELECT json_build_object(
             (SELECT created_at, turn_no, part FROM deliveries WHERE state IN ('uncertain', 'dead')
               ORDER BY created_at DESC LIMIT 1000) d),
   'costs', (SELECT max(id) FROM usage),
+  'notes', (SELECT json_build_array((SELECT max(id) FROM notes), count(*), sum(id), max(undo_until)) FROM
+            (SELECT id, undo_until FROM notes WHERE undo_until IS NOT NULL ORDER BY undo_until DESC LIMIT 1000) n),
   'alerts', (SELECT json_build_array((SELECT max(id) FROM alerts), count(*), sum(id), count(seen_at),
                md5(string_agg(detail::text, '' ORDER BY id))) FROM
             (SELECT id, seen_at, detail FROM alerts WHERE ended_at IS NULL ORDER BY opened_at LIMIT 1000) a),
