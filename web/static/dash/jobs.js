@@ -75,7 +75,8 @@ function jobsCard(page, params, change, act) {
   const filtered = params.get("state") || params.get("kind") || params.get("session");
   const columns = [{ label: "Job" }, { label: "State" }, { label: "Session" }, { label: "Trigger" }, { label: "Attempt", num: true }, { label: "Took", num: true }, { label: "When" }, { label: "Error" }, ...(act ? [{ label: "Do", num: true }] : [])];
   const content = page.jobs.length ? table({ caption: "Jobs", className: "wide-grid work-grid", columns, rows: page.jobs.map((/** @type {any} */ job) => cells(job, change, act)) })
-    : empty(filtered ? "No job fits these filters." : "No job yet: they come with the first long conversation.");
+    : filtered ? empty("No job fits these filters.", h("button", { type: "button", class: "line", onclick: () => change({ state: "", kind: "", session: "" }) }, "Clear the filters"))
+      : empty("No job yet: they come with the first long conversation.");
   return card("Queue", [filters(params, change), act && forAll(page, params, act), content,
     h("div", { class: "pager" }, params.get("before") && h("button", { type: "button", class: "line", onclick: () => change({}) }, "Newest"),
       page.before && h("button", { type: "button", class: "line", onclick: () => change({ before: page.before }) }, "Older"))]);
