@@ -6,7 +6,7 @@ from itertools import pairwise
 from uuid import UUID
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.test_remembered import Desk, desk
@@ -50,6 +50,25 @@ async def test_filters_that_leave_no_job_are_cleared_by_a_button(desk: Desk) -> 
     await expect(page.locator(".work-grid tbody tr")).to_have_count(8)
     await expect(page).to_have_url(f"{desk.url}/dashboard/jobs")
     await expect(page.locator(".kpi").filter(has_text="Done")).to_contain_text("in the last day")
+
+
+async def test_what_is_counted_to_a_bound_only_is_told_as_more(desk: Desk) -> None:
+    """As the server says it of a very long queue; here of a short one."""
+    await seed_work.jobs(desk.pool)
+
+    async def bounded(route: Route) -> None:
+        answer = await route.fetch()
+        found = {**await answer.json(), "counted_to": 3, "retry_all": {"jobs": 4, "more": True}}
+        await route.fulfill(response=answer, json={**found, "cancel_all": {"jobs": 0, "more": True}})
+
+    page = await desk.operator()
+    await page.route("**/api/v1/jobs?**", bounded)
+    await page.goto(f"{desk.url}/dashboard/jobs")
+    await expect(page.locator(".kpi").filter(has_text="Failed").locator("b")).to_have_text("3+")
+    await expect(page.locator(".kpi").filter(has_text="Running").locator("b")).to_have_text("1")
+    await expect(page.get_by_role("button", name="Cancel all older")).to_be_visible()
+    await page.get_by_role("button", name="Retry all 4+").click()
+    await expect(page.get_by_role("heading", name="Retry 4+ jobs?")).to_be_visible()
 
 
 async def test_the_page_of_an_agent_leads_to_its_conversations_and_its_sites(desk: Desk) -> None:
