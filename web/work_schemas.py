@@ -9,7 +9,7 @@ _JOB_ID = {"type": "integer", "minimum": 1, "maximum": 2**53}
 
 WORK_SCHEMAS: dict[str, Schema] = {
     "Jobs": thing(
-        states=THING, failing=NUMBER, newest=TEXT, retryable=NUMBER, cancellable=NUMBER,
+        states=THING, counted_to=NUMBER, failing=NUMBER, newest=TEXT, retry_all=THING, cancel_all=THING,
         jobs=_THINGS, before=MAYBE_TEXT, workers=_THINGS, bots=_THINGS,
     ),
     "JobsChange": {

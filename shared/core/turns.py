@@ -169,6 +169,8 @@ class Outcome:
     screen: Mapping[str, Any]
     """What the screen's event says beyond the entry: a notice's text, `partial`, `error`."""
     error_code: str | None = None
+    refused_scope: str | None = None
+    """Whose cap said no, if one did: `party`, `session` or `total`."""
     spent: tuple[Spending, ...] = ()
     settled_micro: int = 0
     audit: ContextAudit | None = None

@@ -46,6 +46,7 @@ def refusal(
         tokens=0,
         screen={"text": error.advice, "error": error.code},
         error_code=error.code,
+        refused_scope=error.scope if isinstance(error, CapReached) else None,
         spent=tuple(spent),
         settled_micro=settled_micro,
         audit=audit,

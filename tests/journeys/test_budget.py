@@ -88,6 +88,7 @@ async def test_at_the_limit_the_person_is_told_when_it_goes_on_and_commands_work
     words = await guest.ask("Hello")
     assert "after midnight (Europe/Berlin)" in words
     assert await guest.one("SELECT error_code FROM turns") == "cap_reached"
+    assert await guest.one("SELECT refused_scope FROM turns") == "party"
     assert "(100 %) ⛔" in await budget(guest)
     assert await guest.one("SELECT count(*) FROM usage") == 0
 
@@ -107,6 +108,8 @@ async def test_the_rounds_of_one_turn_stay_under_the_lid_together(
     await provider.script([{"match": {"kind": "chat"}, "times": -1, "action": {"tool_use": [LONG_NOTE]}}])
     words = await guest.ask("Go on.")
     assert "The spending limit of this conversation for today is reached" in words
+    assert await guest.one("SELECT refused_scope FROM turns WHERE turn_no = 2") == "session"
+    assert await guest.one("SELECT refused_scope FROM turns WHERE turn_no = 1") is None
     spent = await guest.one("SELECT sum(cost_micro)::bigint FROM usage WHERE turn_no = 2")
     assert 0 < spent <= lid
     assert await guest.one(SPENT) == await guest.one("SELECT sum(cost_micro)::bigint FROM usage")

@@ -195,6 +195,7 @@ async def test_a_turn_whose_processes_die_again_and_again_does_not_get_past_a_ca
     words = await guest.answered()
     assert "after midnight" in words
     assert await guest.one("SELECT error_code FROM turns") == "cap_reached"
+    assert await guest.one("SELECT refused_scope FROM turns") == "total"
     assert await guest.one(LOST) == 2
     assert await guest.one(SPENT) == 100_000_000
     assert await guest.one(OPEN) == 0

@@ -29,26 +29,24 @@ WITH spent AS (
          nullif(split_part(d.scope, ':', 2), '')::bigint AS id
     FROM spend_days d WHERE d.warned_at IS NOT NULL AND d.day = (now() AT TIME ZONE $1)::date
 ), talks AS (
-  SELECT n.scope, n.used, s.agent_id, agent_cap(a.config, 'session_usd') AS cap, s.id AS session_id, s.answered_turn
+  SELECT n.scope, n.whose, n.used, s.agent_id, agent_cap(a.config, 'session_usd') AS cap, s.id AS session_id, s.answered_turn
     FROM near n JOIN sessions s ON s.id = n.id JOIN agents a ON a.id = s.agent_id WHERE n.whose = 'session'
   UNION ALL
-  SELECT n.scope, n.used, s.agent_id, agent_cap(a.config, 'person_per_day_usd'), s.id, s.answered_turn
+  SELECT n.scope, n.whose, n.used, s.agent_id, agent_cap(a.config, 'person_per_day_usd'), s.id, s.answered_turn
     FROM near n JOIN sessions s ON s.party_id = n.id JOIN agents a ON a.id = s.agent_id
    WHERE n.whose = 'party' AND s.last_active_at > now() - interval '1 day'
 ), capped AS (
   SELECT t.scope, CASE WHEN a.name ~ '^[A-Za-z0-9_.-]{{1,60}}$' THEN a.name ELSE 'agent-' || a.id END AS agent,
          bool_or(t.used >= t.cap OR (t.used * 100 >= t.cap * {WARN_PERCENT} AND EXISTS (
              SELECT FROM turns x WHERE x.session_id = t.session_id AND x.turn_no = t.answered_turn
-                AND x.error_code = 'cap_reached'))) AS used_up
+                AND x.refused_scope = t.whose))) AS used_up
     FROM talks t JOIN agents a ON a.id = t.agent_id WHERE t.used * 100 >= t.cap * {WARN_PERCENT} GROUP BY 1, 2
 ), total AS (
   SELECT s.used, s.used >= $2::bigint OR (s.used * 100 >= $2::bigint * {WARN_PERCENT} AND EXISTS (
            SELECT FROM turns x JOIN sessions t ON t.id = x.session_id AND t.answered_turn = x.turn_no
             WHERE x.opened_at >= date_trunc('day', now() AT TIME ZONE $1) AT TIME ZONE $1
-              AND x.error_code = 'cap_reached'
-              AND x.ended_at > (SELECT min(w.started_at) FROM workers w WHERE w.role <> 'worker' AND {_ALIVE})
-              AND NOT EXISTS (SELECT FROM near n
-                               WHERE n.scope IN ('session:' || t.id, 'party:' || t.party_id)))) AS used_up
+              AND x.refused_scope = 'total'
+              AND x.ended_at > (SELECT min(w.started_at) FROM workers w WHERE w.role <> 'worker' AND {_ALIVE}))) AS used_up
     FROM spent s WHERE s.used * 100 >= $2::bigint * {WARN_PERCENT}
 ), seen(kind, key, detail) AS (
   SELECT CASE level WHEN {WARN_PERCENT} THEN 'spend_80' ELSE 'spend_100' END, 'total',
@@ -103,8 +101,8 @@ WITH spent AS (
 )
 SELECT (SELECT count(*) FROM opened WHERE fresh) AS opened, (SELECT count(*) FROM ended) AS ended
 """
-"""A reservation is refused before a cap is full: used up is also where the newest message met a cap. Of the
-total that is a message of somebody who is near no cap of their own, since the processes know the cap of now.
+"""A reservation is refused before a cap is full: used up is also where the newest message met that very cap; of
+the total, since the processes know the cap of now.
 
 Of a timezone, the day's cap (null: none), our own worker id, seconds until a hand-over waits too long and a
 worker is missed, seconds that a thing must be over before it is told, and the targets."""

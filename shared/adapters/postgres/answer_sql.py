@@ -110,7 +110,7 @@ SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at, NULL::big
 
 _OR_COMMITTED = _CORE.replace(
     "settled_micro = $15", f"settled_micro = greatest($15::bigint, {COMMITTED_MICRO})"
-)
+).replace("error_code = $10,", "error_code = $10, refused_scope = $26,")
 ANSWER = f"""{_OR_COMMITTED}
   SELECT $1, s.party_id, $4, 'chat', {_fields(USAGE)}
     FROM s, jsonb_to_recordset($21::jsonb) AS x({_shape(USAGE)})
@@ -138,4 +138,6 @@ ANSWER = f"""{_OR_COMMITTED}
 )
 SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at, (SELECT id FROM j WHERE is_due LIMIT 1) AS job_id FROM s
 """
-"""A turn that ends with a notice may have committed rounds that its outcome does not know of: they are paid, too."""
+"""A turn that ends with a notice may have committed rounds that its outcome does not know of: they are paid, too.
+
+Only such a one is refused by a cap."""

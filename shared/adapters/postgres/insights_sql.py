@@ -128,7 +128,7 @@ SELECT json_agg(json_build_object('row', s.id, 'key', s.key::text, {_FACTS.repla
 
 SESSION = f"""
 SELECT json_build_object({_FACTS},
-  'party', p.public_id, 'timezone', p.timezone, 'goal', nullif(s.goal, ''), 'mode', nullif(s.mode, ''),
+  'party', coalesce((SELECT r.public_id FROM parties r WHERE r.id = p.merged_into), p.public_id), 'timezone', p.timezone, 'goal', nullif(s.goal, ''), 'mode', nullif(s.mode, ''),
   'base_turn', s.base_turn, 'flushed_turn', s.flushed_turn, 'held', s.hold_compaction,
   'answered_turn', s.answered_turn, 'view_epoch', s.view_epoch, 'newest_seq', s.next_seq - 1,
   'handover', (SELECT json_build_object('state', h.state, 'asked_by', h.asked_by, 'reason', h.reason,
@@ -144,6 +144,10 @@ SELECT json_build_object({_FACTS},
             FROM turn_context_audit c WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1),
   'running', (SELECT json_build_object('kind', j.kind, 'since', j.started_at) FROM jobs j
                WHERE j.session_id = s.id AND j.state = 'running'),
+  'notes', (SELECT json_build_object('kept', count(*), 'newest', max(n.id)::text)
+              FROM party_family(coalesce(p.merged_into, p.id)) AS family(id)
+             CROSS JOIN LATERAL (SELECT id FROM notes m WHERE m.party_id = family.id AND m.text <> ''
+                AND m.forgotten_at IS NULL AND m.superseded_by IS NULL OFFSET 0) n),
   'flushes', coalesce((SELECT json_agg(json_build_object('id', f.public_id, 'threshold', f.threshold,
         'from_turn', f.from_turn, 'through_turn', f.through_turn, 'outcome', f.outcome, 'note_count', f.note_count,
         'stray_text', nullif(f.stray_text, ''), 'error', nullif(f.error, ''), 'model', nullif(f.model, ''),

@@ -20,6 +20,7 @@ LIVE_TOPICS: Mapping[str, tuple[str, ...]] = {
     "handovers": ("handovers",),
     "deliveries": ("deliveries",),
     "costs": ("costs",),
+    "notes": ("notes",),
     "alerts": ("alerts", "sends"),
 }
 """What pages may follow, and which parts of the pulse tell that it changed."""
@@ -42,8 +43,7 @@ class WorkInsights:
     async def jobs(self, match: JobMatch, *, before: int | None = None, limit: int = 50) -> dict[str, Any]:
         """Jobs that match, newest first, how many of them can be changed; counts of all; processes; bots."""
         check_match(match)
-        where = sql.matching(match.state, kind="$1", session="$2")
-        statement = sql.JOBS.format(where=where)
+        statement = sql.JOBS.format(where=sql.matching(match))
         edge = (before or 2**62, page_size(limit))
         return dict(await read_page(self._pool, statement, match.kind, match.session or None, *edge))
 

@@ -684,6 +684,13 @@ _MONEY = (
         rows=f"""SELECT {_at("scope=scope", "day=day")} FROM spend_days
                   WHERE reserved_micro < 0 OR spent_micro < 0""",
     ),
+    _Check(
+        code="I9",
+        what="a turn names a cap that did not refuse it",
+        rows=f"""SELECT {_at("session=session_id", "turn=turn_no")} FROM turns
+                  WHERE refused_scope IS NOT NULL
+                     AND (state <> 'refused' OR error_code IS DISTINCT FROM 'cap_reached')""",
+    ),
 )
 
 _ENDS = (

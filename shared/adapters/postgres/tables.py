@@ -394,6 +394,11 @@ class Turn(SQLModel, table=True):
         ForeignKeyConstraint(["session_id"], ["sessions.id"], name="turn_session"),
         one_of("state", "open", "claimed", "answered", "stopped", "refused", "failed", name="turn_state"),
         CheckConstraint("(ended_at IS NULL) = (state IN ('open', 'claimed'))", name="turn_end_has_a_time"),
+        CheckConstraint(
+            "refused_scope IS NULL OR refused_scope IN ('party', 'session', 'total') "
+            "AND state = 'refused' AND error_code IS NOT NULL AND error_code = 'cap_reached'",
+            name="turn_scope_refused",
+        ),
         Index("turns_unended", "session_id", "turn_no", postgresql_where=text("ended_at IS NULL")),
         Index("turns_failed", "session_id", "turn_no", postgresql_where=text("error_code IS NOT NULL")),
         Index("turns_by_time", "opened_at", postgresql_using="brin"),
@@ -413,6 +418,8 @@ class Turn(SQLModel, table=True):
     opened_at: datetime = field(moment())
     claimed_at: datetime | None = field(moment(null=True))
     ended_at: datetime | None = field(moment(null=True))
+    refused_scope: str | None = field(words(null=True))
+    """Whose cap said no; null of others, and of those before it was written down."""
 
 
 class TurnEntry(SQLModel, table=True):
@@ -800,6 +807,8 @@ class Job(SQLModel, table=True):
             "ended_at",
             postgresql_where=text("state = 'dead' AND NOT outcome ? 'cancelled'"),
         ),
+        Index("jobs_done_by_time", "ended_at", postgresql_where=text("state = 'done'")),
+        Index("jobs_of_kind", "kind", "id"),
         Index("jobs_dead_by_session", "session_id", "id", postgresql_where=text("state = 'dead'")),
     )
     id: int = field(identity())

@@ -499,7 +499,8 @@ def sums_of(spent: Sequence[Spending]) -> list[int]:
 def _what_comes_along(outcome: Outcome) -> tuple[str, tuple[Any, ...]]:
     """The statement for this end of a turn, and its last arguments."""
     audit = () if outcome.audit is None else _audit_values(outcome.audit)
-    if audit and len(outcome.spent) == 1 and not (outcome.prunes or outcome.prompt_parts or outcome.job):
+    more = outcome.prunes or outcome.prompt_parts or outcome.job or outcome.refused_scope
+    if audit and len(outcome.spent) == 1 and not more:
         return ANSWER_PLAIN, (*_usage_values(outcome.spent[0]), *audit)
     return ANSWER, (
         usage_rows(outcome.spent),
@@ -507,6 +508,7 @@ def _what_comes_along(outcome: Outcome) -> tuple[str, tuple[Any, ...]]:
         [{"seq": one.seq, "form": one.form, "shown": one.shown} for one in outcome.prunes],
         [{"sha256": key, "body": body} for key, body in outcome.prompt_parts.items()],
         [asdict(outcome.job)] if outcome.job else [],
+        outcome.refused_scope,
     )
 
 

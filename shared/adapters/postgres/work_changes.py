@@ -28,9 +28,7 @@ class PostgresWorkChanges:
         self, verb: JobVerb, match: JobMatch, *, after: int, through: int, limit: int
     ) -> list[int]:
         """Ids of jobs that match and can be changed so, oldest first."""
-        statement = sql.MATCHING.format(
-            where=sql.matching(match.state, kind="$1", session="$2"), may=sql.MAY[verb]
-        )
+        statement = sql.MATCHING.format(where=sql.matching(match), may=sql.MAY[verb])
         rows = await self._pool.fetch(statement, match.kind, match.session or None, after, through, limit)
         return [row["id"] for row in rows]
 

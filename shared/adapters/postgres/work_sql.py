@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.adapters.postgres.turn_sql import LEASE_SECONDS
 from shared.core.flushing import LATE
-from shared.core.work import ASKED_AGAIN
+from shared.core.work import ASKED_AGAIN, JobMatch
 
 _LIVES = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"
 _ORPHAN = f"NOT EXISTS (SELECT FROM workers w WHERE w.id = j.leased_by AND {_LIVES})"
@@ -42,11 +42,18 @@ _STATES = {
 }
 
 
-def matching(state: str, *, kind: str, session: str) -> str:
-    """Which jobs; `kind` and `session` are the placeholders of their values."""
-    asked = f"({kind}::text = '' OR j.kind = {kind}) AND " if kind else ""
-    owner = f"j.session_id = (SELECT id FROM sessions WHERE public_id = {session})"
-    return asked + f"({session}::uuid IS NULL OR {owner}) AND ({_STATES.get(state, 'true')})"
+COUNTED_TO = 5_000
+"""So many are counted one by one; of more it is said that there are more."""
+LOOKED_AT = 1_000
+"""So many are asked whether they can be changed, for the number beside the button."""
+
+
+def matching(match: JobMatch) -> str:
+    """Which jobs; `$1` and `$2` are its kind and its session. Each wish stands alone, so that an index knows it."""
+    kind = "j.kind = $1::text" if match.kind else "$1::text = ''"
+    owner = "j.session_id = (SELECT id FROM sessions WHERE public_id = $2::uuid)"
+    whose = owner if match.session else "$2::uuid IS NULL"
+    return f"{kind} AND {whose} AND ({_STATES.get(match.state, 'true')})"
 
 
 MATCHING = """
@@ -75,19 +82,41 @@ LEFT_ALONE = f"""
 SELECT x.id, {WHY_NOT} AS why FROM unnest($1::bigint[]) AS x(id) LEFT JOIN jobs j ON j.id = x.id
 """
 
+_LATELY = "ended_at > now() - interval '1 day'"
+
+
+def _counted(where: str) -> str:
+    return f"(SELECT count(*) FROM (SELECT FROM jobs j WHERE {where} LIMIT {COUNTED_TO}) x)"
+
+
+def _candidates(*states: str) -> str:
+    """Of each state that match, of dead ones the newest: an index has each state, and none has two."""
+    order = {"dead": "ORDER BY j.id DESC "}
+    return " UNION ALL ".join(
+        f"(SELECT j.* FROM jobs j WHERE {{where}} AND j.state = '{state}' {order.get(state, '')}LIMIT {LOOKED_AT})"
+        for state in states
+    )
+
+
 JOBS = f"""
 WITH page AS (SELECT j.* FROM jobs j WHERE {{where}} AND j.id < $3 ORDER BY j.id DESC LIMIT $4 + 1),
 shown AS (SELECT * FROM page ORDER BY id DESC LIMIT $4)
 SELECT json_build_object(
-  'states', (SELECT json_object_agg(v.state, (SELECT count(*) FROM jobs j WHERE j.state = v.state))
-               FROM (VALUES ('due'), ('running'), ('done'), ('dead')) v(state)),
-  'failing', (SELECT count(*) FROM jobs WHERE state IN ('due', 'running') AND last_error <> ''),
-  'dead_lately', (SELECT count(*) FROM jobs WHERE state = 'dead' AND ended_at > now() - interval '1 day'
-                     AND NOT outcome ? 'cancelled'),
+  'states', json_build_object('due', {_counted("j.state = 'due'")}, 'running', {_counted("j.state = 'running'")},
+     'done', {_counted(f"j.state = 'done' AND j.{_LATELY}")}, 'dead', {_counted("j.state = 'dead'")}),
+  'counted_to', {COUNTED_TO},
+  'failing', (SELECT count(*) FROM (SELECT last_error FROM jobs WHERE state IN ('due', 'running')
+                ORDER BY due_at DESC LIMIT {COUNTED_TO}) x WHERE last_error <> ''),
+  'dead_lately', {_counted(f"j.state = 'dead' AND j.{_LATELY} AND NOT j.outcome ? 'cancelled'")},
   'oldest_due', (SELECT min(due_at) FROM jobs WHERE state = 'due' AND due_at <= now()),
   'newest', (SELECT coalesce(max(id), 0)::text FROM jobs),
-  'retryable', (SELECT count(*) FROM jobs j WHERE {{where}} AND j.state IN ('dead', 'due') AND {MAY["retry"]}),
-  'cancellable', (SELECT count(*) FROM jobs j WHERE {{where}} AND j.state IN ('due', 'running') AND {MAY["cancel"]}),
+  'retry_all', (SELECT json_build_object('jobs', count(*) FILTER (WHERE {MAY["retry"]}),
+                         'more', count(*) FILTER (WHERE j.state = 'dead') = {LOOKED_AT}
+                              OR count(*) FILTER (WHERE j.state = 'due') = {LOOKED_AT})
+                  FROM ({_candidates("dead", "due")}) j),
+  'cancel_all', (SELECT json_build_object('jobs', count(*) FILTER (WHERE {MAY["cancel"]}),
+                          'more', count(*) FILTER (WHERE j.state = 'due') = {LOOKED_AT})
+                   FROM ({_candidates("due", "running")}) j),
   'jobs', coalesce((SELECT json_agg(json_build_object('id', j.id, 'kind', j.kind, 'state', j.state,
       'session', s.public_id, 'session_kind', p.kind, 'anonymous', p.anonymous,
       'person', nullif(p.display_name, ''), 'trigger', j.trigger, 'attempt', j.attempt,
@@ -194,6 +223,8 @@ SELECT json_build_object(
             (SELECT created_at, turn_no, part FROM deliveries WHERE state IN ('uncertain', 'dead')
               ORDER BY created_at DESC LIMIT 1000) d),
   'costs', (SELECT max(id) FROM usage),
+  'notes', (SELECT json_build_array((SELECT max(id) FROM notes), count(*), sum(id), max(undo_until)) FROM
+            (SELECT id, undo_until FROM notes WHERE undo_until IS NOT NULL ORDER BY undo_until DESC LIMIT 1000) n),
   'alerts', (SELECT json_build_array((SELECT max(id) FROM alerts), count(*), sum(id), count(seen_at),
                md5(string_agg(detail::text, '' ORDER BY id))) FROM
             (SELECT id, seen_at, detail FROM alerts WHERE ended_at IS NULL ORDER BY opened_at LIMIT 1000) a),

@@ -148,10 +148,10 @@ async def test_a_refusal_by_an_agents_cap_is_told_as_used_up(desk: Desk) -> None
         f"session:{seeded.session_id}",
     )
     assert await desk.look() == (1, 0)
-    await desk.pool.execute(
-        "UPDATE turns SET state = 'refused', error_code = 'cap_reached' WHERE session_id = $1",
-        seeded.session_id,
-    )
+    for other in ("total", "party", None):
+        await desk.pool.execute(REFUSED, seeded.session_id, other)
+        assert await desk.look() == (0, 0)
+    await desk.pool.execute(REFUSED, seeded.session_id, "session")
     assert await desk.look() == (1, 0)
     agent = f"agent-{await desk.pool.fetchval('SELECT id FROM agents')}"
     assert [row[:2] for row in await desk.open()] == [("agent_cap_100", agent), ("agent_cap_80", agent)]
@@ -159,7 +159,7 @@ async def test_a_refusal_by_an_agents_cap_is_told_as_used_up(desk: Desk) -> None
     assert await desk.look() == (0, 2)
 
 
-REFUSED = """UPDATE turns SET state = 'refused', error_code = 'cap_reached',
+REFUSED = """UPDATE turns SET state = 'refused', error_code = 'cap_reached', refused_scope = $2,
                                opened_at = now(), ended_at = now()
               WHERE session_id = $1 AND turn_no = 3"""
 
@@ -168,7 +168,7 @@ async def test_a_refusal_by_the_total_cap_is_told_as_used_up_until_the_cap_is_ra
     """The cap is known since the processes began: whoever was refused before had met another one."""
     async with desk.pool.acquire() as connection:
         seeded = await a_session(connection, person=CANARY)
-    await desk.pool.execute(REFUSED, seeded.session_id)
+    await desk.pool.execute(REFUSED, seeded.session_id, "total")
     await desk.spend(3_999_999)
     assert await desk.look() == (0, 0)
     await desk.spend(4_700_000)
@@ -180,33 +180,63 @@ async def test_a_refusal_by_the_total_cap_is_told_as_used_up_until_the_cap_is_ra
     await desk.pool.execute("UPDATE workers SET started_at = now() WHERE role = 'web'")
     assert await desk.look(replace(RULES, cap_micro=5_500_000)) == (0, 1)
     assert [row[0] for row in await desk.open()] == ["spend_80"]
-    await desk.pool.execute(REFUSED, seeded.session_id)
+    await desk.pool.execute(REFUSED, seeded.session_id, "total")
     assert await desk.look(replace(RULES, cap_micro=5_500_000)) == (1, 0)
 
 
 async def test_a_refusal_of_before_is_none_by_the_total_cap(desk: Desk) -> None:
-    """Answered since, of another day, or of somebody who came near a cap of their own."""
+    """Answered since, or of another day."""
     async with desk.pool.acquire() as connection:
-        seeded = [await a_session(connection, person=CANARY) for _ in range(4)]
+        seeded = [await a_session(connection, person=CANARY) for _ in range(3)]
     for one in seeded:
-        await desk.pool.execute(REFUSED, one.session_id)
+        await desk.pool.execute(REFUSED, one.session_id, "total")
     await desk.pool.execute("UPDATE sessions SET answered_turn = 2 WHERE id = $1", seeded[0].session_id)
     await desk.pool.execute(
-        "UPDATE turns SET opened_at = now() - interval '1 day' WHERE session_id = $1", seeded[1].session_id
-    )
-    party = await desk.pool.fetchval("SELECT party_id FROM sessions WHERE id = $1", seeded[3].session_id)
-    near = [f"session:{seeded[2].session_id}", f"party:{party}"]
-    await desk.pool.execute(
-        """INSERT INTO spend_days (scope, day, spent_micro, warned_at)
-           SELECT scope, (now() AT TIME ZONE 'UTC')::date, 900000, now() FROM unnest($1::text[]) AS scope""",
-        near,
+        "UPDATE turns SET opened_at = now() - interval '1 day' WHERE session_id = ANY ($1)",
+        [one.session_id for one in seeded[1:]],
     )
     await desk.spend(4_700_000)
     assert await desk.look() == (1, 0)
     assert [row[0] for row in await desk.open()] == ["spend_80"]
-    await desk.pool.execute("UPDATE spend_days SET warned_at = NULL WHERE scope = $1", near[0])
+    await desk.pool.execute("UPDATE turns SET opened_at = now() WHERE session_id = $1", seeded[2].session_id)
     assert await desk.look() == (1, 0)
     assert [row[0] for row in await desk.open()] == ["spend_100", "spend_80"]
+
+
+@pytest.mark.parametrize("scope", ["party", "session", None])
+async def test_a_small_cap_of_ones_own_is_no_news_of_the_money_of_all(desk: Desk, scope: str | None) -> None:
+    """However little was spent of it: a cap below the price of one call refuses the first message."""
+    async with desk.pool.acquire() as connection:
+        seeded = await a_session(connection, person=CANARY)
+    await desk.pool.execute(REFUSED, seeded.session_id, scope)
+    await desk.spend(4_990_000)
+    assert await desk.look() == (1, 0)
+    assert [row[0] for row in await desk.open()] == ["spend_80"]
+    await desk.spend(5_000_000)
+    assert await desk.look() == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "scope"),
+    [
+        ("answered", None, "total"),
+        ("failed", "cap_reached", "total"),
+        ("refused", "too_long", "party"),
+        ("refused", None, "session"),
+        ("refused", "cap_reached", "party:7"),
+    ],
+)
+async def test_only_a_turn_that_a_cap_refused_says_whose(
+    desk: Desk, state: str, code: str | None, scope: str
+) -> None:
+    async with desk.pool.acquire() as connection:
+        seeded = await a_session(connection, person=CANARY)
+    with pytest.raises(asyncpg.CheckViolationError, match="turn_scope_refused"):
+        await desk.pool.execute(
+            """UPDATE turns SET state = $2, error_code = $3, refused_scope = $4, ended_at = now()
+                WHERE session_id = $1""",
+            seeded.session_id, state, code, scope,
+        )  # fmt: skip
 
 
 async def test_without_a_cap_money_is_no_alert(desk: Desk) -> None:

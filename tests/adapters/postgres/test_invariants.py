@@ -299,6 +299,12 @@ BROKEN = [
         "nobody will do",
         "UPDATE reservations SET created_at = now() - interval '2 hours' WHERE state = 'held'",
     ),
+    (
+        "I9",
+        "a cap that did not refuse it",
+        """UPDATE turns SET refused_scope = 'total', error_code = 'too_long'
+            WHERE session_id = 1 AND turn_no = 1""",
+    ),
     ("I9", "held and ended", "UPDATE reservations SET ended_at = now() WHERE state = 'held'"),
     ("I9", "not the sum", "UPDATE spend_days SET reserved_micro = 0"),
     ("I9", "not the sum", "DELETE FROM spend_days"),

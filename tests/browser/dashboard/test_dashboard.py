@@ -6,11 +6,13 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from aiohttp import web
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
+from shared.adapters.postgres.operators import create_login_link
 from shared.adapters.postgres.pool import open_pool
 from shared.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
@@ -238,6 +240,23 @@ async def test_a_lost_login_leads_to_the_login_page(browser: Browser, place: Pla
     assert page.url == f"{place.url}/dashboard/login?next=/dashboard/sessions/{place.seeded.public_id}"
     await expect(page.get_by_label("Password")).to_be_visible()
     await context.close()
+
+
+async def test_a_login_that_ends_meanwhile_leads_back_to_the_same_filters(seen: Seen, place: Place) -> None:
+    page, wanted = seen.page, "/dashboard/sessions?q=Person+0&sort=-turns"
+    await page.goto(f"{place.url}{wanted}")
+    await expect(page.locator("a.row-link").first).to_be_visible()
+    await page.context.clear_cookies()
+    await page.get_by_role("button", name="Turns").click()
+    await expect(page.get_by_label("Password")).to_be_visible()
+    token = await create_login_link(place.database_url)
+    back = parse_qs(urlsplit(page.url).query)["next"]
+    assert back == [wanted.replace("-turns", "turns")]
+    await page.goto(f"{place.url}/dashboard/login?{urlencode({'token': token, 'next': back[0]})}")
+    await page.get_by_role("button", name="Log in").click()
+    await expect(page.get_by_role("searchbox")).to_have_value("Person 0")
+    await expect(page.get_by_role("columnheader", name="Turns")).to_have_attribute("aria-sort", "ascending")
+    seen.complaints = [line for line in seen.complaints if "401" not in line]
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,14 @@ async def test_each_topic_is_told_when_something_of_it_changed(dashboard: Dashbo
             ("deliveries", """INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state)
                               SELECT id, 1, 0, 'telegram', (SELECT id FROM addresses LIMIT 1), 'uncertain'
                                 FROM sessions WHERE id = $1"""),
+            ("notes", """INSERT INTO notes (party_id, scope, kind, text, hash)
+                         SELECT party_id, 'default', 'fact', w, sha256(w::bytea)
+                           FROM sessions, unnest(ARRAY['one', 'two']) w WHERE id = $1"""),
+            ("notes", """UPDATE notes SET forgotten_at = now(), undo_until = now()
+                           + CASE text WHEN 'one' THEN interval '1 day' ELSE interval '2 days' END
+                          FROM sessions s WHERE s.id = $1"""),
+            ("notes", """UPDATE notes SET forgotten_at = NULL, undo_until = NULL
+                          FROM sessions s WHERE s.id = $1 AND notes.text = 'one'"""),
             ("alerts", "INSERT INTO alerts (kind, key) SELECT 'dead_job', 'k' FROM sessions WHERE id = $1"),
             ("alerts", "UPDATE alerts SET seen_at = now() FROM sessions s WHERE s.id = $1"),
             ("alerts", """INSERT INTO alert_sends (alert_id, target, phase)

@@ -3,16 +3,19 @@ import { ask } from "./net.js";
 import { h, problem, show } from "./parts.js";
 import { nameOf } from "./lists.js";
 
+export const KINDS = ["profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction"];
+export const VOUCHES = { person: "the person said it", assistant: "the assistant noted it", tool: "only a tool vouches", operator: "an operator vouches for it" };
 const WEIGHTS = [[8, "before most others"], [5, "as usual"], [2, "only while there is room"]];
 
 /**
  * Closed until it is wanted. `about` says whose notes the page shows; of nobody, somebody is looked for.
- * @param {{signal: AbortSignal, kinds: string[], added: (told: any) => void}} of
+ * `heir`: the agent whose note it becomes, where the page is about one; else it is asked for when there are several.
+ * @param {{signal: AbortSignal, added: (told: any) => void, heir?: string, look?: string}} of
  */
-export function noteAdder({ signal, kinds, added }) {
+export function noteAdder({ signal, added, heir = "", look: looks = "card maker" }) {
   const trouble = h("div");
   const text = h("textarea", { name: "text", maxlength: 600, rows: 2, dir: "auto", required: true, placeholder: "One thing, in one sentence" });
-  const kind = h("select", { name: "kind" }, kinds.map((one) => h("option", { value: one, selected: one === "fact" }, one)));
+  const kind = h("select", { name: "kind" }, KINDS.map((one) => h("option", { value: one, selected: one === "fact" }, one)));
   const weight = h("select", { name: "importance" }, WEIGHTS.map(([value, words]) => h("option", { value }, words)));
   const agent = h("select", { name: "agent" });
   const agentLine = h("label", { hidden: true }, h("span", null, "Agent"), agent);
@@ -21,7 +24,7 @@ export function noteAdder({ signal, kinds, added }) {
   const finding = [h("label", null, h("span", null, "Look for a person"), search), h("label", null, h("span", null, "Person"), who)];
   const whose = h("div", { class: "pair" });
   const button = h("button", { type: "submit", class: "solid" }, "Add the note");
-  const node = h("details", { class: "card maker", open: location.hash === "#add", ontoggle: () => { if (node.open) opened().catch(failed); } }, h("summary", null, "Add a note"),
+  const node = h("details", { class: looks, open: location.hash === "#add", ontoggle: () => { if (node.open) opened().catch(failed); } }, h("summary", null, "Add a note"),
     h("form", { class: "note-add", onsubmit: send }, whose,
       h("label", null, h("span", null, "What to remember"), text),
       h("div", { class: "pair" }, h("label", null, h("span", null, "Kind"), kind), h("label", null, h("span", null, "Weight in prompts"), weight), agentLine),
@@ -50,6 +53,7 @@ export function noteAdder({ signal, kinds, added }) {
 
   /** Notes belong to one agent: of several the person has spoken to, one is chosen. @param {string} id */
   async function agentsOf(id) {
+    if (heir) return;
     const talks = id ? (await ask(`/people/${id}`, { signal })).conversations : [];
     if (id !== chosen()) return;
     const names = [...new Set(talks.map((/** @type {any} */ one) => one.agent))];
@@ -63,7 +67,7 @@ export function noteAdder({ signal, kinds, added }) {
     button.disabled = true;
     show(trouble);
     try {
-      const told = await ask("/notes", { method: "POST", body: { person: chosen(), text: text.value, kind: kind.value, agent: agent.value, importance: Number(weight.value) }, signal });
+      const told = await ask("/notes", { method: "POST", body: { person: chosen(), text: text.value, kind: kind.value, agent: heir || agent.value, importance: Number(weight.value) }, signal });
       text.value = "";
       node.open = false;
       node.querySelector("summary")?.focus();

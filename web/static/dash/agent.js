@@ -1,6 +1,6 @@
 /** One agent: what it is told, the numbers it comes to, and its settings, checked while they are typed. */
 import { ask } from "./net.js";
-import { DASH, card, h, number, problem, set, show, skeleton, table } from "./parts.js";
+import { DASH, card, h, missing, number, problem, set, show, skeleton, table } from "./parts.js";
 import { conflict, problemList, watchTyping } from "./editing.js";
 
 const BUDGET = [["limit", "Summarised above"], ["hard", "Most that fits"], ["fixed", "System and tools"], ["flush_at", "Memory saved at"], ["compact_at", "Summary due at"], ["max_output", "Longest answer"]];
@@ -15,7 +15,11 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
 
   async function load() {
     try { draw(await ask(`/agents/${encodeURIComponent(name)}`, { signal })); }
-    catch (error) { if (!signal.aborted) show(body, problem(error, load)); }
+    catch (error) {
+      if (signal.aborted) return;
+      if (/** @type {any} */ (error).status === 404) show(root, missing("There is no such agent.", "/dashboard/agents", "All agents"));
+      else show(body, problem(error, load));
+    }
   }
 
   /** @param {any} agent @param {string} [typed] @param {any} [note] */
@@ -70,7 +74,8 @@ function told(agent) {
   const tools = config.tools ?? {};
   return card("Who answers", [h("dl", { class: "pairs" }, line("Calls itself", config.name), line("Model", config.model ?? "as the deployment chooses"), line("Summaries by", config.summary_model ?? "as the deployment chooses"),
     line("Preset", config.preset ?? "the deployment’s"), line("Audience", config.audience ?? "as its site says"), line("Folder", config.workspace), line("Allows", tools.allow?.join(", ") ?? "every tool"), line("Denies", tools.deny?.join(", ")),
-    line("Conversations", number(agent.sessions)), line("Sites", agent.sites.join(", ") || DASH), line("Bots", agent.bots.join(", ") || DASH)),
+    line("Conversations", h("a", { href: `/dashboard/sessions?agent=${encodeURIComponent(agent.name)}` }, number(agent.sessions))),
+    line("Sites", agent.sites.length ? agent.sites.map((/** @type {string} */ one, /** @type {number} */ at) => [at > 0 && ", ", h("a", { href: `/dashboard/sites/${one}` }, one)]) : DASH), line("Bots", agent.bots.join(", ") || DASH)),
   h("details", null, h("summary", null, "Persona"), h("p", { class: "words", dir: "auto" }, config.persona ?? "The usual one: no persona is written."))]);
 }
 

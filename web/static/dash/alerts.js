@@ -76,7 +76,7 @@ export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
 
 /** @param {any} page @param {(alert: any, button: any) => void} see */
 function openCard(page, see) {
-  if (!page.open.length) return card("Open", [empty("Nothing needs you.", h("p", { class: "muted" }, "What does appears here, and is told to everybody below."))]);
+  if (!page.open.length) return card("Open", [empty("Nothing needs you.", h("p", { class: "muted" }, "Whatever does, appears here and is told to everybody named below."))]);
   return card("Open", [h("ul", { class: "plain-list alert-list" }, page.open.map((/** @type {any} */ one) => openItem(one, page, see)))]);
 }
 

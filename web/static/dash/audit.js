@@ -85,9 +85,26 @@ function entries(page, params, change) {
       page.before && h("button", { type: "button", class: "line", onclick: () => change({ before: String(page.before) }) }, "Older")));
 }
 
+const ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";
+/** Where what an entry is about is shown; an id alone is that of a conversation in these only. @type {[RegExp, RegExp, string][]} */
+const WAYS = [
+  [/^(read\.(session|messages|compactions|replay|export)|handover\..*)$/, new RegExp(`^(${ID})$`), "/dashboard/sessions/"],
+  [/./, new RegExp(`^person:(${ID})$`), "/dashboard/people/"],
+  [/./, new RegExp(`^note:(${ID})$`), "/dashboard/memory?q="],
+];
+
+/** @param {any} entry */
+function about(entry) {
+  for (const [action, id, page] of WAYS) {
+    const found = action.test(entry.action) && id.exec(entry.about);
+    if (found) return h("a", { class: "about", title: entry.about, href: page + found[1] }, entry.about);
+  }
+  return h("span", { class: "about", title: entry.about }, entry.about);
+}
+
 /** @param {any} entry */
 function cells(entry) {
   const detail = Object.entries(entry.detail).map(([name, value]) => `${name}: ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
   return [time(entry.at), h("span", { dir: "auto" }, entry.actor), entry.action,
-    entry.about ? h("span", { class: "about", title: entry.about }, entry.about) : DASH, detail ? h("span", { class: "detail" }, detail) : DASH];
+    entry.about ? about(entry) : DASH, detail ? h("span", { class: "detail" }, detail) : DASH];
 }

@@ -6,7 +6,7 @@ import { duration } from "../shared/fmt.js";
 
 const STATES = { due: "Waiting", running: "Running", failing: "Trying again", dead: "Failed", done: "Done" };
 const COUNTED = ["due", "running", "dead", "done"];
-const HINTS = { due: "nothing waits", running: "at work now", done: "in all", dead: "gave up after all attempts" };
+const HINTS = { due: "nothing waits", running: "at work now", done: "in the last day", dead: "gave up or cancelled, while they are kept" };
 const KINDS = { flush: "Save memory", compact: "Summarise", tidy: "Tidy" };
 const LOOKS = { due: "waiting", running: "answering", done: "idle", dead: "problem" };
 const TOPICS = ["jobs", "deliveries"];
@@ -49,7 +49,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
     const next = JSON.stringify([page, params.toString()]);
     if (next === shown) return repaintTimes(root);
     shown = next;
-    show(strip, COUNTED.map((state) => kpi(STATES[/** @type {keyof typeof STATES} */ (state)], h("span", { class: state === "dead" && page.states[state] ? "crit-text" : null }, number(page.states[state])),
+    show(strip, COUNTED.map((state) => kpi(STATES[/** @type {keyof typeof STATES} */ (state)], h("span", { class: state === "dead" && page.states[state] ? "crit-text" : null }, upTo(page.states[state], page.counted_to)),
       state === "due" && page.oldest_due ? h("span", null, "oldest ", time(page.oldest_due)) : HINTS[/** @type {keyof typeof HINTS} */ (state)])));
     show(body, jobsCard(page, params, change, acts ? act : null), workersCard(page.workers), page.bots.length > 0 && botsCard(page.bots));
     if (!refresh) say(`${page.jobs.length} jobs`);
@@ -62,6 +62,12 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
   keepFresh(() => load(true), mark.tell, signal, undefined, TOPICS);
 }
 
+/** What is counted so far only is told as such. @param {number} count @param {number} most */
+const upTo = (count, most) => count < most ? number(count) : `${number(most)}+`;
+
+/** How many a button is about: empty for none. @param {{jobs: number, more: boolean}} found */
+const allOf = ({ jobs, more }) => more ? (jobs ? `${number(jobs)}+ jobs` : "older jobs") : jobs ? counted(jobs, "job", "jobs") : "";
+
 /** @typedef {(verb: "retry" | "cancel", wish: any, question: {title: string, words: string[], yes: string}) => void} Act */
 
 /** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change @param {Act | null} act */
@@ -69,7 +75,8 @@ function jobsCard(page, params, change, act) {
   const filtered = params.get("state") || params.get("kind") || params.get("session");
   const columns = [{ label: "Job" }, { label: "State" }, { label: "Session" }, { label: "Trigger" }, { label: "Attempt", num: true }, { label: "Took", num: true }, { label: "When" }, { label: "Error" }, ...(act ? [{ label: "Do", num: true }] : [])];
   const content = page.jobs.length ? table({ caption: "Jobs", className: "wide-grid work-grid", columns, rows: page.jobs.map((/** @type {any} */ job) => cells(job, change, act)) })
-    : empty(filtered ? "No job fits these filters." : "No job yet: they come with the first long conversation.");
+    : filtered ? empty("No job fits these filters.", h("button", { type: "button", class: "line", onclick: () => change({ state: "", kind: "", session: "" }) }, "Clear the filters"))
+      : empty("No job yet: they come with the first long conversation.");
   return card("Queue", [filters(params, change), act && forAll(page, params, act), content,
     h("div", { class: "pager" }, params.get("before") && h("button", { type: "button", class: "line", onclick: () => change({}) }, "Newest"),
       page.before && h("button", { type: "button", class: "line", onclick: () => change({ before: page.before }) }, "Older"))]);
@@ -89,12 +96,12 @@ function filters(params, change) {
 function forAll(page, params, act) {
   const match = Object.fromEntries(["state", "kind", "session"].map((name) => [name, params.get(name) ?? ""]));
   const wish = { match, through: page.newest };
-  const again = counted(page.retryable, "job", "jobs");
-  const away = counted(page.cancellable, "job", "jobs");
-  if (!page.retryable && !page.cancellable) return null;
+  const again = allOf(page.retry_all);
+  const away = allOf(page.cancel_all);
+  if (!again && !away) return null;
   return h("div", { class: "work-all" },
-    page.retryable > 0 && h("button", { type: "button", class: "line", onclick: () => act("retry", wish, { title: `Retry ${again}?`, words: ["They begin at once, with all their attempts. What has moved on meanwhile is skipped."], yes: `Retry ${again}` }) }, `Retry all ${page.retryable}`),
-    page.cancellable > 0 && h("button", { type: "button", class: "line", onclick: () => act("cancel", wish, { title: `Cancel ${away}?`, words: ["They will not run. A conversation that still needs one asks again with its next message."], yes: `Cancel ${away}` }) }, `Cancel all ${page.cancellable}`));
+    again && h("button", { type: "button", class: "line", onclick: () => act("retry", wish, { title: `Retry ${again}?`, words: ["They begin at once, with all their attempts. What has moved on meanwhile is skipped."], yes: `Retry ${again}` }) }, `Retry all ${again.replace(/ jobs?$/, "")}`),
+    away && h("button", { type: "button", class: "line", onclick: () => act("cancel", wish, { title: `Cancel ${away}?`, words: ["They will not run. A conversation that still needs one asks again with its next message."], yes: `Cancel ${away}` }) }, `Cancel all ${away.replace(/ jobs?$/, "")}`));
 }
 
 /** @param {any} job @param {(changes: Record<string, string>) => void} change @param {Act | null} act */

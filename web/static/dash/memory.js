@@ -1,12 +1,10 @@
 /** What is remembered of people: where each note came from, corrected, put away and brought back. */
 import { ask } from "./net.js";
-import { noteAdder } from "./adding.js";
+import { KINDS, VOUCHES, noteAdder } from "./adding.js";
 import { DASH, card, empty, h, problem, show, time } from "./parts.js";
 import { listPage, nameOf } from "./lists.js";
 
-const KINDS = ["profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction"];
 const STATES = { kept: "kept", replaced: "replaced", put_away: "put away" };
-export const VOUCHES = { person: "the person said it", assistant: "the assistant noted it", tool: "only a tool vouches", operator: "an operator vouches for it" };
 
 /** @param {any} page */
 export function memoryPage(page) {
@@ -14,7 +12,7 @@ export function memoryPage(page) {
   page.entitle("Memory");
   const may = me.role !== "viewer";
   const note = h("div", { class: "list", role: "status" });
-  const adder = may ? noteAdder({ signal, kinds: KINDS, added }) : null;
+  const adder = may ? noteAdder({ signal, added }) : null;
   const list = listPage(page, {
     title: "Memory", path: "/dashboard/memory", api: "/notes", search: "Search the words of notes", names: ["q", "person", "kind", "state", "authority", "cursor"],
     filters: [

@@ -34,7 +34,7 @@ export async function ask(path, { refresh = false, method = "GET", body, match, 
     throw new Failure("The server cannot be reached just now.", 0);
   }
   if (response.status === 401) {
-    location.assign(`/dashboard/login?next=${encodeURIComponent(location.pathname)}`);
+    location.assign(`/dashboard/login?next=${encodeURIComponent(location.pathname + location.search)}`);
     return new Promise(() => {});
   }
   const answer = await response.json().catch(() => ({}));

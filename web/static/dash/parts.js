@@ -83,6 +83,9 @@ export function problem(error, again) {
 /** @param {string} words @param {any} [more] */
 export const empty = (words, more = null) => h("div", { class: "empty" }, h("p", null, words), more);
 
+/** The whole page of a thing that is not there. @param {string} words @param {string} href @param {string} all */
+export const missing = (words, href, all) => [h("div", { class: "page-head" }, h("h1", null, words)), h("p", { class: "facts" }, h("a", { href }, all))];
+
 /** Redraws without losing the row that has the focus. @param {HTMLElement} body @param {() => void} draw */
 export function keepFocus(body, draw) {
   const at = body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : null;

@@ -1,6 +1,6 @@
 /** One person: their places and conversations, a copy of what is kept of them, and forgetting them. */
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, channelBadge, empty, h, kpi, liveMark, money, number, problem, repaintTimes, show, skeleton, table, time, tokens } from "./parts.js";
+import { DASH, card, channelBadge, empty, h, kpi, liveMark, missing, money, number, problem, repaintTimes, show, skeleton, table, time, tokens } from "./parts.js";
 import { nameOf } from "./lists.js";
 
 const COUNTED = { entries: "messages", links: "summaries", notes: "notes", artifacts: "kept tool results", attachments: "files", pins: "pins" };
@@ -32,7 +32,12 @@ export function personPage({ root, id, me, say, entitle, signal }) {
   }
 
   /** @param {any} error */
-  const failed = (error) => { if (!signal.aborted) { shown = ""; show(body, problem(error, () => load().catch(failed))); } };
+  function failed(error) {
+    if (signal.aborted) return;
+    if (error.status === 404) return show(root, missing("There is no such person.", "/dashboard/people", "All people"));
+    shown = "";
+    show(body, problem(error, () => load().catch(failed)));
+  }
   show(root, head, body, danger);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal);

@@ -1,16 +1,19 @@
 /** One session: its facts, the context over its turns, what was summarised and saved, what it cost, what was said. */
 import { ask, keepFresh } from "./net.js";
-import { DASH, NAMES, SOURCES, card, channelBadge, empty, h, kpi, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, split, stateBadge, table, time, tokens } from "./parts.js";
+import { DASH, NAMES, SOURCES, card, channelBadge, empty, h, kpi, level, liveMark, meter, missing, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, split, stateBadge, table, time, tokens } from "./parts.js";
 import { contextChart } from "./chart.js";
 import { compactionList } from "./compactions.js";
 import { operatorDesk } from "./desk.js";
 import { exportMenu } from "./exporting.js";
+import { remembered } from "./remembered.js";
 import { replay } from "./replay.js";
 import { transcript } from "./transcript.js";
 import { presetView, upkeepButtons, windowView } from "./upkeep.js";
 
 const TALKING_MS = 2000;
 const SPANS = [50, 500];
+/** Agents whose page has an address. */
+const AGENT = /^[a-z0-9][a-z0-9_-]{0,39}$/;
 const PURPOSES = { chat: "Answers", flush: "Saving memory", compact: "Summarising", repair: "Repair" };
 
 /** @param {any} page */
@@ -27,6 +30,9 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const chart = h("div", { class: "chart-box" }, skeleton(5));
   const folds = h("div", null, skeleton(3));
   const flushes = h("div");
+  const notes = h("div");
+  /** @type {ReturnType<typeof remembered> | null} */
+  let memory = null;
   const now = h("div");
   const spend = h("div");
   const preset = h("div");
@@ -104,6 +110,8 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     when("head", [session.person, session.channel, session.turns, session.state, session.held, session.running], () => show(facts, heading(session, mark.node)));
     replayed.update(session.turns);
     when("flushes", session.flushes, () => show(flushes, flushList(session.flushes)));
+    if (!memory) show(notes, (memory = remembered({ session, me, say, signal })).node);
+    when("notes", session.notes, () => memory?.update(session.notes, refresh));
     when("spend", session.spend, () => show(spend, spendTable(session.spend)));
     repaintTimes(root);
     const said = JSON.stringify([session.turns, session.newest_seq, session.answered_turn, session.state, held && [held.state, held.taken_at]]);
@@ -119,7 +127,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   /** @param {any} error */
   function failed(error) {
     if (signal.aborted) return;
-    if (error.status === 404) show(root, empty("There is no such session.", h("a", { href: "/dashboard/sessions" }, "All sessions")));
+    if (error.status === 404) show(root, missing("There is no such session.", "/dashboard/sessions", "All sessions"));
     else show(facts, problem(error, () => load(false).catch(failed)));
   }
 
@@ -134,7 +142,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   }
 
   show(root, head, desk.bar, numbers, card("Context per turn", [chart], spans),
-    h("div", { class: "columns" }, h("div", { class: "stack" }, card("Summaries", [folds]), card("Memory saved", [flushes])),
+    h("div", { class: "columns" }, h("div", { class: "stack" }, card("Summaries", [folds]), card("Memory saved", [flushes]), notes),
       h("div", { class: "stack" }, card("What fills the window now", [now]), card("Preset", [preset]), card("Spend", [spend]))),
     me.can_inspect && replayCard, talkCard, card("Context audit", [audit.node]));
   addEventListener("hashchange", () => { const fold = document.getElementById(location.hash.slice(1)); if (fold instanceof HTMLDetailsElement) fold.open = true; }, { signal });
@@ -152,9 +160,11 @@ function openFromAddress() {
 function heading(session, mark) {
   return h("div", null, h("nav", { "aria-label": "Where you are", class: "crumbs" }, h("a", { href: "/dashboard/sessions" }, "Sessions"), ` / ${session.id.slice(0, 8)}`),
     h("h1", { dir: "auto" }, personOf(session)),
-    h("p", { class: "facts" }, channelBadge(session.channel), h("span", null, session.agent), h("span", null, `${number(session.turns)} ${session.turns === 1 ? "turn" : "turns"}`),
+    h("p", { class: "facts" }, channelBadge(session.channel), AGENT.test(session.agent) ? h("a", { href: `/dashboard/agents/${session.agent}` }, session.agent) : h("span", null, session.agent), h("span", null, `${number(session.turns)} ${session.turns === 1 ? "turn" : "turns"}`),
       h("span", null, "started ", time(session.created_at)), h("span", null, "active ", time(session.last_active_at)), stateBadge(session.state),
-      session.held && h("span", { class: "badge", title: "After an undo it waits for the next overflow" }, "summaries on hold"), mark));
+      session.held && h("span", { class: "badge", title: "After an undo it waits for the next overflow" }, "summaries on hold"), mark),
+    h("p", { class: "facts ways" }, h("a", { href: `/dashboard/people/${session.party}` }, session.kind === "group" ? "The group" : session.anonymous ? "The visitor" : "The person"),
+      h("a", { href: `/dashboard/jobs?session=${session.id}` }, "Jobs"), session.channel === "telegram" && h("a", { href: `/dashboard/deliveries?session=${session.id}` }, "Deliveries")));
 }
 
 /** @param {any} session */
@@ -239,7 +249,7 @@ function auditPages({ path, signal, see }) {
 function auditTable(audit, see) {
   if (!audit.calls.length) return empty("No model call yet.");
   const columns = ["Turn", "Before", "After summary", "After shortening", "Reported", "Context", "Budget"].map((label) => ({ label, num: true }));
-  const place = h("div", { class: "scroll", role: "region", "aria-label": "Model calls", tabindex: 0 });
+  const place = h("div", { class: "scroll calls", role: "region", "aria-label": "Model calls", tabindex: 0 });
   show(place, table({ caption: "What each turn's call was given, newest first", className: "plain", columns: [...columns, { label: "Model" }, { label: "Done to make it fit" }, { label: "When" }], rows: audit.calls.map((/** @type {any} */ call) => [
     h("button", { type: "button", class: "link turn-link", "aria-label": `Turn ${call.turn}: what the model saw`, onclick: () => see(call.turn) }, number(call.turn)), number(call.before), number(call.after_summary), number(call.after_prune), number(call.reported), number(call.context), number(call.budget), call.model,
     [call.summary && "summarised", call.prune && "shortened", call.overflow && "refused"].filter(Boolean).join(", ") || DASH, time(call.at)]) }));

@@ -1,6 +1,6 @@
 /** One site of the widget: where it may live, how it looks and speaks, its secrets, and a live preview. */
 import { ask } from "./net.js";
-import { card, h, number, problem, show, skeleton, time } from "./parts.js";
+import { card, h, missing, number, problem, show, skeleton, time } from "./parts.js";
 import { conflict, problemList, watchTyping } from "./editing.js";
 
 const TEXTS = [["title", "Title", 60], ["welcome", "Welcome", 500], ["ai_notice", "Notice that this is an AI", 500], ["offline_text", "When nobody can be reached", 500], ["launcher_label", "Words of the button", 60]];
@@ -14,7 +14,12 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
   show(root, h("div", { class: "page-head" }, h("div", null, h("p", { class: "crumbs" }, h("a", { href: "/dashboard/sites" }, "Sites")), h("h1", null, name))), body);
 
   async function load() {
-    try { draw(await ask(`${path}/settings`, { signal })); } catch (error) { if (!signal.aborted) show(body, problem(error, load)); }
+    try { draw(await ask(`${path}/settings`, { signal })); }
+    catch (error) {
+      if (signal.aborted) return;
+      if (/** @type {any} */ (error).status === 404) show(root, missing("There is no such site.", "/dashboard/sites", "All sites"));
+      else show(body, problem(error, load));
+    }
   }
 
   /** @param {any} site @param {any} [typed] @param {any} [note] */

@@ -1,0 +1,191 @@
+"""What is remembered of a person, on the page of their session: read, added to, and seen to change."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp import web
+from playwright.async_api import Browser, BrowserContext, Page, expect
+
+from shared.adapters.postgres.operators import digest_of
+from shared.adapters.postgres.pool import open_pool
+from shared.settings import load_settings
+from tests.browser.axe import FINDINGS, LOAD
+from tests.web.dashboard.conftest import NobodyListens, Pool, RunCommands
+from tests.web.dashboard.people_seed import Crowded, a_note, people, public_id_of
+from tests.web.dashboard.seed import HOSTILE
+from tests.web.dashboard.serve import served
+from web.dashboard.access import COOKIE
+
+pytestmark = pytest.mark.browser
+WAIT_MS = 15_000
+FACT = "Allergic to shellfish"
+
+
+@dataclass(slots=True)
+class Desk:
+    """The dashboard over some people, and those who look at it."""
+
+    url: str
+    pool: Pool
+    crowd: Crowded
+    browser: Browser
+    contexts: list[BrowserContext] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    async def operator(self, role: str = "operator") -> Page:
+        token = f"login-{role}-{len(self.contexts)}"
+        await self.pool.execute(
+            """WITH one AS (INSERT INTO operators (name, role) VALUES ($1, $2) RETURNING id)
+               INSERT INTO operator_sessions (token_hash, operator_id, expires_at)
+               SELECT $3, id, now() + interval '1 hour' FROM one""",
+            token, role, digest_of(token),
+        )  # fmt: skip
+        context = await self.browser.new_context(viewport={"width": 1360, "height": 900}, locale="en-GB")
+        context.set_default_timeout(WAIT_MS)
+        self.contexts.append(context)
+        await context.add_cookies([{"name": COOKIE, "value": token, "url": self.url}])
+        page = await context.new_page()
+        page.on("console", lambda one: self.complaints.append(one.text) if one.type == "error" else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        return page
+
+    async def open(self, page: Page, *, query: str = "") -> None:
+        await page.goto(f"{self.url}/dashboard/sessions/{self.crowd.maria.public_id}{query}")
+        await expect(page.get_by_role("heading", name="Maria", level=1)).to_be_visible()
+        await expect(page.locator(".skeleton")).to_have_count(0)
+
+
+@pytest.fixture
+async def desk(browser: Browser, database_url: str) -> AsyncIterator[Desk]:
+    pool = await open_pool(database_url, size=4)
+    async with pool.acquire() as connection:
+        crowd = await people(connection)
+    async with served(
+        web.Application(), pool=pool, settings=load_settings(), commands=RunCommands(), news=NobodyListens()
+    ) as url:
+        desk = Desk(url=url, pool=pool, crowd=crowd, browser=browser)
+        expect.set_options(timeout=WAIT_MS)
+        yield desk
+        expect.set_options(timeout=None)
+        for context in desk.contexts:
+            await context.close()
+    await pool.close()
+    assert desk.complaints == []
+
+
+async def test_a_note_is_added_beside_the_conversation_and_every_page_of_it_shows_it(desk: Desk) -> None:
+    page, other = await desk.operator(), await desk.operator()
+    await desk.open(page)
+    await desk.open(other)
+    notes = page.get_by_label("Notes", exact=True)
+    await expect(notes.locator("li.remembered")).to_have_count(2)
+    await notes.locator("summary", has_text="Add a note").focus()
+    await page.keyboard.press("Enter")
+    form = notes.locator(".note-add")
+    await expect(form).to_contain_text("About Maria")
+    await form.get_by_label("What to remember").fill(f"{FACT} {HOSTILE}")
+    await form.get_by_role("combobox", name="Kind").select_option("profile")
+    await page.evaluate(LOAD)
+    assert await page.evaluate(FINDINGS) == []
+    await form.get_by_role("button", name="Add the note").click()
+    await expect(notes.get_by_text("The note is kept.")).to_be_visible()
+    for seen in (notes, other.get_by_label("Notes", exact=True)):
+        await expect(seen.locator("li.remembered")).to_have_count(3)
+        await expect(seen.locator("li.remembered").first).to_contain_text(f"{FACT} {HOSTILE}")
+        await expect(seen.locator("li.remembered").first).to_contain_text("an operator vouches for it")
+    assert await desk.pool.fetchval("SELECT scope FROM notes WHERE authority = 'operator'") == "default"
+    await notes.get_by_role("button", name="Undo").click()
+    await expect(notes.get_by_text("The note is put away.")).to_be_visible()
+    for seen in (notes, other.get_by_label("Notes", exact=True)):
+        await expect(seen.locator("li.remembered")).to_have_count(2)
+
+
+async def test_what_is_known_is_said_and_what_may_not_be_kept_is_refused(desk: Desk) -> None:
+    page = await desk.operator()
+    await desk.open(page, query="#add")
+    notes = page.get_by_label("Notes", exact=True)
+    words, add = notes.get_by_label("What to remember"), notes.get_by_role("button", name="Add the note")
+    await words.fill("sk-ant-api03-" + "A" * 90)
+    await add.click()
+    await expect(notes.get_by_role("alert")).to_contain_text("such things are never kept")
+    await words.fill(FACT)
+    await add.click()
+    await expect(notes.get_by_text("The note is kept.")).to_be_visible()
+    await notes.locator("summary", has_text="Add a note").click()
+    await words.fill(f"{FACT}!")
+    await add.click()
+    await expect(notes.get_by_text("This is known already.")).to_be_visible()
+    await expect(notes.get_by_role("button", name="Undo")).to_have_count(0)
+    await expect(notes.locator("li.remembered")).to_have_count(3)
+    desk.complaints = [line for line in desk.complaints if "400" not in line]
+
+
+async def test_a_form_that_is_being_filled_stays_while_the_notes_change(desk: Desk) -> None:
+    page = await desk.operator()
+    await desk.open(page, query="#add")
+    words = page.get_by_label("What to remember")
+    await words.fill("Half a sen")
+    async with desk.pool.acquire() as connection:
+        for number in range(6):
+            await a_note(connection, desk.crowd.maria, f"Collects stamp {number}")
+    await expect(page.get_by_role("link", name="All 8 notes")).to_be_visible()
+    await expect(page.locator("li.remembered")).to_have_count(5)
+    await expect(words).to_have_value("Half a sen")
+    await expect(words).to_be_focused()
+
+
+async def test_who_only_looks_reads_the_notes_and_finds_no_form(desk: Desk) -> None:
+    page = await desk.operator("viewer")
+    await desk.open(page, query="#add")
+    notes = page.get_by_label("Notes", exact=True)
+    await expect(notes.locator("li.remembered")).to_have_count(2)
+    await expect(notes.locator("form")).to_have_count(0)
+    maria = await public_id_of(desk.pool, desk.crowd.maria)
+    read = "SELECT count(*) FROM audit WHERE action = 'read.notes' AND object = $1"
+    assert await desk.pool.fetchval(read, f"person:{maria}") == 1
+
+
+async def test_notes_that_cannot_be_had_leave_the_page_whole(desk: Desk) -> None:
+    page = await desk.operator()
+    away = "**/api/v1/notes?**"
+    await page.route(away, lambda route: route.fulfill(status=503, json={"message": "Away."}))
+    await desk.open(page)
+    notes = page.get_by_label("Notes", exact=True)
+    await expect(notes.get_by_role("alert")).to_contain_text("Away.")
+    await expect(page.get_by_label("Transcript")).to_contain_text("Nothing was said yet.")
+    await page.unroute(away)
+    await notes.get_by_role("button", name="Try again").click()
+    await expect(notes.locator("li.remembered")).to_have_count(2)
+    desk.complaints = [line for line in desk.complaints if "503" not in line]
+
+
+@pytest.mark.parametrize("width", [1360, 390])
+async def test_the_ways_from_a_session_lead_to_its_person_its_jobs_and_its_deliveries(
+    desk: Desk, width: int
+) -> None:
+    page = await desk.operator("admin")
+    await page.set_viewport_size({"width": width, "height": 844})
+    await desk.open(page)
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for name, heading in (("The person", "Maria"), ("Jobs", "Jobs"), ("Deliveries", "Deliveries")):
+        await page.locator(".ways").get_by_role("link", name=name).click()
+        await expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible()
+        if name != "The person":
+            await expect(page.locator(".chip")).to_contain_text(str(desk.crowd.maria.public_id)[:8])
+        else:
+            await expect(page).to_have_url(f"{desk.url}/dashboard/people/{await maria_of(desk)}")
+        await page.go_back()
+        await expect(page.locator(".ways")).to_be_visible()
+    await page.goto(f"{desk.url}/dashboard/audit?action=read.session")
+    await page.get_by_role("link", name=str(desk.crowd.maria.public_id)).first.click()
+    await expect(page.get_by_role("heading", name="Maria", level=1)).to_be_visible()
+    await page.goto(f"{desk.url}/dashboard/audit?action=read.notes")
+    await page.get_by_role("link", name=f"person:{await maria_of(desk)}").first.click()
+    await expect(page).to_have_url(f"{desk.url}/dashboard/people/{await maria_of(desk)}")
+
+
+async def maria_of(desk: Desk) -> str:
+    return str(await public_id_of(desk.pool, desk.crowd.maria))

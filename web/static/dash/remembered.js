@@ -1,0 +1,66 @@
+/** On the page of a session: what is remembered of its person, and one more note. */
+import { VOUCHES, noteAdder } from "./adding.js";
+import { ask } from "./net.js";
+import { card, empty, h, number, problem, repaintTimes, show, skeleton, time } from "./parts.js";
+
+const SHOWN = 5;
+
+/**
+ * @param {{session: any, me: any, say: (words: string) => void, signal: AbortSignal}} of
+ */
+export function remembered({ session, me, say, signal }) {
+  const told = h("div", { class: "remembered-told", role: "status" });
+  const list = h("div", null, skeleton(2));
+  const adder = me.role !== "viewer" ? noteAdder({ signal, added, heir: session.agent, look: "maker inner" }) : null;
+  adder?.about({ id: session.party, name: session.person, kind: session.kind, anonymous: session.anonymous });
+  const all = `/dashboard/memory?person=${session.party}`;
+  const count = h("a", { href: all }, "All notes");
+  let drawn = "";
+  let asked = 0;
+
+  /** @param {any} error */
+  const failed = (error) => { if (!signal.aborted) { drawn = ""; show(list, problem(error, () => load(true).catch(failed))); } };
+
+  /** @param {boolean} refresh */
+  async function load(refresh) {
+    const mine = ++asked;
+    const { notes } = await ask(`/notes?person=${session.party}&state=kept&limit=${SHOWN}`, { refresh, signal });
+    if (mine !== asked) return;
+    const next = JSON.stringify(notes);
+    if (next === drawn) return repaintTimes(list);
+    drawn = next;
+    show(list, notes.length ? h("ul", { class: "plain-list", "aria-label": "Notes" }, notes.map(item)) : empty("Nothing is remembered yet."));
+  }
+
+  /** @param {any} one */
+  const item = (one) => h("li", { class: "remembered" },
+    h("p", null, h("span", { class: "badge" }, one.kind), " ", h("span", { dir: "auto" }, one.text)),
+    h("p", { class: "muted small" }, h("span", { class: one.authority === "tool" ? "warn-text" : null }, VOUCHES[/** @type {keyof typeof VOUCHES} */ (one.authority)] ?? one.authority),
+      one.agent !== session.agent && ` · agent ${one.agent}`, " · ", time(one.observed_at), " · ",
+      h("a", { href: `${all}&q=${one.id}`, "aria-label": `${adder ? "Edit" : "Show"}: ${one.text}` }, adder ? "Edit" : "Show")));
+
+  /** @param {any} answer */
+  async function added({ note: one, changed, redacted }) {
+    const words = !changed ? "This is known already." : redacted ? "The note is kept, without the secret in it." : "The note is kept.";
+    say(words);
+    show(told, h("p", { class: "done actions" }, words, changed && h("button", { type: "button", class: "line", onclick: () => takeBack(one) }, "Undo")));
+    await load(true).catch(failed);
+  }
+
+  /** @param {any} one */
+  async function takeBack(one) {
+    try {
+      await ask(`/notes/${one.id}`, { method: "DELETE", signal });
+      say("The note is put away.");
+      show(told, h("p", { class: "done" }, "The note is put away."));
+      await load(true).catch(failed);
+    } catch (error) { if (!signal.aborted) show(told, problem(error)); }
+  }
+
+  return { node: card("Notes", [adder?.node, told, list], count),
+    /** How many there are, and the newest, as the session knows. @param {any} notes @param {boolean} refresh */
+    update(notes, refresh) {
+      show(count, notes.kept > SHOWN ? `All ${number(notes.kept)} notes` : "All notes");
+      load(refresh).catch(failed);
+    } };
+}
