@@ -547,6 +547,19 @@ def test_what_comes_late_takes_no_key_from_who_writes(desk: Desk) -> None:
     expect(box).to_have_value("Hello ")
 
 
+def test_room_for_an_opinion_that_comes_late_closes_no_menu(desk: Desk) -> None:
+    page = desk.chat()
+    asked(page)
+    held: list[Route] = []
+    page.route("**/w/menu.js", lambda route: held.append(route))
+    with page.expect_request("**/w/menu.js"):
+        page.get_by_role("button", name="Poor answer").click()
+    page.get_by_role("button", name="Menu").click()
+    held[0].continue_()
+    expect(page.get_by_role("textbox", name="What was wrong?")).to_be_visible()
+    expect(page.get_by_role("menuitem").first).to_be_focused()
+
+
 def test_f6_goes_to_the_log_and_back(desk: Desk) -> None:
     page = desk.chat()
     box = page.get_by_role("textbox", name="Message")

@@ -15,19 +15,23 @@ const MOST = 1000;
 export function opinion(chat, item, article) {
   article.querySelector(".opinion")?.remove();
   const words = h("textarea", { rows: 2, maxlength: MOST, dir: "auto", "aria-label": t("why"), placeholder: t("why") });
+  function leave() {
+    form.remove();
+    chat.composer.input.focus();
+  }
   const form = h("form", { class: "opinion", onsubmit: (/** @type {Event} */ event) => {
     event.preventDefault();
     const text = words.value.trim();
     if (text && !insist(chat, { t: "feedback", cid: newId(), mid: item.mid, value: -1, text })) return chat.warn(t("command_offline"));
-    form.remove();
     if (text) chat.say(t("thanks"));
-    chat.composer.input.focus();
+    leave();
   }, onkeydown: (/** @type {KeyboardEvent} */ event) => {
-    if (event.key === "Escape") { event.stopPropagation(); form.remove(); chat.composer.input.focus(); }
+    if (event.key === "Escape") { event.stopPropagation(); leave(); }
     else if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target === words) { event.preventDefault(); form.requestSubmit(); }
   } }, words, h("div", { class: "row" }, h("button", { class: "action solid", type: "submit" }, t("send")),
-    h("button", { class: "action line", type: "button", onclick: () => { form.remove(); chat.composer.input.focus(); } }, t("skip"))));
+    h("button", { class: "action line", type: "button", onclick: leave }, t("skip"))));
   article.append(form);
-  words.focus();
+  // It may come late: who does something else by now goes on.
+  if (article.contains(chat.node.querySelector(":focus") ?? article)) words.focus();
   form.scrollIntoView({ block: "nearest" });
 }
