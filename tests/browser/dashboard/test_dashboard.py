@@ -294,6 +294,7 @@ async def test_every_control_has_a_name_and_every_id_is_one(seen: Seen, place: P
         place.session_url,
     ):
         await page.goto(path if path.startswith("http") else place.url + path)
+        await expect(page.locator("main h1")).to_be_visible()
         await expect(page.locator(".skeleton")).to_have_count(0)
         nameless = await page.evaluate(
             """[...document.querySelectorAll(

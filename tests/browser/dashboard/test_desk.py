@@ -301,6 +301,7 @@ async def test_axe_finds_nothing_at_the_desk(house: House, scheme: Any, width: i
     await expect(page.locator(".waiting-grid tbody tr")).to_be_visible()
     await look("list")
     await page.goto(house.url + await house.session_path())
+    await expect(page.locator("main h1")).to_be_visible()
     await expect(page.locator(".skeleton")).to_have_count(0)
     await look("waits")
     await line(page).get_by_role("button", name="Take").click()

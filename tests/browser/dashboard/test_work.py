@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -140,14 +139,14 @@ async def test_a_page_that_is_seen_follows_changes_over_one_stream(work: Work) -
     work.page.on("response", lambda response: answered.append(urlsplit(response.url).path))
     await work.open("jobs?state=dead", "Jobs")
     await expect(work.page.locator("tbody a.row-link")).to_have_count(3)
-    async with asyncio.timeout(WAIT_MS / 1_000):
-        while answered.count("/api/v1/jobs") < 2:  # what changed before the stream opened, it told nobody
-            await asyncio.sleep(0.05)
-    await work.pool.execute(
-        """INSERT INTO jobs (kind, session_id, key, state, ended_at)
-           SELECT 'tidy', session_id, 'new', 'dead', now() FROM jobs LIMIT 1"""
-    )
-    await expect(work.page.locator("tbody a.row-link")).to_have_count(4)
+    # The first may be seen because the page looks once more when the stream opens, the second by being told.
+    for number in (4, 5):
+        await work.pool.execute(
+            """INSERT INTO jobs (kind, session_id, key, state, ended_at)
+               SELECT 'tidy', session_id, $1, 'dead', now() FROM jobs LIMIT 1""",
+            f"new {number}",
+        )
+        await expect(work.page.locator("tbody a.row-link")).to_have_count(number)
     await work.page.get_by_role("link", name="Deliveries").click()
     await expect(work.page.get_by_role("heading", name="Deliveries", level=1)).to_be_visible()
     assert answered.count("/api/v1/live") == 1

@@ -67,14 +67,17 @@ export function keepFresh(refresh, tell, signal, every = () => EVERY_MS, topics)
     at = Date.now();
     runs = true;
     again = false;
+    let next;
     try {
       await refresh();
       if (!signal.aborted) tell("live");
     } catch (error) {
       if (!signal.aborted) tell("stale");
+      // What it missed by this, nobody tells it again.
+      next = every();
     }
     runs = false;
-    plan(again ? GAP_MS : undefined);
+    plan(again ? GAP_MS : next);
   }
   follow({
     changed(/** @type {string[]} */ names) {

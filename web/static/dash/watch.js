@@ -22,9 +22,11 @@ function watcher({ look, topic, seenMs, hiddenMs }) {
     at = Date.now();
     runs = true;
     again = false;
-    try { await look(); } catch { /* the next look tells */ }
+    let next;
+    // What it missed by a look that failed, nobody tells it again.
+    try { await look(); } catch { next = document.hidden ? hiddenMs : seenMs; }
     runs = false;
-    plan(again ? GAP_MS : undefined);
+    plan(again ? GAP_MS : next);
   }
   follow({
     changed(names) {
