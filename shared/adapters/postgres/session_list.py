@@ -16,7 +16,9 @@ MAX_LIMIT = 200
 FEW_PEOPLE = 4000
 """A search begins with whom it finds up to so many; of more, the order is followed and each row looked at."""
 NEAR_ROWS = 1000
-"""One or two letters mean so many that the next rows of the order fill a page before anybody is looked up."""
+"""One or two letters or a usual name mean so many that the next rows of the order fill a page before anybody
+is looked up.
+"""
 _ID_START = re.compile(r"[0-9a-f]{1,8}(-[0-9a-f-]{0,27})?")
 _MOST = 2**63 - 1
 
@@ -53,44 +55,48 @@ class Matches:
 NOBODY_LOOKED_UP = Matches(people=None, agents=None)
 
 
-MATCHES = """
+_MATCHES = """
 SELECT json_build_object(
   'people', (SELECT CASE WHEN count(*) <= {few} THEN coalesce(json_agg(id), '[]'::json) END
                FROM (SELECT id FROM parties WHERE {found} LIMIT {few} + 1) x),
   'agents', (SELECT json_agg(id) FROM agents WHERE strpos(lower(name), lower($1)) > 0))::text
 """
-PIECES = """
-    SELECT substr(lower({word}), least(n, length({word}) - 2), 3)
+_PIECES = """
+    SELECT substr(lower({word}), least(n, length({word}) - 2), 3), n
       FROM generate_series(1, length({word}), 3) n"""
-"""Of a word of three letters and more; an id is found between these, by its beginning."""
-_RARE = """
-  SELECT CASE WHEN bool_or(rare) THEN array_agg(piece) FILTER (WHERE rare)
-              ELSE array_agg(piece) END AS pieces,
-         coalesce(bool_or(rare), false) AS rare
-    FROM (SELECT piece, coalesce(share, 0) < 0.001 AS rare FROM ({pieces}) x(piece) LEFT JOIN (
-            SELECT u.* FROM pg_stats s,
-                   unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) u(usual, share)
-             WHERE s.tablename = '{index}' AND s.schemaname = current_schema()) u ON u.usual = piece) y"""
-"""Of the pieces of a word those that few rows have, where it has such: a list of nearly all rows, read to be
-narrowed by a short one, costs more than all the rest. The statistics of the index know which those are."""
+"""Of a word of three letters and more, and where each begins."""
+USUAL = 0.005
+"""A piece that more of the rows have is a usual one."""
+LOOKED_BY = 6
+"""So many pieces narrow a search; more would only be read."""
+_LOOK = """
+  SELECT (array_agg(piece ORDER BY share, place) FILTER (
+            WHERE share <= greatest({usual}, 4 * rarest)))[:{most}] AS pieces,
+         min(share) < {usual} AS rare
+    FROM (SELECT x.piece, x.place, coalesce(u.share, 0) AS share, min(coalesce(u.share, 0)) OVER () AS rarest
+            FROM ({pieces}) x(piece, place) LEFT JOIN (
+              SELECT u.* FROM pg_stats s,
+                     unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) u(usual, share)
+               WHERE s.tablename = '{index}' AND s.schemaname = current_schema()) u ON u.usual = x.piece) y"""
+"""Of the pieces of a word the rarest and those that are nearly as rare: a list of nearly all rows, read to be
+narrowed by a short one, costs more than all the rest. The statistics of the index are a sample, and the next
+says something else: whatever is near a limit costs about the same on either side of it.
+"""
 
 
 def look_of(word: str, index: str) -> str:
     """The `pieces` by which the rows that say a word are found in an index of pieces, and whether few are."""
-    return _RARE.format(pieces=PIECES.format(word=word), index=index)
-
-
-def pieces_of(word: str, index: str) -> str:
-    """By which rows are found; some more may be found, too."""
-    return f"(SELECT pieces FROM ({look_of(word, index)}) y)"
+    return _LOOK.format(pieces=_PIECES.format(word=word), index=index, usual=USUAL, most=LOOKED_BY)
 
 
 _ID = "regexp_replace(lower({word}), '[^0-9a-f]', '', 'g')"
 _NO_ID = "lower({word}) !~ '^[0-9a-f]+(-[0-9a-f-]*)?$' OR length({word}) > 36"
 LEAST = f"(SELECT CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, '0')::uuid END)"
 MOST = f"(SELECT CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, 'f')::uuid END)"
-"""By sub-selects: a plan for any word then looks no dearer than one for this, which is made each time."""
-_SOMEWHERE = f"""name_pieces(display_name) @> {pieces_of("$1", "parties_by_pieces")}
+"""An id is found between these, by its beginning. By sub-selects: a plan for any word then looks no dearer
+than one for this, which is made each time.
+"""
+_SOMEWHERE = """name_pieces(display_name) @> (SELECT pieces FROM look)
   AND strpos(lower(display_name), lower($1)) > 0"""
 """Some of the pieces lead to the names, each of which is then looked at."""
 _AT_THE_START = """lower(display_name) COLLATE "C" >= lower($1)
@@ -103,9 +109,17 @@ def is_short(search: str) -> bool:
     return 0 < len(search) < 3
 
 
-def matches_statement(search: str) -> str:
-    """Finds whom the words mean: anywhere in a name, or by its beginning when they are one or two letters."""
-    return MATCHES.format(found=_AT_THE_START if is_short(search) else _SOMEWHERE, few=FEW_PEOPLE)
+def matches_statement(search: str, *, only_few: bool = False) -> str:
+    """Finds whom the words mean: anywhere in a name, or by its beginning when they are one or two letters.
+
+    With `only_few` nothing is told of words that have usual pieces alone: by an index those are found slowly.
+    """
+    if is_short(search):
+        return _MATCHES.format(found=_AT_THE_START, few=FEW_PEOPLE)
+    matches = _MATCHES.format(found=_SOMEWHERE, few=FEW_PEOPLE)
+    told = "CASE WHEN rare THEN ({}) END" if only_few else "({})"
+    look = look_of("$1", "parties_by_pieces")
+    return f"WITH look AS MATERIALIZED ({look}) SELECT {told.format(matches)} FROM look"
 
 
 def matches_of(found: Mapping[str, Sequence[int] | None]) -> Matches:
@@ -123,8 +137,8 @@ class _Arguments:
 
 
 def near_page(query: SessionQuery, *, limit: int) -> tuple[str, Sequence[object]] | None:
-    """What the next rows of the order hold, for a search that means very many; None for other orders."""
-    if not is_short(query.search) or check(query) in ("state", "agent", "person"):
+    """What the next rows of the order hold of a search that means very many; None for other orders."""
+    if not query.search or check(query) in ("state", "agent", "person"):
         return None
     return session_page(query, NOBODY_LOOKED_UP, limit=limit)
 
@@ -143,7 +157,7 @@ def session_page(
     if matches is NOBODY_LOOKED_UP:
         near = _by_column(column, _wanted(query, put), edge, put, falling=falling, limit=NEAR_ROWS)
         page = _among(near, meant, falling=falling, limit=limit)
-        return sql.SESSIONS.format(page=page, state=_told(column, query.state)), put.values
+        return _shown(page, query, column), put.values
     wanted = [*meant, *_wanted(query, put)]
     if column == "state":
         page = _by_state(wanted, query.state, edge, falling=falling, limit=limit)
@@ -153,7 +167,13 @@ def session_page(
         page = _by_person(wanted, edge, put, falling=falling, limit=limit)
     else:
         page = _by_column(column, wanted, edge, put, falling=falling, limit=limit)
-    return sql.SESSIONS.format(page=page, state=_told(column, query.state)), put.values
+    return _shown(page, query, column), put.values
+
+
+def _shown(page: str, query: SessionQuery, column: str) -> str:
+    """The rows of a page with all that the list tells of them."""
+    totals = sql.TOTALS_OF_PAGE if _by_totals(column) else sql.TOTALS
+    return sql.SESSIONS.format(page=page, state=_told(column, query.state), totals=totals)
 
 
 def _told(column: str, only: str) -> str:
@@ -161,6 +181,10 @@ def _told(column: str, only: str) -> str:
     if column == "state":
         return "s.key"
     return f"'{only}'" if only else sql.STATE
+
+
+def _by_totals(column: str) -> bool:
+    return sql.SORTS[column].tie.startswith("t.")
 
 
 def check(query: SessionQuery) -> str:
@@ -237,8 +261,10 @@ def _by_column(
         place = f"({put.put(edge[0])}::text::{order.kind}, {put.put(edge[1])}::bigint)"
         wanted = [*wanted, f"({order.key}, {order.tie}) {sign} {place}"]
     direction = "DESC" if falling else "ASC"
-    joined = "JOIN session_totals t ON t.session_id = s.id" if order.tie.startswith("t.") else ""
-    return f"""SELECT s.*, {order.key} AS key
+    joined, and_totals = "", ""
+    if _by_totals(column):
+        joined, and_totals = "JOIN session_totals t ON t.session_id = s.id", ", t AS totals"
+    return f"""SELECT s.*, {order.key} AS key{and_totals}
       FROM sessions s {joined} WHERE {_all(wanted)}
       ORDER BY {order.key} {direction}, {order.tie} {direction} LIMIT {limit}"""
 

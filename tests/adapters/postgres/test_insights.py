@@ -16,7 +16,7 @@ from shared.adapters.postgres.insights_session import SessionInsights
 from shared.adapters.postgres.insights_sql import SORTS
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.running_sums import RunningSums
-from shared.adapters.postgres.session_list import matches_statement, pieces_of
+from shared.adapters.postgres.session_list import look_of, matches_statement
 from tests.web.dashboard import seed
 
 Pool = asyncpg.Pool
@@ -488,7 +488,9 @@ async def test_words_are_found_by_their_rare_pieces_and_by_usual_ones_where_they
             else:
                 assert sorted(found or []) == [row["id"] for row in expected]
                 assert len(expected) == most
-    pieces = await pool.fetchval(f"SELECT {pieces_of('$1::text', 'parties_by_pieces')}", rare)
-    assert "num" not in pieces
-    usual = await pool.fetchval(f"SELECT {pieces_of('$1::text', 'parties_by_pieces')}", "number")
-    assert sorted(usual) == ["ber", "num"]
+    look = look_of("$1::text", "parties_by_pieces")
+    found = await pool.fetchrow(look, rare)
+    assert "num" not in found["pieces"]
+    assert found["rare"]
+    assert tuple(await pool.fetchrow(look, "number")) == (["num", "ber"], False)
+    assert await pool.fetchval(matches_statement("number", only_few=True), "number") is None
