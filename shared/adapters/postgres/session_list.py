@@ -63,7 +63,7 @@ SELECT json_build_object(
 """
 _PIECES = """
     SELECT substr(lower({word}), least(n, length({word}) - 2), 3), n
-      FROM generate_series(1, length({word}), 3) n"""
+      FROM generate_series(1, (SELECT length({word})), 3) n"""
 """Of a word of three letters and more, and where each begins."""
 USUAL = 0.005
 """A piece that more of the rows have is a usual one."""
@@ -93,8 +93,8 @@ _ID = "regexp_replace(lower({word}), '[^0-9a-f]', '', 'g')"
 _NO_ID = "lower({word}) !~ '^[0-9a-f]+(-[0-9a-f-]*)?$' OR length({word}) > 36"
 LEAST = f"(SELECT CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, '0')::uuid END)"
 MOST = f"(SELECT CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, 'f')::uuid END)"
-"""An id is found between these, by its beginning. By sub-selects: a plan for any word then looks no dearer
-than one for this, which is made each time.
+"""An id is found between these, by its beginning. By sub-selects, as all that is looked for: a plan for any
+word then looks no dearer than one for this, which is made each time and takes longer than the search.
 """
 _SOMEWHERE = """name_pieces(display_name) @> (SELECT pieces FROM look)
   AND strpos(lower(display_name), lower($1)) > 0"""
@@ -235,7 +235,7 @@ def _searched(search: str, matches: Matches, put: _Arguments) -> str:
                    FROM parties x WHERE x.id = s.party_id)"""
         )
     elif matches.people:
-        ways.append(f"s.party_id = ANY ({put.put(list(matches.people))}::bigint[])")
+        ways.append(f"s.party_id = ANY ((SELECT {put.put(list(matches.people))}::bigint[])::bigint[])")
     if matches.agents is None:
         ways.append(
             f"s.agent_id IN (SELECT id FROM agents WHERE strpos(lower(name), lower({put.put(search)})) > 0)"
