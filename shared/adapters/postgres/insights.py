@@ -114,7 +114,7 @@ class Insights:
         if only_few and is_short(search):
             return None
         found = await self._read(matches_statement(search, only_few=only_few), search)
-        return found and matches_of(found)
+        return None if only_few and found["people"] is None else matches_of(found)
 
     async def session(self, public_id: UUID) -> dict[str, Any] | None:
         """Facts, what fills the window now, flushes with their notes, spend by purpose."""

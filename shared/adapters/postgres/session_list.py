@@ -15,6 +15,8 @@ from shared.adapters.postgres import insights_sql as sql
 MAX_LIMIT = 200
 FEW_PEOPLE = 4000
 """A search begins with whom it finds up to so many; of more, the order is followed and each row looked at."""
+FEW_FOUND = 300
+"""So many are looked up of what seems rare; for more, the next rows are looked at as for a usual name."""
 NEAR_ROWS = 1000
 """One or two letters or a usual name mean so many that the next rows of the order fill a page before anybody
 is looked up.
@@ -57,7 +59,7 @@ NOBODY_LOOKED_UP = Matches(people=None, agents=None)
 
 _MATCHES = """
 SELECT json_build_object(
-  'people', (SELECT CASE WHEN count(*) <= {few} THEN coalesce(json_agg(id), '[]'::json) END
+  'people', (SELECT CASE WHEN {when} AND count(*) <= {few} THEN coalesce(json_agg(id), '[]'::json) END
                FROM (SELECT id FROM parties WHERE {found} LIMIT {few} + 1) x),
   'agents', (SELECT json_agg(id) FROM agents WHERE strpos(lower(name), lower($1)) > 0))::text
 """
@@ -112,14 +114,13 @@ def is_short(search: str) -> bool:
 def matches_statement(search: str, *, only_few: bool = False) -> str:
     """Finds whom the words mean: anywhere in a name, or by its beginning when they are one or two letters.
 
-    With `only_few` nothing is told of words that have usual pieces alone: by an index those are found slowly.
+    With `only_few` nobody is told of words that have usual pieces alone: by an index those are found slowly.
     """
     if is_short(search):
-        return _MATCHES.format(found=_AT_THE_START, few=FEW_PEOPLE)
-    matches = _MATCHES.format(found=_SOMEWHERE, few=FEW_PEOPLE)
-    told = "CASE WHEN rare THEN ({}) END" if only_few else "({})"
-    look = look_of("$1", "parties_by_pieces")
-    return f"WITH look AS MATERIALIZED ({look}) SELECT {told.format(matches)} FROM look"
+        return _MATCHES.format(found=_AT_THE_START, when="true", few=FEW_PEOPLE)
+    when, few = ("(SELECT rare FROM look)", FEW_FOUND) if only_few else ("true", FEW_PEOPLE)
+    matches = _MATCHES.format(found=f"{when} AND {_SOMEWHERE}", when=when, few=few)
+    return f"WITH look AS MATERIALIZED ({look_of('$1', 'parties_by_pieces')}) {matches}"
 
 
 def matches_of(found: Mapping[str, Sequence[int] | None]) -> Matches:
@@ -227,26 +228,41 @@ def _full(share: float, put: _Arguments) -> str:
 
 
 def _searched(search: str, matches: Matches, put: _Arguments) -> str:
-    ways = []
+    ways, exact = [], _exactly(search, matches, put)
+    if matches.people is None or is_short(search):
+        ways += [way.format(s="s") for way in exact]
+    elif exact:
+        each = " UNION ALL ".join(f"SELECT x.id FROM sessions x WHERE {way.format(s='x')}" for way in exact)
+        ways.append(f"s.id = ANY (ARRAY({each}))")
     if matches.people is None:
         how = "starts_with" if is_short(search) else "0 < strpos"
         ways.append(
             f"""(SELECT {how}(lower(x.display_name), lower({put.put(search)}))
                    FROM parties x WHERE x.id = s.party_id)"""
         )
-    elif matches.people:
-        ways.append(f"s.party_id = ANY ((SELECT {put.put(list(matches.people))}::bigint[])::bigint[])")
     if matches.agents is None:
         ways.append(
             f"s.agent_id IN (SELECT id FROM agents WHERE strpos(lower(name), lower({put.put(search)})) > 0)"
         )
     elif matches.agents:
         ways.append(f"s.agent_id = ANY ({put.put(list(matches.agents))}::bigint[])")
+    return f"({' OR '.join(ways)})" if ways else "false"
+
+
+def _exactly(search: str, matches: Matches, put: _Arguments) -> list[str]:
+    """Those of the people found, and the one whose id begins so: few, each known to an index.
+
+    Collected before anything else is looked at; left to choose, the planner may follow the order of the list
+    to its end for them.
+    """
+    exact = []
+    if matches.people:
+        exact.append(f"{{s}}.party_id = ANY ((SELECT {put.put(list(matches.people))}::bigint[])::bigint[])")
     if _ID_START.fullmatch(start := search.lower()):
         bare = start.replace("-", "")
-        least, most = put.put(bare.ljust(32, "0")[:32]), put.put(bare.ljust(32, "f")[:32])
-        ways.append(f"s.public_id BETWEEN {least}::text::uuid AND {most}::text::uuid")
-    return f"({' OR '.join(ways)})" if ways else "false"
+        least, most = (f"(SELECT {put.put(bare.ljust(32, end)[:32])}::text::uuid)" for end in "0f")
+        exact.append(f"{{s}}.public_id BETWEEN {least} AND {most}")
+    return exact
 
 
 Edge = tuple[str, int]

@@ -437,6 +437,13 @@ async def test_a_search_that_means_very_many_follows_the_order(
     usual = [row["id"] for row in await every_page(insights, search="person", sort="-turns")]
     monkeypatch.setattr("shared.adapters.postgres.session_list.FEW_PEOPLE", 3)
     assert [row["id"] for row in await every_page(insights, search="person", sort="-turns")] == usual
+    monkeypatch.setattr("shared.adapters.postgres.session_list.NEAR_ROWS", 7)
+    monkeypatch.setattr("shared.adapters.postgres.session_list.FEW_FOUND", 1)
+    assert [row["id"] for row in await every_page(insights, search="person", sort="-turns")] == usual
+    await pool.execute("ANALYZE parties")
+    for few in (3, 4000):
+        monkeypatch.setattr("shared.adapters.postgres.session_list.FEW_PEOPLE", few)
+        assert [row["id"] for row in await every_page(insights, search="person", sort="-turns")] == usual
     assert len(usual) == await pool.fetchval("SELECT count(*) FROM parties WHERE display_name <> ''")
 
 
@@ -489,8 +496,9 @@ async def test_words_are_found_by_their_rare_pieces_and_by_usual_ones_where_they
                 assert sorted(found or []) == [row["id"] for row in expected]
                 assert len(expected) == most
     look = look_of("$1::text", "parties_by_pieces")
-    found = await pool.fetchrow(look, rare)
-    assert "num" not in found["pieces"]
-    assert found["rare"]
-    assert tuple(await pool.fetchrow(look, "number")) == (["num", "ber"], False)
-    assert await pool.fetchval(matches_statement("number", only_few=True), "number") is None
+    (led_by,) = await pool.fetch(look, rare)
+    assert "num" not in led_by["pieces"]
+    assert led_by["rare"]
+    assert [tuple(row) for row in await pool.fetch(look, "number")] == [(["num", "ber"], False)]
+    told = json.loads(await pool.fetchval(matches_statement("number", only_few=True), "number"))
+    assert told["people"] is None
