@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -80,6 +82,30 @@ async def test_every_order_turns_all_pages_both_ways(pool: Pool, insights: Insig
         falling = [row["id"] for row in await every_page(insights, sort=f"-{column}")]
         assert len(set(rising)) == 23, column
         assert falling == rising[::-1], column
+
+
+async def test_a_sheet_is_the_whole_list_in_batches(
+    pool: Pool, insights: Insights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.adapters.postgres.insights.BATCH", 5)
+    await some_sessions(pool)
+    for query in (SessionQuery(), SessionQuery(search="person", sort="cost"), SessionQuery(search="nobody")):
+        batches = [batch async for batch in insights.every_session(query)]
+        listed = await every_page(insights, search=query.search, sort=query.sort)
+        assert [row["id"] for batch in batches for row in batch] == [row["id"] for row in listed]
+        assert all(len(batch) == 5 for batch in batches[:-1])
+
+
+async def test_who_leaves_a_sheet_early_leaves_nothing_running(
+    pool: Pool, insights: Insights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.adapters.postgres.insights.BATCH", 5)
+    await some_sessions(pool)
+    before = asyncio.all_tasks()
+    async with aclosing(insights.every_session(SessionQuery())) as sheet:
+        assert len(await anext(sheet)) == 5
+    assert asyncio.all_tasks() == before
+    assert pool.get_idle_size() == pool.get_size()
 
 
 async def test_the_columns_are_what_sql_says(pool: Pool, insights: Insights) -> None:
