@@ -19,7 +19,6 @@ from shared.adapters.postgres.session_list import (
     BadQuery,
     Matches,
     SessionQuery,
-    is_short,
     matches_of,
     matches_statement,
     near_page,
@@ -27,6 +26,7 @@ from shared.adapters.postgres.session_list import (
     session_page,
     write_cursor,
 )
+from shared.adapters.postgres.words import is_short
 
 __all__ = [
     "MAX_LIMIT",

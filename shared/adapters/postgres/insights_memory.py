@@ -10,7 +10,7 @@ from uuid import UUID
 from shared.adapters.postgres.insights import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.page_read import SECONDS, Pool, page_size, read_page
 from shared.adapters.postgres.pool import store_method
-from shared.adapters.postgres.session_list import FEW_FOUND, LEAST, MOST, is_short, look_of
+from shared.adapters.postgres.words import FEW_FOUND, LEAST, MOST, is_short, look_of
 from shared.core.memory import NOTE_KINDS
 from shared.core.notes import NoteSource
 

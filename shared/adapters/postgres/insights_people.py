@@ -9,15 +9,8 @@ from uuid import UUID
 from shared.adapters.postgres.erasure_map import STEPS
 from shared.adapters.postgres.insights import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.page_read import Pool, page_size, read_page
-from shared.adapters.postgres.session_list import (
-    FEW_FOUND,
-    FEW_PEOPLE,
-    LEAST,
-    MOST,
-    is_moment,
-    is_short,
-    look_of,
-)
+from shared.adapters.postgres.session_list import FEW_PEOPLE, is_moment
+from shared.adapters.postgres.words import FEW_FOUND, LEAST, MOST, is_short, look_of
 
 _ORDER = "people"
 KINDS = ("person", "group")

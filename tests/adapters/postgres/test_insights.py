@@ -18,7 +18,8 @@ from shared.adapters.postgres.insights_session import SessionInsights
 from shared.adapters.postgres.insights_sql import SORTS
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.running_sums import RunningSums
-from shared.adapters.postgres.session_list import look_of, matches_statement
+from shared.adapters.postgres.session_list import matches_statement
+from shared.adapters.postgres.words import look_of
 from tests.web.dashboard import seed
 
 Pool = asyncpg.Pool
