@@ -13,11 +13,12 @@ import argparse
 import asyncio
 import json
 import logging
+import math
 import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,10 @@ PAGE = 50
 FAR_PAGE = 10_000
 AIM = 1.2
 WARM_UP = 3
-TRIES = 3
+TRIES = range(3, 31)
+TRIED_MS = 30.0
+"""So long a read is tried again for its fastest: what takes less than a millisecond is soon disturbed."""
+SHEETS = 3
 Read = Callable[["House"], Awaitable[object]]
 
 
@@ -136,6 +140,7 @@ def reads() -> Mapping[str, Read]:
         "search_name": lambda house: house.insights.sessions(SessionQuery(search=house.person)),
         "search_part_of_name": lambda house: house.insights.sessions(SessionQuery(search=house.person[-6:])),
         "search_first_letters": _listed(search="zo"),
+        "search_usual_name": _listed(search="maria"),
         "search_id": lambda house: house.insights.sessions(SessionQuery(search=str(house.middle)[:8])),
         "filter_channel": _listed(channel="telegram"),
         "filter_problem": _listed(state="problem"),
@@ -163,13 +168,26 @@ def reads() -> Mapping[str, Read]:
 
 
 async def rows_per_second(house: House, most: int) -> float:
-    """Lines of the sheet, as they are sent."""
+    """Lines of the sheet, as they are sent; of a short one again and again, until there are as many."""
     began, lines = time.perf_counter(), 0
-    async for rows in house.insights.every_session(SessionQuery()):
-        lines += len([csv_line(session_cells(row)) for row in rows])
-        if lines >= most:
-            break
+    while lines < most:
+        async with aclosing(house.insights.every_session(SessionQuery())) as sheet:
+            async for rows in sheet:
+                lines += len([csv_line(session_cells(row)) for row in rows])
+                if lines >= most:
+                    break
     return lines / (time.perf_counter() - began)
+
+
+async def compare_sheets(few: House, many: House, most: int) -> dict[str, Any]:
+    """By turns, and of each its fastest."""
+    pairs = [(await rows_per_second(few, most), await rows_per_second(many, most)) for _ in range(SHEETS)]
+    before, after = max(rate for rate, _ in pairs), max(rate for _, rate in pairs)
+    return {
+        "sheet_ratio": round(before / after, 2),
+        "sheet_rows_per_second": round(after),
+        "sheet_rows_per_second_of_few": round(before),
+    }
 
 
 async def compare(few: House, many: House, *, rounds: int) -> dict[str, Any]:
@@ -186,8 +204,13 @@ async def compare(few: House, many: House, *, rounds: int) -> dict[str, Any]:
 
 async def _pair(read: Read, few: House, many: House) -> tuple[float, float]:
     """By turns, and of each its fastest: what else the machine does only ever adds."""
-    turns = [(await _ms(read, few), await _ms(read, many)) for _ in range(TRIES)]
-    return min(before for before, _ in turns), min(after for _, after in turns)
+    before, after, spent = math.inf, math.inf, 0.0
+    for tries in range(TRIES.stop):
+        if tries >= TRIES.start and spent >= TRIED_MS:
+            break
+        turn = await _ms(read, few), await _ms(read, many)
+        before, after, spent = min(before, turn[0]), min(after, turn[1]), spent + min(turn)
+    return before, after
 
 
 async def _ms(read: Read, house: House) -> float:
@@ -246,15 +269,15 @@ def place_of(folder: Path, *, kept_as: str = "") -> Iterator[Path]:
 async def measure(folder: Path, *, sessions: int, entries: int, rounds: int, rows: int) -> dict[str, Any]:
     async with houses(folder, sessions=sessions, entries=entries) as (few, many, seconds):
         pages = await compare(few, many, rounds=rounds)
-        slow, fast = await rows_per_second(many, rows), await rows_per_second(few, rows)
+        sheets = await compare_sheets(few, many, rows)
         return {
             "sessions": sessions,
             "entries": entries,
             "seeding_seconds": seconds,
             "worst_ratio": max(page["ratio"] for page in pages.values()),
-            "above_aim": [name for name, page in pages.items() if page["ratio"] > AIM],
-            "sheet_rows_per_second": round(slow),
-            "sheet_rows_per_second_of_few": round(fast),
+            "above_aim": [name for name, page in pages.items() if page["ratio"] > AIM]
+            + ["sheet"] * (sheets["sheet_ratio"] > AIM),
+            **sheets,
             "pages": pages,
         }
 

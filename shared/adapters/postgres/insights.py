@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -25,6 +26,7 @@ from shared.adapters.postgres.session_list import (
     session_page,
     write_cursor,
 )
+from shared.adapters.postgres.words import is_short
 
 __all__ = [
     "MAX_LIMIT",
@@ -38,6 +40,8 @@ __all__ = [
 ]
 
 BATCH = 1000
+UNDER_WAY = 0.001
+"""Seconds in which a statement leaves the house."""
 
 
 class Insights:
@@ -68,25 +72,49 @@ class Insights:
         following = write_cursor(query.sort, last["key"], last["row"]) if more else None
         return {"sessions": [_without(row, "key", "row") for row in shown], "next": following}
 
-    async def every_session(self, query: SessionQuery) -> AsyncIterator[list[dict[str, Any]]]:
-        """All that a list shows from its beginning, in batches of a statement each; raises BadQuery."""
-        query = replace(query, cursor="")
-        while rows := await self._session_rows(query, limit=BATCH):
-            yield rows
-            if len(rows) < BATCH:
-                return
-            query = replace(query, cursor=write_cursor(query.sort, rows[-1]["key"], rows[-1]["row"]))
+    async def every_session(self, query: SessionQuery) -> AsyncGenerator[list[dict[str, Any]], None]:
+        """All that a list shows from its beginning, in batches of a statement each; raises BadQuery.
+
+        Each is asked for before the one ahead of it is handed on: Postgres reads while that is written out.
+        """
+        query, matches = replace(query, cursor=""), await self._matches(query.search) or Matches()
+        coming = asyncio.ensure_future(self._batch(query, matches))
+        try:
+            while rows := await coming:
+                if len(rows) < BATCH:
+                    yield rows
+                    return
+                query = replace(query, cursor=write_cursor(query.sort, rows[-1]["key"], rows[-1]["row"]))
+                coming = asyncio.ensure_future(self._batch(query, matches))
+                await asyncio.wait([coming], timeout=UNDER_WAY)
+                yield rows
+        finally:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+
+    async def _batch(self, query: SessionQuery, matches: Matches) -> list[dict[str, Any]]:
+        statement, arguments = session_page(query, matches, limit=BATCH)
+        return await self._read(statement, *arguments) or []
 
     async def _session_rows(self, query: SessionQuery, *, limit: int) -> list[dict[str, Any]]:
-        if (near := near_page(query, limit=limit)) is not None:
+        near = near_page(query, limit=limit)
+        matches = await self._matches(query.search, only_few=near is not None)
+        if near is not None and matches is None:
             rows = await self._read(near[0], *near[1]) or []
             if len(rows) == limit:
                 return list(rows)
-        matches = Matches()
-        if query.search:
-            matches = matches_of(await self._read(matches_statement(query.search), query.search))
-        statement, arguments = session_page(query, matches, limit=limit)
+            matches = await self._matches(query.search)
+        statement, arguments = session_page(query, matches or Matches(), limit=limit)
         return await self._read(statement, *arguments) or []
+
+    async def _matches(self, search: str, *, only_few: bool = False) -> Matches | None:
+        """With `only_few` None for what may mean very many."""
+        if not search:
+            return Matches()
+        if only_few and is_short(search):
+            return None
+        found = await self._read(matches_statement(search, only_few=only_few), search)
+        return None if only_few and found["people"] is None else matches_of(found)
 
     async def session(self, public_id: UUID) -> dict[str, Any] | None:
         """Facts, what fills the window now, flushes with their notes, spend by purpose."""
@@ -126,9 +154,8 @@ class Insights:
     ) -> dict[str, Any] | None:
         """Summaries with what each cost and whether it can be undone, newest first; with the first page the
         attempts that failed."""
-        found = await self._read(
-            sql.COMPACTIONS.format(limit=page_size(limit)), public_id, 2**62 if before is None else before
-        )
+        statement = sql.COMPACTIONS.format(limit=page_size(limit), newest_call=sql.NEWEST_CALL)
+        found = await self._read(statement, public_id, 2**62 if before is None else before)
         if found is None:
             return None
         standing = found.pop("standing")

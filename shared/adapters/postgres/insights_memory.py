@@ -10,7 +10,7 @@ from uuid import UUID
 from shared.adapters.postgres.insights import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.page_read import SECONDS, Pool, page_size, read_page
 from shared.adapters.postgres.pool import store_method
-from shared.adapters.postgres.session_list import LEAST, MOST, is_short, look_of
+from shared.adapters.postgres.words import FEW_FOUND, LEAST, MOST, is_short, look_of
 from shared.core.memory import NOTE_KINDS
 from shared.core.notes import NoteSource
 
@@ -113,7 +113,7 @@ def _page(query: NoteQuery, limit: int) -> tuple[str, list[object]]:
     where, arguments = _wanted(query)
     if not query.search:
         return _NOTES.format(search="", rows=_ROWS.format(where=where, limit=limit), edge="0"), arguments
-    arguments.append(read_cursor(query.cursor, _ORDER)[1] if query.cursor else 2**62)
+    arguments.append(read_cursor(query.cursor, _ORDER)[1] if query.cursor else _BEYOND)
     newest = f"SELECT id FROM notes WHERE id < ${len(arguments) + 1}::bigint ORDER BY id DESC"
     near = _ROWS.format(where=f"{where} AND n.id > ({_EDGE})", limit=limit)
     if is_short(query.search):
@@ -172,14 +172,19 @@ _EDGE = "SELECT id FROM edge"
 """Newer notes than it are looked at one by one; from it on, those that the index finds."""
 _SHORT_SEARCH = """
 WITH edge AS MATERIALIZED (SELECT coalesce(({newest} OFFSET {near} LIMIT 1), 0) AS id)"""
+_BEYOND = 2**62
+_HAS_PIECES = "name_pieces(m.text || ' ' || m.subject) @> (SELECT pieces FROM look)"
 _SEARCH = f"""
 WITH look AS MATERIALIZED ({{look}}),
+few AS MATERIALIZED (
+  SELECT m.id FROM notes m WHERE (SELECT rare FROM look) AND {_HAS_PIECES} LIMIT {FEW_FOUND} + 1),
 edge AS MATERIALIZED (
-  SELECT CASE WHEN rare THEN {2**62} ELSE coalesce(({{newest}} OFFSET {{near}} LIMIT 1), 0) END AS id
+  SELECT CASE WHEN rare AND (SELECT count(*) FROM few) <= {FEW_FOUND} THEN {_BEYOND}
+              ELSE coalesce(({{newest}} OFFSET {{near}} LIMIT 1), 0) END AS id
     FROM look)"""
 _BY_PIECES = f"""
-  SELECT m.id FROM notes m
-   WHERE name_pieces(m.text || ' ' || m.subject) @> (SELECT pieces FROM look)
+  SELECT id FROM few WHERE ({_EDGE}) = {_BEYOND}
+  UNION ALL SELECT m.id FROM notes m WHERE ({_EDGE}) < {_BEYOND} AND {_HAS_PIECES}
   UNION ALL SELECT m.id FROM notes m WHERE m.public_id BETWEEN {LEAST} AND {MOST}"""
 _ROWS = "SELECT n.* FROM notes n WHERE {where} ORDER BY n.id DESC LIMIT {limit}"
 _FOUND_ROWS = """SELECT n.* FROM (SELECT DISTINCT id FROM ({found}) x ORDER BY id DESC) f

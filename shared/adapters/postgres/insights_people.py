@@ -9,7 +9,8 @@ from uuid import UUID
 from shared.adapters.postgres.erasure_map import STEPS
 from shared.adapters.postgres.insights import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.page_read import Pool, page_size, read_page
-from shared.adapters.postgres.session_list import FEW_PEOPLE, LEAST, MOST, is_moment, is_short, look_of
+from shared.adapters.postgres.session_list import FEW_PEOPLE, is_moment
+from shared.adapters.postgres.words import FEW_FOUND, LEAST, MOST, is_short, look_of
 
 _ORDER = "people"
 KINDS = ("person", "group")
@@ -148,6 +149,8 @@ look AS MATERIALIZED (SELECT p.pieces AS names, a.pieces AS places, p.rare AND a
         a.rare AS rare_place
    FROM ({look_of("$3::text", "parties_by_pieces")}) p, ({look_of("$3::text", "addresses_by_pieces")}) a), """
 _IS_RARE = "(SELECT rare FROM look)"
+_ARE_FEW = f"{_IS_RARE} AND (SELECT count(*) FROM found) <= {FEW_FOUND}"
+"""What seems to be rare is counted, up to a limit, before it is believed."""
 _FOUND_BY = f"""
 found AS MATERIALIZED (SELECT DISTINCT id FROM (
   {{names}}
@@ -157,8 +160,7 @@ found AS MATERIALIZED (SELECT DISTINCT id FROM (
 _OF_PLACES = """SELECT coalesce(p.merged_into, p.id) AS id
     FROM addresses a JOIN parties p ON p.id = a.party_id
    WHERE a.channel <> 'web' AND name_pieces(a.title || ' ' || a.chat) @> (SELECT places FROM look)"""
-_OF_NAMES = """SELECT p.id FROM parties p WHERE name_pieces(p.display_name) @> (SELECT names FROM look)
-  UNION ALL"""
+_OF_NAMES = "SELECT p.id FROM parties p WHERE name_pieces(p.display_name) @> (SELECT names FROM look)"
 _PLACED = f"""
 placed AS MATERIALIZED ({_OF_PLACES} AND {_PLACE_SAYS} AND (SELECT rare_place FROM look)), """
 _BEGINNINGS = f"""(SELECT p.id FROM parties p WHERE lower(p.display_name) COLLATE "C" >= lower($3::text)
@@ -189,12 +191,14 @@ _BOTH = f"({_page(_THEIR_OWN)}) UNION ALL ({_page(_TOO_MANY)})"
 """Those whom an index of names finds, or, when they are too many, all in their order."""
 _ALL = _people(_page(_EVERYBODY))
 _RARE = _people(
-    f"""({_page(_NEXT.format(unless=f"NOT {_IS_RARE}")).replace("{where}", "{near}")})
-      UNION ALL ({_page(f"{_THEIR_OWN} AND {_IS_RARE}")})""",
-    before=_LOOK + _PLACED + _found(f"{_OF_NAMES} SELECT id FROM placed", when=_IS_RARE),
-    whole=f"{_IS_RARE} AND (SELECT count(*) FROM found) <= {FEW_PEOPLE}",
+    f"""({_page(_NEXT.format(unless=f"NOT ({_ARE_FEW})")).replace("{where}", "{near}")})
+      UNION ALL ({_page(f"{_THEIR_OWN} AND {_ARE_FEW}")})""",
+    before=_LOOK
+    + _PLACED
+    + _found(f"({_OF_NAMES} LIMIT {FEW_FOUND} + 1) UNION ALL SELECT id FROM placed", when=_IS_RARE),
+    whole=_ARE_FEW,
 )
-_FOUND = _people(_BOTH, before=_LOOK + _found(f"{_OF_NAMES} {_OF_PLACES}"))
+_FOUND = _people(_BOTH, before=_LOOK + _found(f"{_OF_NAMES} UNION ALL {_OF_PLACES}"))
 _NEAR = _people(_page(_NEXT.format(unless="true")), whole="false")
 _FOUND_SHORT = _people(_BOTH, before=_found(_BEGINNINGS))
 """By each person's newest conversation, along the index of activity: each page costs what the first does. A

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from shared.adapters.postgres.insights_sql import NEWEST_CALL
 from shared.adapters.postgres.page_read import SECONDS, Pool, read_page
 from shared.adapters.postgres.pool import store_method
 
@@ -12,16 +13,17 @@ EXACT_TURNS = 5_000
 """Up to here every turn is looked at; of more, some of each stretch are."""
 MARKS = 2_000
 """Newest summaries and flushes that are looked at for marks."""
+_FIRST_FROM = """(
+  SELECT c.turn_id FROM turn_context_audit c
+   WHERE (c.session_id, c.turn_id) >= (s.id, {}) AND c.session_id <= s.id
+   ORDER BY c.session_id, c.turn_id LIMIT 1)"""
 
 TIMELINE = f"""
 WITH s AS (
   SELECT s.*, b.low, b.high, b.high - b.low >= {EXACT_TURNS} AS big,
          greatest(1, (b.high - b.low) / greatest($2 / 3, 1)) AS width
     FROM sessions s CROSS JOIN LATERAL (
-      SELECT (SELECT c.turn_id FROM turn_context_audit c WHERE c.session_id = s.id AND c.turn_id >= $3
-               ORDER BY c.turn_id LIMIT 1) AS low,
-             (SELECT c.turn_id FROM turn_context_audit c WHERE c.session_id = s.id
-               ORDER BY c.turn_id DESC LIMIT 1) AS high) b
+      SELECT {_FIRST_FROM.format("$3")} AS low, (SELECT c.turn_id FROM {NEWEST_CALL} c) AS high) b
    WHERE s.public_id = $1
 ), folds AS (
   SELECT l.*, coalesce((SELECT n.turn_no - 1 FROM turns n WHERE n.session_id = s.id
@@ -39,8 +41,7 @@ WITH s AS (
    ORDER BY CASE WHEN s.big THEN (f.at_turn - s.low) / s.width ELSE f.id END, f.id DESC
 ), picks AS (
   SELECT DISTINCT p.turn FROM s CROSS JOIN LATERAL (
-      SELECT (SELECT c.turn_id FROM turn_context_audit c WHERE c.session_id = s.id AND c.turn_id >= g.turn
-               ORDER BY c.turn_id LIMIT 1) AS turn
+      SELECT {_FIRST_FROM.format("g.turn")} AS turn
         FROM generate_series(s.low, s.high, s.width) AS g(turn)
       UNION ALL SELECT s.high
       UNION ALL SELECT f.at_turn + x.step FROM marked f, (VALUES (0), (1)) AS x(step)) p
@@ -105,9 +106,7 @@ SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger',
 """
 
 _ID = "SELECT id FROM sessions WHERE public_id = $1"
-_NEWEST = """
-SELECT c.turn_id FROM turn_context_audit c WHERE c.session_id = $1 ORDER BY c.turn_id DESC LIMIT 1
-"""
+_NEWEST = f"SELECT c.turn_id FROM (VALUES ($1::bigint)) AS s(id) CROSS JOIN LATERAL {NEWEST_CALL} c"
 
 
 class SessionInsights:

@@ -121,10 +121,16 @@ SESSIONS = f"""
 WITH page AS ({{page}}),
 placed AS (SELECT *, row_number() OVER () AS place FROM page)
 SELECT json_agg(json_build_object('row', s.id, 'key', s.key::text, {_FACTS.replace(STATE, "{state}")}) ORDER BY s.place)::text
-  FROM placed s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
-  LEFT JOIN session_totals t ON t.session_id = s.id
+  FROM placed s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id {{totals}}
 """
-"""Whose state is known already, by order or by filter, is not looked at again."""
+"""Whose state is known already, by order or by filter, is not looked at again; nor are sums that led to it."""
+TOTALS = "LEFT JOIN session_totals t ON t.session_id = s.id"
+TOTALS_OF_PAGE = "CROSS JOIN LATERAL (SELECT (s.totals).*) t"
+
+NEWEST_CALL = f"""(
+  SELECT x.* FROM turn_context_audit x WHERE (x.session_id, x.turn_id) < (s.id, {2**62}) AND x.session_id >= s.id
+   ORDER BY x.session_id DESC, x.turn_id DESC, x.id DESC LIMIT 1)"""
+"""Of `s`. Asked for those of one session, the planner takes them for a handful, and of a long one sorts them all."""
 
 SESSION = f"""
 SELECT json_build_object({_FACTS},
@@ -141,7 +147,7 @@ SELECT json_build_object({_FACTS},
   'undone', (SELECT count(*) FROM links l WHERE l.session_id = s.id AND l.undone_at IS NOT NULL),
   'now', (SELECT json_build_object('turn', c.turn_id, 'parts', c.parts, 'model', c.model_alias,
               'window', c.model_context_limit, 'hard', c.hard_limit, 'budget', c.input_budget, 'at', c.created_at)
-            FROM turn_context_audit c WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1),
+            FROM {NEWEST_CALL} c),
   'running', (SELECT json_build_object('kind', j.kind, 'since', j.started_at) FROM jobs j
                WHERE j.session_id = s.id AND j.state = 'running'),
   'notes', (SELECT json_build_object('kept', count(*), 'newest', max(n.id)::text)
@@ -262,8 +268,7 @@ SELECT json_build_object(
     'head_kind', (SELECT kind FROM links WHERE id = s.head),
     'redo', (SELECT public_id FROM links WHERE id = s.redo),
     'context', s.context_tokens, 'busy', s.answered_turn < s.next_turn - 1,
-    'hard', (SELECT c.hard_limit FROM turn_context_audit c WHERE c.session_id = s.id
-              ORDER BY c.turn_id DESC, c.id DESC LIMIT 1)),
+    'hard', (SELECT c.hard_limit FROM {newest_call} c)),
   'compactions', coalesce((SELECT json_agg(json_build_object('id', l.public_id, 'kind', l.kind, 'active', l.active,
       'trigger', l.trigger, 'from_turn', l.from_turn, 'through_turn', l.through_turn, 'summary', l.summary_text,
       'tokens', l.tokens, 'tokens_before', l.tokens_before, 'tokens_after', l.tokens_after,

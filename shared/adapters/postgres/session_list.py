@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from shared.adapters.postgres import insights_sql as sql
+from shared.adapters.postgres.words import FEW_FOUND, is_short, look_of
 
 MAX_LIMIT = 200
 FEW_PEOPLE = 4000
 """A search begins with whom it finds up to so many; of more, the order is followed and each row looked at."""
 NEAR_ROWS = 1000
-"""One or two letters mean so many that the next rows of the order fill a page before anybody is looked up."""
+"""One or two letters or a usual name mean so many that the next rows of the order fill a page before anybody
+is looked up.
+"""
 _ID_START = re.compile(r"[0-9a-f]{1,8}(-[0-9a-f-]{0,27})?")
 _MOST = 2**63 - 1
 
@@ -53,44 +56,13 @@ class Matches:
 NOBODY_LOOKED_UP = Matches(people=None, agents=None)
 
 
-MATCHES = """
+_MATCHES = """
 SELECT json_build_object(
-  'people', (SELECT CASE WHEN count(*) <= {few} THEN coalesce(json_agg(id), '[]'::json) END
+  'people', (SELECT CASE WHEN {when} AND count(*) <= {few} THEN coalesce(json_agg(id), '[]'::json) END
                FROM (SELECT id FROM parties WHERE {found} LIMIT {few} + 1) x),
   'agents', (SELECT json_agg(id) FROM agents WHERE strpos(lower(name), lower($1)) > 0))::text
 """
-PIECES = """
-    SELECT substr(lower({word}), least(n, length({word}) - 2), 3)
-      FROM generate_series(1, length({word}), 3) n"""
-"""Of a word of three letters and more; an id is found between these, by its beginning."""
-_RARE = """
-  SELECT CASE WHEN bool_or(rare) THEN array_agg(piece) FILTER (WHERE rare)
-              ELSE array_agg(piece) END AS pieces,
-         coalesce(bool_or(rare), false) AS rare
-    FROM (SELECT piece, coalesce(share, 0) < 0.001 AS rare FROM ({pieces}) x(piece) LEFT JOIN (
-            SELECT u.* FROM pg_stats s,
-                   unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) u(usual, share)
-             WHERE s.tablename = '{index}' AND s.schemaname = current_schema()) u ON u.usual = piece) y"""
-"""Of the pieces of a word those that few rows have, where it has such: a list of nearly all rows, read to be
-narrowed by a short one, costs more than all the rest. The statistics of the index know which those are."""
-
-
-def look_of(word: str, index: str) -> str:
-    """The `pieces` by which the rows that say a word are found in an index of pieces, and whether few are."""
-    return _RARE.format(pieces=PIECES.format(word=word), index=index)
-
-
-def pieces_of(word: str, index: str) -> str:
-    """By which rows are found; some more may be found, too."""
-    return f"(SELECT pieces FROM ({look_of(word, index)}) y)"
-
-
-_ID = "regexp_replace(lower({word}), '[^0-9a-f]', '', 'g')"
-_NO_ID = "lower({word}) !~ '^[0-9a-f]+(-[0-9a-f-]*)?$' OR length({word}) > 36"
-LEAST = f"(SELECT CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, '0')::uuid END)"
-MOST = f"(SELECT CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, 'f')::uuid END)"
-"""By sub-selects: a plan for any word then looks no dearer than one for this, which is made each time."""
-_SOMEWHERE = f"""name_pieces(display_name) @> {pieces_of("$1", "parties_by_pieces")}
+_SOMEWHERE = """name_pieces(display_name) @> (SELECT pieces FROM look)
   AND strpos(lower(display_name), lower($1)) > 0"""
 """Some of the pieces lead to the names, each of which is then looked at."""
 _AT_THE_START = """lower(display_name) COLLATE "C" >= lower($1)
@@ -99,13 +71,16 @@ _AT_THE_START = """lower(display_name) COLLATE "C" >= lower($1)
 """Ordered, so that the index is the way however many there are."""
 
 
-def is_short(search: str) -> bool:
-    return 0 < len(search) < 3
+def matches_statement(search: str, *, only_few: bool = False) -> str:
+    """Finds whom the words mean: anywhere in a name, or by its beginning when they are one or two letters.
 
-
-def matches_statement(search: str) -> str:
-    """Finds whom the words mean: anywhere in a name, or by its beginning when they are one or two letters."""
-    return MATCHES.format(found=_AT_THE_START if is_short(search) else _SOMEWHERE, few=FEW_PEOPLE)
+    With `only_few` nobody is told of words that have usual pieces alone: by an index those are found slowly.
+    """
+    if is_short(search):
+        return _MATCHES.format(found=_AT_THE_START, when="true", few=FEW_PEOPLE)
+    when, few = ("(SELECT rare FROM look)", FEW_FOUND) if only_few else ("true", FEW_PEOPLE)
+    matches = _MATCHES.format(found=f"{when} AND {_SOMEWHERE}", when=when, few=few)
+    return f"WITH look AS MATERIALIZED ({look_of('$1', 'parties_by_pieces')}) {matches}"
 
 
 def matches_of(found: Mapping[str, Sequence[int] | None]) -> Matches:
@@ -123,8 +98,8 @@ class _Arguments:
 
 
 def near_page(query: SessionQuery, *, limit: int) -> tuple[str, Sequence[object]] | None:
-    """What the next rows of the order hold, for a search that means very many; None for other orders."""
-    if not is_short(query.search) or check(query) in ("state", "agent", "person"):
+    """What the next rows of the order hold of a search that means very many; None for other orders."""
+    if not query.search or check(query) in ("state", "agent", "person"):
         return None
     return session_page(query, NOBODY_LOOKED_UP, limit=limit)
 
@@ -143,7 +118,7 @@ def session_page(
     if matches is NOBODY_LOOKED_UP:
         near = _by_column(column, _wanted(query, put), edge, put, falling=falling, limit=NEAR_ROWS)
         page = _among(near, meant, falling=falling, limit=limit)
-        return sql.SESSIONS.format(page=page, state=_told(column, query.state)), put.values
+        return _shown(page, query, column), put.values
     wanted = [*meant, *_wanted(query, put)]
     if column == "state":
         page = _by_state(wanted, query.state, edge, falling=falling, limit=limit)
@@ -153,7 +128,13 @@ def session_page(
         page = _by_person(wanted, edge, put, falling=falling, limit=limit)
     else:
         page = _by_column(column, wanted, edge, put, falling=falling, limit=limit)
-    return sql.SESSIONS.format(page=page, state=_told(column, query.state)), put.values
+    return _shown(page, query, column), put.values
+
+
+def _shown(page: str, query: SessionQuery, column: str) -> str:
+    """The rows of a page with all that the list tells of them."""
+    totals = sql.TOTALS_OF_PAGE if _by_totals(column) else sql.TOTALS
+    return sql.SESSIONS.format(page=page, state=_told(column, query.state), totals=totals)
 
 
 def _told(column: str, only: str) -> str:
@@ -161,6 +142,10 @@ def _told(column: str, only: str) -> str:
     if column == "state":
         return "s.key"
     return f"'{only}'" if only else sql.STATE
+
+
+def _by_totals(column: str) -> bool:
+    return sql.SORTS[column].tie.startswith("t.")
 
 
 def check(query: SessionQuery) -> str:
@@ -203,26 +188,41 @@ def _full(share: float, put: _Arguments) -> str:
 
 
 def _searched(search: str, matches: Matches, put: _Arguments) -> str:
-    ways = []
+    ways, exact = [], _exactly(search, matches, put)
+    if matches.people is None or is_short(search):
+        ways += [way.format(s="s") for way in exact]
+    elif exact:
+        each = " UNION ALL ".join(f"SELECT x.id FROM sessions x WHERE {way.format(s='x')}" for way in exact)
+        ways.append(f"s.id = ANY (ARRAY({each}))")
     if matches.people is None:
         how = "starts_with" if is_short(search) else "0 < strpos"
         ways.append(
             f"""(SELECT {how}(lower(x.display_name), lower({put.put(search)}))
                    FROM parties x WHERE x.id = s.party_id)"""
         )
-    elif matches.people:
-        ways.append(f"s.party_id = ANY ({put.put(list(matches.people))}::bigint[])")
     if matches.agents is None:
         ways.append(
             f"s.agent_id IN (SELECT id FROM agents WHERE strpos(lower(name), lower({put.put(search)})) > 0)"
         )
     elif matches.agents:
         ways.append(f"s.agent_id = ANY ({put.put(list(matches.agents))}::bigint[])")
+    return f"({' OR '.join(ways)})" if ways else "false"
+
+
+def _exactly(search: str, matches: Matches, put: _Arguments) -> list[str]:
+    """Those of the people found, and the one whose id begins so: few, each known to an index.
+
+    Collected before anything else is looked at; left to choose, the planner may follow the order of the list
+    to its end for them.
+    """
+    exact = []
+    if matches.people:
+        exact.append(f"{{s}}.party_id = ANY ((SELECT {put.put(list(matches.people))}::bigint[])::bigint[])")
     if _ID_START.fullmatch(start := search.lower()):
         bare = start.replace("-", "")
-        least, most = put.put(bare.ljust(32, "0")[:32]), put.put(bare.ljust(32, "f")[:32])
-        ways.append(f"s.public_id BETWEEN {least}::text::uuid AND {most}::text::uuid")
-    return f"({' OR '.join(ways)})" if ways else "false"
+        least, most = (f"(SELECT {put.put(bare.ljust(32, end)[:32])}::text::uuid)" for end in "0f")
+        exact.append(f"{{s}}.public_id BETWEEN {least} AND {most}")
+    return exact
 
 
 Edge = tuple[str, int]
@@ -237,8 +237,10 @@ def _by_column(
         place = f"({put.put(edge[0])}::text::{order.kind}, {put.put(edge[1])}::bigint)"
         wanted = [*wanted, f"({order.key}, {order.tie}) {sign} {place}"]
     direction = "DESC" if falling else "ASC"
-    joined = "JOIN session_totals t ON t.session_id = s.id" if order.tie.startswith("t.") else ""
-    return f"""SELECT s.*, {order.key} AS key
+    joined, and_totals = "", ""
+    if _by_totals(column):
+        joined, and_totals = "JOIN session_totals t ON t.session_id = s.id", ", t AS totals"
+    return f"""SELECT s.*, {order.key} AS key{and_totals}
       FROM sessions s {joined} WHERE {_all(wanted)}
       ORDER BY {order.key} {direction}, {order.tie} {direction} LIMIT {limit}"""
 

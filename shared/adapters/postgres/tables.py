@@ -178,6 +178,7 @@ class Session(SQLModel, table=True):
         Index("sessions_by_agent", "agent_id", "id"),
         Index("sessions_by_context", text(f"coalesce({CONTEXT_PCT}, -1)"), "id"),
         Index("sessions_troubled", "last_active_at", "id", postgresql_where=text("troubled_at IS NOT NULL")),
+        Index("sessions_troubled_by_id", "id", postgresql_where=text("troubled_at IS NOT NULL")),
         Index(
             "sessions_filling",
             "last_active_at",

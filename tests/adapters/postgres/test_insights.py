@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -16,7 +18,8 @@ from shared.adapters.postgres.insights_session import SessionInsights
 from shared.adapters.postgres.insights_sql import SORTS
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.running_sums import RunningSums
-from shared.adapters.postgres.session_list import matches_statement, pieces_of
+from shared.adapters.postgres.session_list import matches_statement
+from shared.adapters.postgres.words import look_of
 from tests.web.dashboard import seed
 
 Pool = asyncpg.Pool
@@ -80,6 +83,30 @@ async def test_every_order_turns_all_pages_both_ways(pool: Pool, insights: Insig
         falling = [row["id"] for row in await every_page(insights, sort=f"-{column}")]
         assert len(set(rising)) == 23, column
         assert falling == rising[::-1], column
+
+
+async def test_a_sheet_is_the_whole_list_in_batches(
+    pool: Pool, insights: Insights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.adapters.postgres.insights.BATCH", 5)
+    await some_sessions(pool)
+    for query in (SessionQuery(), SessionQuery(search="person", sort="cost"), SessionQuery(search="nobody")):
+        batches = [batch async for batch in insights.every_session(query)]
+        listed = await every_page(insights, search=query.search, sort=query.sort)
+        assert [row["id"] for batch in batches for row in batch] == [row["id"] for row in listed]
+        assert all(len(batch) == 5 for batch in batches[:-1])
+
+
+async def test_who_leaves_a_sheet_early_leaves_nothing_running(
+    pool: Pool, insights: Insights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.adapters.postgres.insights.BATCH", 5)
+    await some_sessions(pool)
+    before = asyncio.all_tasks()
+    async with aclosing(insights.every_session(SessionQuery())) as sheet:
+        assert len(await anext(sheet)) == 5
+    assert asyncio.all_tasks() == before
+    assert pool.get_idle_size() == pool.get_size()
 
 
 async def test_the_columns_are_what_sql_says(pool: Pool, insights: Insights) -> None:
@@ -437,6 +464,13 @@ async def test_a_search_that_means_very_many_follows_the_order(
     usual = [row["id"] for row in await every_page(insights, search="person", sort="-turns")]
     monkeypatch.setattr("shared.adapters.postgres.session_list.FEW_PEOPLE", 3)
     assert [row["id"] for row in await every_page(insights, search="person", sort="-turns")] == usual
+    monkeypatch.setattr("shared.adapters.postgres.session_list.NEAR_ROWS", 7)
+    monkeypatch.setattr("shared.adapters.postgres.session_list.FEW_FOUND", 1)
+    assert [row["id"] for row in await every_page(insights, search="person", sort="-turns")] == usual
+    await pool.execute("ANALYZE parties")
+    for few in (3, 4000):
+        monkeypatch.setattr("shared.adapters.postgres.session_list.FEW_PEOPLE", few)
+        assert [row["id"] for row in await every_page(insights, search="person", sort="-turns")] == usual
     assert len(usual) == await pool.fetchval("SELECT count(*) FROM parties WHERE display_name <> ''")
 
 
@@ -488,7 +522,10 @@ async def test_words_are_found_by_their_rare_pieces_and_by_usual_ones_where_they
             else:
                 assert sorted(found or []) == [row["id"] for row in expected]
                 assert len(expected) == most
-    pieces = await pool.fetchval(f"SELECT {pieces_of('$1::text', 'parties_by_pieces')}", rare)
-    assert "num" not in pieces
-    usual = await pool.fetchval(f"SELECT {pieces_of('$1::text', 'parties_by_pieces')}", "number")
-    assert sorted(usual) == ["ber", "num"]
+    look = look_of("$1::text", "parties_by_pieces")
+    (led_by,) = await pool.fetch(look, rare)
+    assert "num" not in led_by["pieces"]
+    assert led_by["rare"]
+    assert [tuple(row) for row in await pool.fetch(look, "number")] == [(["num", "ber"], False)]
+    told = json.loads(await pool.fetchval(matches_statement("number", only_few=True), "number"))
+    assert told["people"] is None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -211,3 +212,40 @@ async def test_a_dead_job_marks_its_session_until_it_is_mended(guest: Visit) -> 
     await guest.one("UPDATE sessions SET troubled_at = now() RETURNING id")
     await guest.ask("So soon?")
     assert await marked() is not None
+
+
+async def test_more_than_seemed_rare_are_all_found(pool: Pool) -> None:
+    """Nothing is known of the names, so that each piece is taken for rare; none is among the newest."""
+    async with pool.acquire() as connection:
+        await seed.a_session(connection)
+    for statement in (
+        """INSERT INTO parties (display_name)
+           SELECT CASE WHEN n > 1100 THEN 'Maria ' ELSE 'Zoë ' END || n FROM generate_series(1, 1500) n""",
+        """INSERT INTO sessions (party_id, agent_id, last_active_at)
+           SELECT p.id, (SELECT min(id) FROM agents), now() - p.id * interval '1 min' FROM parties p""",
+        """INSERT INTO notes (party_id, scope, kind, text, hash)
+           SELECT id, 'default', 'fact', 'Of ' || display_name, sha256(id::text::bytea)
+             FROM parties ORDER BY id DESC""",
+    ):
+        await pool.execute(statement)
+    people, sessions, notes = PeopleInsights(pool), Insights(pool), MemoryInsights(pool)
+    reads: dict[str, Callable[[str, str], Awaitable[dict[str, Any]]]] = {
+        "people": lambda words, cursor: people.people(PeopleQuery(search=words, cursor=cursor)),
+        "sessions": lambda words, cursor: sessions.sessions(SessionQuery(search=words, cursor=cursor)),
+        "notes": lambda words, cursor: notes.notes(NoteQuery(search=words, cursor=cursor)),
+    }
+    for words, count in (("maria", 400), ("maria 1234", 1), ("aria 12", 100)):
+        for rows, read in reads.items():
+            assert len(await _all(partial(read, words), rows)) == count, (words, rows)
+
+
+async def _all(read: Callable[[str], Awaitable[dict[str, Any]]], rows: str) -> set[str]:
+    seen: list[str] = []
+    cursor = ""
+    for _ in range(40):
+        page = await read(cursor)
+        seen += [row["id"] for row in page[rows]]
+        if not (cursor := page["next"] or ""):
+            assert len(seen) == len(set(seen))
+            return set(seen)
+    raise AssertionError("the pages never end")
