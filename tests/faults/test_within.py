@@ -12,14 +12,15 @@ import pytest
 
 from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.afflictions import BLOCK_SECONDS, CLOCK_SHIFTS
+from tests.faults.lengths import lasting
 from tests.faults.person import WALK, Person
 from tests.faults.plant import Case, Recovery
 from tests.faults.processes import Process, free_port, logged
 from tests.faults.test_provider import LONG, provided_by
 
 HOUR = 3600.0
-BLOCKED = 6.0
-"""Longer than the four seconds after which a lease lapses."""
+BLOCKED = lasting(10.0, 20.0)
+"""Longer than the four seconds after which a lease lapses, and others have time to take over meanwhile."""
 
 
 async def heard(processes: Sequence[Process], event: str, *, times: int = 1) -> None:
