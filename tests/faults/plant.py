@@ -195,7 +195,7 @@ class Case:
 
 
 _judging = asyncio.Lock()
-"""One verdict at a time: each reads in a transaction, which on a busy machine another one finds open for long."""
+"""One verdict at a time: another one would find the transaction in which it reads open for too long."""
 
 
 async def _answered_once(connection: asyncpg.Connection[asyncpg.Record], person: Person) -> None:

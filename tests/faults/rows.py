@@ -299,7 +299,8 @@ _CHANNELS = (
     ),
     _row(
         52, "a worker of the version before works beside a new one",
-        "a new kind of job and a new column, processes running that do not know them",
+        "a new kind of job and a new column, processes running that do not know them; the program of two"
+        " migrations before, from the history, through an upgrade and beside the new one",
         "no job lost; each migration lets the version before work on",
     ),
 )  # fmt: skip
