@@ -95,9 +95,9 @@ class Process:
         await asyncio.wait([self._keeping])
         self.fell_at = time.monotonic()
         self.kill()
-        await asyncio.wait_for(self._process.wait(), 5)
+        await asyncio.wait_for(self._process.wait(), STOP_SECONDS)
 
-    async def crashed(self, *, within_seconds: float = 30.0) -> None:
+    async def crashed(self, *, within_seconds: float = START_SECONDS) -> None:
         """Wait until it has met its crash point."""
         try:
             async with asyncio.timeout(within_seconds):
@@ -124,7 +124,7 @@ class Process:
             await asyncio.wait_for(process.wait(), STOP_SECONDS)
         except TimeoutError:
             process.kill()
-            await asyncio.wait_for(process.wait(), 5)
+            await asyncio.wait_for(process.wait(), STOP_SECONDS)
             raise AssertionError(f"{self.module} did not stop:\n{self.words()}") from None
         finally:
             await asyncio.wait([reading], timeout=5)

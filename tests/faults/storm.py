@@ -86,6 +86,8 @@ class Storm:
             finally:
                 watching.cancel()
                 await asyncio.wait([watching])
+                # What ended since the last glance was not left lying.
+                await watch.glance()
                 await watch.close()
             report = await self._report(weather, watch)
             return {**report, "settled_seconds": settled}

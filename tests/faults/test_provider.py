@@ -14,7 +14,7 @@ import pytest
 from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.conftest import TEMPLATE
 from tests.faults.lengths import lasting
-from tests.faults.person import Person
+from tests.faults.person import PATIENCE_SECONDS, Person
 from tests.faults.plant import Case, Plant, Recovery
 from tests.faults.processes import Process, free_port, logged
 
@@ -147,7 +147,7 @@ async def test_a_stopped_process_that_wakes_up_does_not_answer_again(
 
 async def _fenced(web: Process) -> None:
     """The late answer is thrown away by whoever wrote it."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE_SECONDS
     while not logged([web], "turn_fenced"):
         assert time.monotonic() < end, web.words()
         await asyncio.sleep(0.05)

@@ -9,7 +9,7 @@ import pytest
 
 from shared.adapters.arq_queue import QUEUE, ArqDoorbell
 from tests.faults.afflictions import UNKNOWN_KIND
-from tests.faults.person import WALK, Person
+from tests.faults.person import PATIENCE_SECONDS, WALK, Person
 from tests.faults.plant import Case
 from tests.faults.processes import Process
 
@@ -82,7 +82,7 @@ async def _left_alone(case: Case, job_id: int, worker: Process) -> None:
     await case.value("UPDATE jobs SET due_at = now() - interval '1 hour' WHERE id = $1", job_id)
     await _rung(case, job_id)
     async with case.queue() as queue:
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE_SECONDS
         while await queue.zcard(QUEUE):
             assert time.monotonic() < end, f"nobody hears the bell\n{worker.words()}"
             await asyncio.sleep(0.05)

@@ -13,12 +13,16 @@ import pytest
 
 from shared.adapters.postgres.migrate import current_revision, migrate
 from shared.adapters.postgres.readiness import VERSIONS
+from tests.fakes.bot_api import running_bot_api
 from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.former import Former, NoHistory, former
+from tests.faults.hatchery import Hatchery
 from tests.faults.person import WALK, Person
 from tests.faults.plant import Case, Plant
 from tests.faults.processes import Process, free_port
+from tests.faults.telegram import SECONDS, Telegram
 from tests.faults.test_provider import LONG, provided_by
+from tests.faults.test_telegram import SLOW_ANSWER
 
 MIGRATIONS = 2
 """What no process uses any more may go two versions later."""
@@ -65,6 +69,35 @@ async def test_the_program_of_before_works_on_while_it_is_replaced(
             await other.ask("Is everything as it was?")
             await case.promises_hold(other)
             assert successor.exits == []
+
+
+@pytest.mark.row("F52")
+async def test_the_bot_of_before_is_followed_by_the_new_one_in_the_same_bubble(
+    plant: Plant, hatchery: Hatchery, fake: RunningFake, older: Former
+) -> None:
+    """It answers through the upgrade, is killed in the middle of an answer, and the new one ends it."""
+    await Telegram.answers_of(
+        fake, {"slowly": {"text": SLOW_ANSWER, "pace_ms": 150}, "walk": {"text": "Yes."}}
+    )
+    async with running_bot_api() as api, _database(plant, older.revision) as case:
+        telegram = Telegram(api=api, provider=fake, case=case, hatchery=hatchery)
+        ada = await telegram.talker()
+        async with older.process("bot", case, **telegram.settings()) as one:
+            await telegram.serves(one)
+            await ada.ask("Do you walk by the river?")
+            await migrate(case.database_url)
+            await ada.ask("And do you walk up the hill?")
+            async with telegram.bot() as other:
+                await ada.say("Tell me slowly of the sea.")
+                # The number of a bubble that is edited is known.
+                await ada.person.sees(
+                    lambda screen: [line.edited for line in screen.answers][2:] == [True], within=SECONDS
+                )
+                await one.kill_for_good()
+                await telegram.serves(other)
+                await telegram.promises_hold()
+                assert (one.exits, other.exits) == ([], [])
+        assert (await ada.person.screen()).texts == ["Yes.", "Yes.", SLOW_ANSWER]
 
 
 def test_without_its_history_nobody_says_that_the_program_of_before_was_tried(tmp_path: Path) -> None:
