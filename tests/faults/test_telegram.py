@@ -71,7 +71,7 @@ LONG_ANSWER = "\n\n".join(
 )
 MINUTE = " ".join(f"step{number}" for number in range(400))
 ANSWERS: dict[str, dict[str, object]] = {
-    "for a minute": {"text": MINUTE, "pace_ms": 150, "times": 1},
+    "for a minute": {"text": MINUTE, "pace_ms": 400, "times": 1},
     "briefly": {"text": "Yes."},
     "few words": {"text": "It is called Njord, and it runs past the hill and on to the sea.", "pace_ms": 200},
     "length": {"text": LONG_ANSWER},
