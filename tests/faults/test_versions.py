@@ -17,11 +17,12 @@ from tests.fakes.bot_api import running_bot_api
 from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.former import Former, NoHistory, former
 from tests.faults.hatchery import Hatchery
-from tests.faults.person import WALK, Person
+from tests.faults.person import Person
 from tests.faults.plant import Case, Plant
 from tests.faults.processes import Process, free_port
 from tests.faults.telegram import SECONDS, Telegram
 from tests.faults.test_provider import LONG, provided_by
+from tests.faults.test_rolling import summarised, talks
 from tests.faults.test_telegram import SLOW_ANSWER
 
 MIGRATIONS = 2
@@ -56,14 +57,14 @@ async def test_the_program_of_before_works_on_while_it_is_replaced(
             case.web(**more, EVERTALK_HTTP_PORT=str(port)) as new,
             Person(port, token=person.token, name="after") as other,
         ):
-            await asyncio.gather(_talks(person), _talks(other))
-            await _summarised(other)
+            await asyncio.gather(talks(person), talks(other))
+            await summarised(other)
             assert (web.exits, worker.exits, new.exits) == ([], [], [])
             await _taken_over(fake, web, person, other)
             await _taken_over(fake, new, other, person)
             await worker.stop()
-            await asyncio.gather(_talks(person), _talks(other))
-            await _summarised(person)
+            await asyncio.gather(talks(person), talks(other))
+            await summarised(person)
             await case.promises_hold(person, other)
             await web.stop()
             await other.ask("Is everything as it was?")
@@ -113,11 +114,11 @@ def test_without_its_history_nobody_says_that_the_program_of_before_was_tried(tm
 
 
 async def _upgraded_in_mid_conversation(case: Case, person: Person) -> None:
-    talking = asyncio.create_task(_talks(person))
+    talking = asyncio.create_task(talks(person))
     await person.until(lambda: len(person.finals) > 1, "the first answers")
     await migrate(case.database_url)
     await talking
-    await _summarised(person)
+    await summarised(person)
 
 
 @asynccontextmanager
@@ -147,13 +148,3 @@ async def _taken_over(fake: RunningFake, falls: Process, one: Person, other: Per
     assert answer["role"] == "assistant"
     assert answer["text"] != LONG, "begun again"
     await other.until(lambda: answer["event_seq"] in other.seen, "the same answer on the other screen")
-
-
-async def _talks(person: Person) -> None:
-    for number in range(8):
-        await person.ask(f"Number {number}: we meet on 2026-05-{number + 10} in Lisbon. {WALK}")
-
-
-async def _summarised(person: Person) -> None:
-    told = await person.result_of(await person.command("compact", "--force"), "the summary")
-    assert told["success"], told
