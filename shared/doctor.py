@@ -305,10 +305,14 @@ async def _check_postgres(database_url: str) -> Finding:
 
 async def _check_schema(database_url: str) -> Finding:
     from shared.adapters.postgres.migrate import current_revision
+    from shared.adapters.postgres.readiness import is_newer
 
     found, newest = await current_revision(database_url)
     if found == newest:
         return Finding(level="ok", what=f"schema is at revision {found}")
+    if is_newer(found, newest):
+        what = f"schema is at {found}, newer than this version ({newest}), which works on beside it"
+        return Finding(level="warn", what=what, advice="Bring this machine to the same version.")
     advice = "./evertalk up brings it up to date."
     return Finding(level="warn", what=f"schema is at {found or 'nothing'}, {newest} is newest", advice=advice)
 

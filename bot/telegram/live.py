@@ -61,6 +61,8 @@ class LiveAnswer:
         self._draft = Draft(rhythm=self._rhythm)
         self._draft.end()
         self._turn = 0
+        self._asked_at = 0
+        self._has_looked_back = False
         self._epoch = 0
         self._news = asyncio.Event()
         self._is_idle = False
@@ -128,9 +130,9 @@ class LiveAnswer:
             self._draft.begin(event.attempt)
             return
         await self._end_show()
-        await self._follow_to(event.address_id)
+        self._turn, self._asked_at, self._maybe_shown = event.turn, event.address_id, None
+        self._has_looked_back = False
         in_order = await self._earlier_are_there(event.turn)
-        self._turn, self._maybe_shown = event.turn, None
         self._draft = Draft(rhythm=self._rhythm, attempt=event.attempt)
         self._start_typing()
         if not in_order:
@@ -152,16 +154,24 @@ class LiveAnswer:
 
     async def _earlier_are_there(self, turn: int) -> bool:
         """What another process left behind comes first; until it is there, nothing of this turn is shown."""
-        session_id = self._place.session_id
-        address_id = self._place.address_id
-        if self._finals.is_in_order(session_id, turn=turn, address_id=address_id):
+        if await self._is_in_order(turn):
             return True
-        for earlier in await self._post.deliveries.unfinished_before(session_id, turn, address_id=address_id):
-            self._finals.leave(session_id, earlier)
-        for earlier in self._finals.left(session_id, before=turn):
+        for earlier in self._finals.left(self._place.session_id, before=turn):
             if not await self._bring_one(earlier, patience=0.0):
                 return False
         return True
+
+    async def _is_in_order(self, turn: int) -> bool:
+        """Else it looks for what is left: of another process, or of a commit whose reply was lost."""
+        await self._follow_to(self._asked_at)
+        session_id, address_id = self._place.session_id, self._place.address_id
+        in_order = self._finals.is_in_order(session_id, turn=turn, address_id=address_id)
+        if not in_order:
+            before = await self._post.deliveries.unfinished_before(session_id, turn, address_id=address_id)
+            for earlier in before:
+                self._finals.leave(session_id, earlier)
+        self._has_looked_back = True
+        return in_order
 
     async def _stored(self, event: Stored) -> None:
         if event.payload.get("waiting"):
@@ -175,6 +185,8 @@ class LiveAnswer:
     async def _bring(self, turn: int) -> None:
         """After whatever of earlier turns had to wait."""
         self._finals.leave(self._place.session_id, turn)
+        if turn == self._turn and not self._has_looked_back:
+            await self._is_in_order(turn)
         for earlier in self._finals.left(self._place.session_id, before=turn):
             if not await self._bring_one(earlier):
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.lengths import AT_LENGTH
 from tests.faults.rows import NUMBERS, ROWS
 from tests.faults.verdicts import Verdict, Verdicts, seeds_of
 from tests.marks import marked
@@ -24,6 +26,8 @@ def main(arguments: Sequence[str]) -> int:
     asked = _read(arguments)
     marks = marked("row")
     files = sorted({path for number in asked.row for path in marks.get(number, ())})
+    if asked.at_length:
+        os.environ[AT_LENGTH] = "1"
     found = _tried(asked.row, asked.seeds, files) if files else Verdicts()
     for row in ROWS:
         if row.number in asked.row:
@@ -45,6 +49,10 @@ def _read(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--seeds", type=_seeds, metavar="N",
         help="draw places, moments and orders anew for each seed from 1 to N, or of N-M; 1000 fill a night",
+    )  # fmt: skip
+    parser.add_argument(
+        "--at-length", action="store_true",
+        help="what a night has time for: outages of minutes, a storm of ten",
     )  # fmt: skip
     asked = parser.parse_args(arguments)
     asked.row = sorted(set(asked.row or NUMBERS))

@@ -18,12 +18,16 @@ from tests.places import short_folder
 
 HERE = Path(__file__).parent
 TEMPLATE = "faults_template"
+ENDS_SECONDS = 600
+"""The first test of a file may play its scenes for all the others."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.faults)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(ENDS_SECONDS))
 
 
 @pytest.fixture(scope="session")

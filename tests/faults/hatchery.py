@@ -47,7 +47,7 @@ class Hatchery:
     async def __aexit__(self, *_: object) -> None:
         if self._process is not None:
             self._process.kill()
-            await asyncio.wait_for(self._process.wait(), 10)
+            await asyncio.wait_for(self._process.wait(), READY_SECONDS)
         with suppress(FileNotFoundError):
             Path(self.address).unlink()
         self._folder.rmdir()
@@ -77,7 +77,7 @@ class Hatched:
         pipe = os.fdopen(reading, "rb", buffering=0)
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), pipe)
         told, writer = await asyncio.open_connection(sock=keeper)
-        hatched = cls(int(await asyncio.wait_for(told.readline(), 10)), stdout)
+        hatched = cls(int(await asyncio.wait_for(told.readline(), READY_SECONDS)), stdout)
         hatched._ended = asyncio.create_task(hatched._wait(told, writer))
         return hatched
 
@@ -117,7 +117,7 @@ class HatchedProcess(Process):
 
 def _asked(address: str, module: str, settings: Mapping[str, str], output: int) -> socket.socket:
     line = socket.socket(socket.AF_UNIX)
-    line.settimeout(10)
+    line.settimeout(READY_SECONDS)
     line.connect(address)
     socket.send_fds(line, [json.dumps([module, environment(**settings)]).encode()], [output])
     line.shutdown(socket.SHUT_WR)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from tests.faults.person import Person
+from tests.faults.person import PATIENCE_SECONDS, Person
 from tests.faults.plant import Case
 from tests.faults.processes import Process
 
@@ -20,7 +20,7 @@ class House:
     def person(self, name: str) -> Person:
         return Person(self.case.port, name=name)
 
-    async def until(self, sql: str, what: str, *, seconds: float = 30.0) -> None:
+    async def until(self, sql: str, what: str, *, seconds: float = PATIENCE_SECONDS) -> None:
         end = time.monotonic() + seconds
         while not await self.case.value(sql):
             assert time.monotonic() < end, f"{what}\n{self.worker.words()}"

@@ -1,4 +1,4 @@
-"""How long an outage lasts: a few seconds in every run, its whole length where `FAULTS_AT_LENGTH` is set."""
+"""How long an outage lasts: a few seconds in every run, its whole length with `--at-length`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import aiohttp
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
+"""How long anything may take where nobody promises a time: machines may be busy."""
 AGAIN_SECONDS = 0.1
 _cids = count(1)
 

@@ -38,13 +38,21 @@ def environment(**settings: str) -> dict[str, str]:
 class Process:
     """`async with Process("web", …)`, ready when entered; when it ends it is started, without crash point."""
 
-    def __init__(self, module: str, settings: Mapping[str, str], *, crash_point: str | None = None) -> None:
+    def __init__(
+        self,
+        module: str,
+        settings: Mapping[str, str],
+        *,
+        crash_point: str | None = None,
+        program: Path = ROOT,
+    ) -> None:
         self.module = module
         self.exits: list[int] = []
         self.fell_at: float | None = None
         """On the monotonic clock, the last time that it ended unasked."""
         self.lines: deque[str] = deque(maxlen=400)
         self._settings = dict(settings)
+        self._program = program
         self._crash_point = crash_point
         self._process: asyncio.subprocess.Process | None = None
         self._ready = asyncio.Event()
@@ -87,9 +95,9 @@ class Process:
         await asyncio.wait([self._keeping])
         self.fell_at = time.monotonic()
         self.kill()
-        await asyncio.wait_for(self._process.wait(), 5)
+        await asyncio.wait_for(self._process.wait(), STOP_SECONDS)
 
-    async def crashed(self, *, within_seconds: float = 30.0) -> None:
+    async def crashed(self, *, within_seconds: float = START_SECONDS) -> None:
         """Wait until it has met its crash point."""
         try:
             async with asyncio.timeout(within_seconds):
@@ -116,7 +124,7 @@ class Process:
             await asyncio.wait_for(process.wait(), STOP_SECONDS)
         except TimeoutError:
             process.kill()
-            await asyncio.wait_for(process.wait(), 5)
+            await asyncio.wait_for(process.wait(), STOP_SECONDS)
             raise AssertionError(f"{self.module} did not stop:\n{self.words()}") from None
         finally:
             await asyncio.wait([reading], timeout=5)
@@ -138,7 +146,7 @@ class Process:
     async def _launch(self, settings: Mapping[str, str]) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             sys.executable, "-m", self.module,
-            cwd=ROOT, env=environment(**settings), stdin=asyncio.subprocess.DEVNULL,
+            cwd=self._program, env=environment(**settings), stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, limit=1024 * 1024,
             preexec_fn=die_with_parent(signal.SIGKILL),
         )  # fmt: skip

@@ -299,7 +299,8 @@ _CHANNELS = (
     ),
     _row(
         52, "a worker of the version before works beside a new one",
-        "a new kind of job and a new column, processes running that do not know them",
+        "a new kind of job and a new column, processes running that do not know them; the program of two"
+        " migrations before, from the history, through an upgrade and beside the new one",
         "no job lost; each migration lets the version before work on",
     ),
 )  # fmt: skip
@@ -328,11 +329,12 @@ doctor` runs it, too)."""
 _COMMANDS = """```sh
 ./evertalk test faults                 # every row once; a line for each: ok, or the reason
 ./evertalk test faults --row F09 F10   # these only
+./evertalk test faults --at-length     # each outage as long as at night: minutes, and ten of the storm
 ./evertalk test faults --seeds 1000    # a night: places, moments and orders drawn anew for each seed
 ```"""
 _LINES = """A line begins with the number of its row and ends in `ok` or the reason. `--seeds 417-417`
-repeats what one seed drew. All rows are part of `./evertalk test`; those with a longer form are tried in
-seconds there."""
+repeats what one seed drew. All rows are part of `./evertalk test`; those with a longer form at night are
+tried in seconds there, and without `--at-length`."""
 _EXCEPTIONS = """Two exceptions are honest ones. A process that dies between Telegram's taking a first
 bubble and our storing its number leaves one stray bubble, never a second answer. And a short answer that
 was being sent when its process died may be in the chat or not: it is marked uncertain for the operator,

@@ -8,7 +8,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,6 +86,8 @@ class Storm:
             finally:
                 watching.cancel()
                 await asyncio.wait([watching])
+                # What ended since the last glance was not left lying.
+                await watch.glance()
                 await watch.close()
             report = await self._report(weather, watch)
             return {**report, "settled_seconds": settled}
@@ -181,14 +183,11 @@ class Storm:
             "seconds": self.plan.seconds,
             "faults": dict(weather.count),
             "messages": tally.numbers(),
-            "recovery_seconds": {
-                fault: percentiles(
-                    seconds - watch.behind.get(hit, 0.0)
-                    for hit, seconds in watch.seconds
-                    if hit.fault == fault
-                )
-                for fault in ("SIGKILL", "Redis wiped")
-            },
+            "recovery_seconds": _by_fault(watch, lambda *_: True),
+            "recovery_while_postgres_was_there": _by_fault(
+                watch, lambda since, until: not any(a < until and since < b for a, b in weather.away)
+            ),
+            "late_glances_seconds": percentiles(watch.late),
             "slowest": [
                 {
                     "fault": hit.fault,
@@ -214,6 +213,18 @@ class Storm:
         if left := await self.case.value("SELECT count(*) FROM jobs WHERE state IN ('due', 'running')"):
             found.append(f"{left} jobs never ended")
         return found
+
+
+def _by_fault(watch: Watch, counts: Callable[[float, float], bool]) -> dict[str, dict[str, float | int]]:
+    """Of what was interrupted and taken up again between two moments that count."""
+    return {
+        fault: percentiles(
+            seconds - watch.behind.get(hit, 0.0)
+            for hit, seconds in watch.seconds
+            if hit.fault == fault and counts(hit.at, hit.at + seconds)
+        )
+        for fault in ("SIGKILL", "Redis wiped")
+    }
 
 
 @asynccontextmanager

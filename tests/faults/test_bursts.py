@@ -19,6 +19,7 @@ GONE_SECONDS = 30.0
 _BEHIND = """SELECT min(turn_no) FROM turn_entries JOIN entries USING (session_id, seq)
               WHERE author = 'person' AND seq > 1"""
 MINUTE = " ".join(f"step{number}" for number in range(400))
+"""Some 155 parts of a stream, in a minute when each of them takes 0.4 s."""
 
 
 @pytest.mark.row("F25")
@@ -46,7 +47,7 @@ async def test_twenty_messages_in_a_second_are_each_part_of_one_turn_behind_the_
 async def test_an_orderly_end_in_an_answer_of_a_minute_hands_it_over(
     case: Case, fake: RunningFake, recovery: Recovery, seed: int
 ) -> None:
-    await fake.script([{"match": {"kind": "chat"}, "times": 1, "action": {"text": MINUTE, "pace_ms": 150}}])
+    await fake.script([{"match": {"kind": "chat"}, "times": 1, "action": {"text": MINUTE, "pace_ms": 400}}])
     async with case.web(**provided_by(fake)) as web, Person(case.port) as person:
         cid = await person.say("Walk with me for a minute.")
         await person.until(lambda: bool(person.deltas), "its first words")

@@ -13,7 +13,7 @@ import pytest
 
 from shared.services.crash import POINTS
 from tests.faults.conftest import TEMPLATE
-from tests.faults.person import WALK, Person
+from tests.faults.person import PATIENCE_SECONDS, WALK, Person
 from tests.faults.plant import Case, Plant, Recovery
 from tests.faults.processes import CRASHED, Process, first_or_drawn
 from tests.faults.scenes import Played, case_of_its_own, play
@@ -272,7 +272,7 @@ async def _a_worker_falls_at_night(case: Case, recovery: Recovery, point: str, _
 
 
 async def _worker_rests(case: Case) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE_SECONDS
     while await case.value("SELECT count(*) FROM jobs WHERE state IN ('due', 'running')"):
         assert time.monotonic() < end, "a job never ended"
         await asyncio.sleep(0.1)

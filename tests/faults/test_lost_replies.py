@@ -99,10 +99,10 @@ async def test_on_telegram_a_lost_reply_loses_and_doubles_nothing(
                     await talker.say(f"This is number {number} of what I say.")
                 await asyncio.sleep(Random(f"{seed} {number}").uniform(0.1, 0.6))
             await telegram.rests()
-            for _ in range(MOST_MORE):
+            for number in range(MOST_MORE):
                 if lost.lost >= LEAST_LOST:
                     break
-                await people[0].ask("Are you still there?")
+                await people[0].ask(f"Are you still there after {number} questions?")
             line.heal()
             # A reply that was lost may be that of a delivery: its bubble is known, or nobody knows of it.
             await telegram.promises_hold(strays=lost.lost)

@@ -16,7 +16,7 @@ from shared.adapters.arq_queue import QUEUE, RUN_JOB, ArqDoorbell
 from shared.services.flusher import FAULTS_AT_MOST
 from tests.faults.house import House, told
 from tests.faults.lengths import lasting
-from tests.faults.person import Person
+from tests.faults.person import PATIENCE_SECONDS, Person
 from tests.faults.plant import Case, Plant, Recovery
 from tests.faults.processes import Process, logged
 
@@ -63,7 +63,7 @@ async def test_a_thousand_callers_who_hang_up_leave_nothing_behind(house: House)
         await person.ask("And are you still there?")
         await house.until(_NONE_OPEN, "a transaction stays open")
         assert await _connections(house.case) <= 2 * CONNECTIONS
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE_SECONDS
         while _open_files(house.web) > files + CONNECTIONS:
             assert time.monotonic() < end, "sockets are never closed"
             await asyncio.sleep(0.1)
@@ -83,7 +83,7 @@ async def _hangs_up(port: int, gate: asyncio.Semaphore, number: int) -> None:
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     ).encode()
     async with gate:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(asked + body)
         await writer.drain()

@@ -6,13 +6,15 @@ import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.conftest import TEMPLATE
-from tests.faults.person import Person
+from tests.faults.lengths import lasting
+from tests.faults.person import PATIENCE_SECONDS, Person
 from tests.faults.plant import Case, Plant, Recovery
 from tests.faults.processes import Process, free_port, logged
 
@@ -99,11 +101,11 @@ async def test_a_busy_provider_makes_the_turn_wait_and_says_so_once(house: Provi
         await house.misbehaves({"status": 429, "retry_after": 600}, times=2)
         await person.say("Hello?")
         await _told_to_wait(person)
-        await house.hurry()
-        await asyncio.sleep(2)
-        await house.hurry()
-        await person.answered()
+        async with _hurrying(house):
+            await person.answered()
         assert len(_waits(person)) == 1
+        refused = [request for request in await house.provider.requests() if request["status"] == 429]
+        assert len(refused) == 2, "put back twice, and told once"
         await house.case.promises_hold(person)
 
 
@@ -124,7 +126,7 @@ async def test_a_stopped_process_that_wakes_up_does_not_answer_again(
             async with Person(port, token=person.token, name="elsewhere") as elsewhere:
                 await elsewhere.until(lambda: len(elsewhere.finals) == 3, "the answer of the other process")
                 recovery.note("web stopped, another one took over", since)
-                await asyncio.sleep(max(0.0, 5.5 - (time.monotonic() - since)))
+                await asyncio.sleep(max(0.0, lasting(5.5, 30.0) - (time.monotonic() - since)))
                 house.web.send(signal.SIGCONT)
                 await person.answered()
                 await _fenced(house.web)
@@ -145,7 +147,7 @@ async def test_a_stopped_process_that_wakes_up_does_not_answer_again(
 
 async def _fenced(web: Process) -> None:
     """The late answer is thrown away by whoever wrote it."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE_SECONDS
     while not logged([web], "turn_fenced"):
         assert time.monotonic() < end, web.words()
         await asyncio.sleep(0.05)
@@ -178,8 +180,8 @@ async def test_what_a_failing_provider_counted_is_in_the_ledger_too(house: Provi
         await house.misbehaves({"cut": 3, "text": LONG}, times=2)
         await person.say("Hello, are you well?")
         await _told_to_wait(person)
-        await house.hurry()
-        await person.answered()
+        async with _hurrying(house):
+            await person.answered()
         await house.case.promises_hold(person)
     after = await _ledger(house.case)
     assert after[0] - before[0] == 3
@@ -250,19 +252,28 @@ async def test_an_empty_account_makes_turns_wait_and_says_so_once(
         assert person.answer_to(first) is None
         await house.provider.script([])
         since = time.monotonic()
-        hurrying = asyncio.create_task(_hurry_again_and_again(house))
-        await person.answered()
-        hurrying.cancel()
-        await asyncio.wait([hurrying])
+        async with _hurrying(house):
+            await person.answered()
         recovery.note("account filled again", since)
         assert len(_waits(person)) == 1, "told once, however often it is tried"
         await house.case.promises_hold(person)
 
 
+@asynccontextmanager
+async def _hurrying(house: Provided) -> AsyncIterator[None]:
+    """However often a turn is put back meanwhile."""
+    again = asyncio.create_task(_hurry_again_and_again(house))
+    try:
+        yield
+    finally:
+        again.cancel()
+        await asyncio.wait([again])
+
+
 async def _hurry_again_and_again(house: Provided) -> None:
     while True:
         await house.hurry()
-        await asyncio.sleep(1)
+        await asyncio.sleep(0.5)
 
 
 async def _told_to_wait(person: Person) -> None:

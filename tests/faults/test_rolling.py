@@ -9,7 +9,7 @@ import pytest
 
 from shared.adapters.arq_queue import QUEUE, ArqDoorbell
 from tests.faults.afflictions import UNKNOWN_KIND
-from tests.faults.person import WALK, Person
+from tests.faults.person import PATIENCE_SECONDS, WALK, Person
 from tests.faults.plant import Case
 from tests.faults.processes import Process
 
@@ -29,7 +29,7 @@ _TIDY = _NEWER.replace("brand_new", "tidy")
 async def test_older_processes_work_on_a_newer_database_and_leave_its_jobs_alone(case: Case) -> None:
     """Columns come while they run, and go again; a job of a kind that they do not know waits for others."""
     async with case.web() as web, case.worker() as worker, Person(case.port) as person:
-        talking = asyncio.create_task(_talks(person))
+        talking = asyncio.create_task(talks(person))
         await asyncio.sleep(0.3)
         for table in TABLES:
             await case.run(f"ALTER TABLE {table} ADD COLUMN brand_new text NOT NULL DEFAULT 'x'")
@@ -38,7 +38,7 @@ async def test_older_processes_work_on_a_newer_database_and_leave_its_jobs_alone
         await person.answered()
         newer = await case.value(_NEWER, next(iter(person.said)))
         await _rung(case, newer)
-        await _summarised(person)
+        await summarised(person)
         await _left_alone(case, newer, worker)
         for table in TABLES:
             await case.run(f"ALTER TABLE {table} DROP COLUMN brand_new")
@@ -53,10 +53,10 @@ async def test_a_job_of_a_newer_kind_waits_for_the_newer_worker_beside_the_older
     """The older one has never heard of it, whoever rings; the newer one does it, and is alone in the end."""
     async with case.web() as web, Person(case.port) as person:
         async with case.worker(**{UNKNOWN_KIND: "tidy"}) as older:
-            await _talks(person)
+            await talks(person)
             newer = await case.value(_TIDY, next(iter(person.said)))
             await _rung(case, newer)
-            await _summarised(person)
+            await summarised(person)
             await _left_alone(case, newer, older)
             async with case.worker() as worker:
                 await case.until(f"SELECT state = 'done' FROM jobs WHERE id = {newer}")
@@ -64,8 +64,8 @@ async def test_a_job_of_a_newer_kind_waits_for_the_newer_worker_beside_the_older
                 assert rows == [{"attempt": 1, "epoch": 1, "last_error": ""}]
                 await person.ask("And now?")
                 await older.stop()
-                await _talks(person)
-                await _summarised(person)
+                await talks(person)
+                await summarised(person)
                 assert (web.exits, worker.exits) == ([], [])
         await case.promises_hold(person)
 
@@ -82,7 +82,7 @@ async def _left_alone(case: Case, job_id: int, worker: Process) -> None:
     await case.value("UPDATE jobs SET due_at = now() - interval '1 hour' WHERE id = $1", job_id)
     await _rung(case, job_id)
     async with case.queue() as queue:
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE_SECONDS
         while await queue.zcard(QUEUE):
             assert time.monotonic() < end, f"nobody hears the bell\n{worker.words()}"
             await asyncio.sleep(0.05)
@@ -91,11 +91,11 @@ async def _left_alone(case: Case, job_id: int, worker: Process) -> None:
     assert rows == [{"state": "due", "attempt": 0, "last_error": ""}], worker.words()
 
 
-async def _talks(person: Person) -> None:
+async def talks(person: Person) -> None:
     for number in range(8):
         await person.ask(f"Number {number}: we meet on 2026-05-{number + 10} in Lisbon. {WALK}")
 
 
-async def _summarised(person: Person) -> None:
+async def summarised(person: Person) -> None:
     told = await person.result_of(await person.command("compact", "--force"), "the summary")
     assert told["success"], told

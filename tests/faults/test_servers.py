@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.house import House
 from tests.faults.lengths import lasting
-from tests.faults.person import WALK, Person
+from tests.faults.person import PATIENCE_SECONDS, WALK, Person
 from tests.faults.plant import Case, Plant, Recovery
 
 PEOPLE = 3
@@ -51,7 +51,7 @@ async def test_jobs_outlive_redis(house: House, plant: Plant, recovery: Recovery
 
 
 async def _jobs_are_due(case: Case, number: int) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE_SECONDS
     while await case.value("SELECT count(*) FROM jobs WHERE state IN ('due', 'running')") != number:
         assert time.monotonic() < end, "the jobs were never asked for"
         await asyncio.sleep(0.05)

@@ -19,7 +19,7 @@ from tests.faults.test_provider import LONG, provided_by
 CONNECTIONS = 10
 """Of one process, at most."""
 PEOPLE = CONNECTIONS + 4
-HASTE = "shared.adapters.postgres.pool.ACQUIRE_SECONDS=1,shared.adapters.postgres.pool.STATEMENT_SECONDS=3"
+HASTE = "shared.adapters.postgres.pool.ACQUIRE_SECONDS=1,shared.adapters.postgres.pool.STATEMENT_SECONDS=8"
 SLOW_SECONDS = 60
 """Longer than the test may take: nobody waits for its end."""
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.faults import __main__ as command
 from tests.faults.__main__ import main
+from tests.faults.lengths import AT_LENGTH
 from tests.faults.rows import NUMBERS, ROWS, as_markdown
 from tests.faults.verdicts import Verdict, Verdicts, seeds_of
 from tests.marks import marked
@@ -158,6 +159,23 @@ def test_without_words_every_row_is_tried_and_with_them_what_they_say(
     lines = capsys.readouterr().out.splitlines()
     assert [line[:3] for line in lines] == rows
     assert all(line.endswith("1.5 s  ok") for line in lines)
+
+
+@pytest.mark.parametrize(("words", "seconds"), [([], 2.0), (["--at-length"], 60.0)])
+def test_outages_are_as_long_as_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], seconds: float
+) -> None:
+    def tried(*_: object) -> Verdicts:
+        told = subprocess.check_output([sys.executable, "-c", LASTS], cwd=ROOT, text=True, timeout=60)
+        assert float(told) == seconds
+        return Verdicts()
+
+    monkeypatch.setenv(AT_LENGTH, "")
+    monkeypatch.setattr(command, "_tried", tried)
+    main([*words, "--row", "F28"])
+
+
+LASTS = "from tests.faults.lengths import lasting; print(lasting(2.0, 60.0))"
 
 
 def test_seeds_are_a_number_of_them_or_a_range() -> None:

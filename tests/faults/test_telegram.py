@@ -21,6 +21,7 @@ from tests.faults.hatchery import Hatchery
 from tests.faults.lengths import lasting
 from tests.faults.plant import Plant, Recovery
 from tests.faults.processes import CRASHED, first_or_drawn, free_port, logged
+from tests.faults.scenes import SCENE_SECONDS
 from tests.faults.telegram import SECONDS, Telegram
 
 SHORT = ("telegram_before_send", "telegram_after_send")
@@ -70,13 +71,12 @@ LONG_ANSWER = "\n\n".join(
 )
 MINUTE = " ".join(f"step{number}" for number in range(400))
 ANSWERS: dict[str, dict[str, object]] = {
-    "for a minute": {"text": MINUTE, "pace_ms": 150, "times": 1},
+    "for a minute": {"text": MINUTE, "pace_ms": 400, "times": 1},
     "briefly": {"text": "Yes."},
     "few words": {"text": "It is called Njord, and it runs past the hill and on to the sea.", "pace_ms": 200},
     "length": {"text": LONG_ANSWER},
     "slowly": {"text": SLOW_ANSWER, "pace_ms": 150},
 }
-SCENE_SECONDS = 60.0
 GONE_SECONDS = 30.0
 SECONDS_TO_END = 15.0
 """Ten are promised; the rest is for a machine that has other things to do."""

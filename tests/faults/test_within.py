@@ -12,18 +12,19 @@ import pytest
 
 from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.afflictions import BLOCK_SECONDS, CLOCK_SHIFTS
-from tests.faults.person import WALK, Person
+from tests.faults.lengths import lasting
+from tests.faults.person import PATIENCE_SECONDS, WALK, Person
 from tests.faults.plant import Case, Recovery
 from tests.faults.processes import Process, free_port, logged
 from tests.faults.test_provider import LONG, provided_by
 
 HOUR = 3600.0
-BLOCKED = 6.0
-"""Longer than the four seconds after which a lease lapses."""
+BLOCKED = lasting(10.0, 20.0)
+"""Longer than the four seconds after which a lease lapses, and others have time to take over meanwhile."""
 
 
 async def heard(processes: Sequence[Process], event: str, *, times: int = 1) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE_SECONDS
     while logged(processes, event) < times:
         assert time.monotonic() < end, f"{event}:\n" + "\n".join(one.words() for one in processes)
         await asyncio.sleep(0.05)
@@ -87,7 +88,7 @@ async def test_a_job_whose_worker_computes_for_too_long_is_done_once_by_another(
 
 
 async def _summary_is_asked_for(fake: RunningFake) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not [one for one in await fake.requests() if one["kind"] == "summary"]:
             await asyncio.sleep(0.05)
 

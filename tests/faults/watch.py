@@ -74,6 +74,8 @@ class Watch:
     Where a worker is killed every few seconds that other one is taken up again each time and comes to no end;
     how soon it is taken up is timed by itself.
     """
+    late: list[float] = field(default_factory=list)
+    """By how many seconds each glance came late: so long everybody waits for a core of this machine."""
     _pending: list[Hit] = field(default_factory=list)
     _found: list[Found] = field(default_factory=list)
     _glanced: float | None = None
@@ -85,7 +87,9 @@ class Watch:
         """Until it is cancelled; Postgres may be away meanwhile."""
         while True:
             await self.glance()
+            before = time.monotonic()
             await asyncio.sleep(GLANCE_SECONDS)
+            self.late.append(time.monotonic() - before - GLANCE_SECONDS)
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None

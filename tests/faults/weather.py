@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -53,6 +54,8 @@ class Weather:
     callers: int = 0
     """Whom the bot answers, one thing at a time each."""
     count: Counter[str] = field(default_factory=Counter)
+    away: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when Postgres was felled and came back, on the monotonic clock."""
     strays: int = 0
     """Answers that a killed bot may have been sending: of each one bubble may stand that nobody knows of."""
 
@@ -100,8 +103,10 @@ class Weather:
         self.count["Redis wiped"] += 1
 
     async def _fell(self, _: random.Random) -> None:
+        since = time.monotonic()
         await self.plant.crash_postgres()
         await self.plant.start_postgres()
+        self.away.append((since, time.monotonic()))
         self.count["Postgres felled"] += 1
 
     async def _spoil(self) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from pydantic import SecretStr
 
 from shared.adapters.embedded import EmbeddedServers, Wanted
 from shared.adapters.embedded.account import account_for
 from shared.adapters.embedded.binaries import Binaries, find_binaries
 from shared.adapters.postgres.migrate import MigrationFailed, current_revision, migrate
 from shared.adapters.postgres.readiness import LEAST_POSTGRES
+from shared.doctor import _check_schema
 from shared.supervisor import CannotStart, bring_up_to_date
 from shared.upgrading import CannotUpgrade, read_upgrade_arguments, run_upgrade
 from tests.journeys.house import running_app, settings_for, visit
@@ -84,6 +86,33 @@ async def test_up_makes_a_backup_before_it_changes_the_schema_unless_none_is_wis
         await bring_up_to_date(settings, servers.database_url)
         assert backups_of(installation) - before == (1 if keep else 0), "nothing changes any more"
         assert capsys.readouterr().out == ""
+
+
+async def test_a_program_of_before_leaves_the_schema_of_a_newer_one_as_it_is(
+    installation: Installation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Started again beside the new one, or gone back to: migrations only add, so it works on."""
+    before, said = backups_of(installation), list[str]()
+    wish = read_upgrade_arguments([])
+    async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
+        url = servers.database_url
+        settings = installation.settings.model_copy(update={"database_url": SecretStr(url)})
+        await is_of_a_newer_version(url)
+        await bring_up_to_date(settings, url)
+        assert "9999, newer than this version" in capsys.readouterr().out
+        assert await run_upgrade(wish, settings=settings, say=said.append) == 0
+        assert any("9999, newer than this version" in line for line in said)
+        await migrate(url)
+        assert (await current_revision(url))[0] == "9999"
+        assert backups_of(installation) == before, "nothing changes"
+        finding = await _check_schema(url)
+        assert (finding.level, "9999, newer" in finding.what) == ("warn", True)
+
+
+async def is_of_a_newer_version(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    await connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    await connection.close()
 
 
 async def test_up_does_not_touch_the_schema_when_there_is_no_room_for_a_backup(

@@ -999,7 +999,7 @@ CHECKS = (
 )
 
 _ACTIVITY = """
-SELECT 'process ' || pid || ', ' || state || ' for '
+SELECT coalesce(nullif(application_name, ''), 'nobody') || '''s process ' || pid || ', ' || state || ' for '
        || round(extract(epoch FROM clock_timestamp() - xact_start)::numeric, 1) || ' s'
   FROM pg_stat_activity
  WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'

@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from shared.adapters.postgres.partitions import ensure_month_partitions
+from shared.adapters.postgres.readiness import is_newer, newest_revision
 from shared.adapters.postgres.urls import sqlalchemy_url
 from shared.core.errors import EvertalkError
 
@@ -37,7 +38,10 @@ def alembic_config() -> Config:
 
 
 async def migrate(database_url: str, *, revision: str = "head") -> None:
-    """Upgrade under an advisory lock, then make the month partitions that will be needed soon."""
+    """Upgrade under an advisory lock, then make the month partitions that will be needed soon.
+
+    The schema of a newer version stays as it is.
+    """
     engine = create_async_engine(sqlalchemy_url(database_url))
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS), engine.begin() as connection:
@@ -56,7 +60,7 @@ async def migrate_or_say_why(database_url: str) -> None:
         raise MigrationFailed(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
 
 
-async def current_revision(database_url: str) -> tuple[str | None, str | None]:
+async def current_revision(database_url: str) -> tuple[str | None, str]:
     """What the database is at, and what this program would bring it to."""
     engine = create_async_engine(sqlalchemy_url(database_url))
     try:
@@ -64,7 +68,7 @@ async def current_revision(database_url: str) -> tuple[str | None, str | None]:
             found = await connection.run_sync(lambda c: MigrationContext.configure(c).get_current_revision())
     finally:
         await engine.dispose()
-    return found, ScriptDirectory.from_config(alembic_config()).get_current_head()
+    return found, newest_revision()
 
 
 def known_revisions() -> frozenset[str]:
@@ -74,6 +78,9 @@ def known_revisions() -> frozenset[str]:
 
 def _upgrade(connection: Connection, revision: str) -> None:
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+    found = MigrationContext.configure(connection).get_current_revision()
+    if revision == "head" and is_newer(found, newest_revision()):
+        return
     config = alembic_config()
     config.attributes["connection"] = connection
     command.upgrade(config, revision)

@@ -25,6 +25,11 @@ def newest_revision(versions: Path = VERSIONS) -> str:
     return newest
 
 
+def is_newer(found: str | None, than: str) -> bool:
+    """Made by a later version of the program, which only adds: revisions are numbered."""
+    return found is not None and found.isdigit() and int(found) > int(than)
+
+
 class PostgresReadiness:
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self._pool = pool
@@ -32,9 +37,12 @@ class PostgresReadiness:
 
     @store_method
     async def is_migrated(self) -> bool:
-        """False while the schema is older or newer than this program; raises StorageUnavailable."""
+        """False while the schema is older than this program; raises StorageUnavailable.
+
+        One that is newer does for it, too: this process works on until those of the new version are there.
+        """
         try:
             found = await self._pool.fetchval("SELECT version_num FROM alembic_version")
         except asyncpg.UndefinedTableError:
             return False
-        return bool(found == self._newest)
+        return bool(found == self._newest) or is_newer(found, self._newest)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import asyncpg
@@ -18,6 +19,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.postgres.migrate import alembic_config, current_revision, migrate
+from shared.adapters.postgres.readiness import is_newer
 from shared.adapters.postgres.urls import sqlalchemy_url
 from tests.journeys.house import running_app, settings_for, visit
 
@@ -53,6 +55,13 @@ def before(steps: int) -> str:
         revision = scripts.get_revision(str(revision.down_revision))
     assert revision is not None
     return str(revision.revision)
+
+
+def test_revisions_are_numbered_so_that_a_program_knows_a_newer_one() -> None:
+    scripts = ScriptDirectory.from_config(alembic_config())
+    numbers = [one.revision for one in scripts.walk_revisions()]
+    assert all(is_newer(later, earlier) for later, earlier in pairwise(numbers))
+    assert not any(is_newer(found, numbers[0]) for found in (None, "half", *numbers))
 
 
 def since(steps: int) -> set[str]:

@@ -259,6 +259,32 @@ async def test_later_answers_wait_for_an_earlier_one_that_could_not_be_sent(
     assert await shown(ann) == ["The first answer.", "The second answer.", "The third answer."]
 
 
+async def test_an_answer_that_nobody_was_told_of_comes_first_though_the_look_for_it_failed(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two replies of Postgres are lost: that of a commit, and what is left from before the next turn."""
+
+    async def lost(*_: object, **__: object) -> list[int]:
+        raise StorageUnavailable("the line broke")
+
+    place = await desk.place()
+    await (await desk.begin(place)).end("The first answer.")
+    second = await desk.begin(place)
+    await second.commit("The second answer.")
+    await second.emit.close()
+    with monkeypatch.context() as away:
+        away.setattr(desk.deliveries, "unfinished_before", lost)
+        third = await desk.begin(place)
+        await third.stream(ANSWER[:300])
+        stored = await third.commit()
+        await third.emit(stored)
+        assert await shown(ann) == ["The first answer."], "nobody knows what comes before it"
+    await third.emit(stored)
+    await third.emit.close()
+    assert await shown(ann) == ["The first answer.", "The second answer.", seen(ANSWER[:300])]
+    assert await desk.broken_invariants() == []
+
+
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_process_that_died_after_the_commit_leaves_an_answer_that_comes_once(
     fake: RunningBotApi, desks: Callable[[], Desk], ann: Person, *, live: bool

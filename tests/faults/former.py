@@ -1,0 +1,55 @@
+"""The program as it was some migrations ago, from the history of this repository."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+from shared.adapters.postgres.readiness import VERSIONS, newest_revision
+from tests.faults.plant import Case
+from tests.faults.processes import ROOT, Process
+
+GIT_SECONDS = 60
+
+
+class NoHistory(Exception):
+    """This is no clone, or a shallow one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Former:
+    """Its processes run beside ours, with the packages that ours have."""
+
+    folder: Path
+    revision: str
+    """The schema that it was written for."""
+
+    def process(self, module: str, case: Case, **more: str) -> Process:
+        return Process(module, case.settings(**more), program=self.folder)
+
+
+def former(folder: Path, *, migrations: int, history: Path = ROOT) -> Former:
+    """Unpacked into this folder. Raises NoHistory."""
+    added = sorted(VERSIONS.glob("[0-9]*.py"))[-migrations].relative_to(ROOT)
+    log = _git(history, "log", "-1", "--diff-filter=A", "--format=%H", "--", str(added))
+    commit = log.decode().strip()
+    # What is not committed yet, the newest commit does not know.
+    packed = _git(history, "archive", f"{commit}^" if commit else "HEAD")
+    with tarfile.open(fileobj=BytesIO(packed)) as files:
+        files.extractall(folder, filter="data")
+    found = Former(folder=folder, revision=newest_revision(folder / VERSIONS.relative_to(ROOT)))
+    assert not (folder / added).exists()
+    return found
+
+
+def _git(history: Path, *words: str) -> bytes:
+    try:
+        done = subprocess.run(["git", *words], cwd=history, capture_output=True, timeout=GIT_SECONDS)
+    except FileNotFoundError as error:
+        raise NoHistory("there is no git here") from error
+    if done.returncode != 0:
+        raise NoHistory(done.stderr.decode(errors="replace").strip().partition("\n")[0])
+    return done.stdout

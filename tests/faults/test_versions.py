@@ -1,0 +1,150 @@
+"""The program of before, taken from the history, works through an upgrade and beside the new one."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from shared.adapters.postgres.migrate import current_revision, migrate
+from shared.adapters.postgres.readiness import VERSIONS
+from tests.fakes.bot_api import running_bot_api
+from tests.fakes.messages_api.harness import RunningFake
+from tests.faults.former import Former, NoHistory, former
+from tests.faults.hatchery import Hatchery
+from tests.faults.person import Person
+from tests.faults.plant import Case, Plant
+from tests.faults.processes import Process, free_port
+from tests.faults.telegram import SECONDS, Telegram
+from tests.faults.test_provider import LONG, provided_by
+from tests.faults.test_rolling import summarised, talks
+from tests.faults.test_telegram import SLOW_ANSWER
+
+MIGRATIONS = 2
+"""What no process uses any more may go two versions later."""
+EMPTY = "template0"
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Former:
+    try:
+        return former(tmp_path_factory.mktemp("former"), migrations=MIGRATIONS)
+    except NoHistory as error:
+        pytest.skip(f"the program of before cannot be had, only its imitations were tried: {error}")
+
+
+@pytest.mark.row("F52")
+@pytest.mark.timeout(240)
+async def test_the_program_of_before_works_on_while_it_is_replaced(
+    plant: Plant, fake: RunningFake, older: Former
+) -> None:
+    """The schema changes under it, the new one comes beside it, each takes over what the other one leaves."""
+    more, port = provided_by(fake), free_port()
+    async with (
+        _database(plant, older.revision) as case,
+        older.process("web", case, **more) as web,
+        older.process("worker", case, **more) as worker,
+        Person(case.port, name="before") as person,
+    ):
+        await _upgraded_in_mid_conversation(case, person)
+        async with (
+            case.worker(**more) as successor,
+            case.web(**more, EVERTALK_HTTP_PORT=str(port)) as new,
+            Person(port, token=person.token, name="after") as other,
+        ):
+            await asyncio.gather(talks(person), talks(other))
+            await summarised(other)
+            assert (web.exits, worker.exits, new.exits) == ([], [], [])
+            await _taken_over(fake, web, person, other)
+            await _taken_over(fake, new, other, person)
+            await worker.stop()
+            await asyncio.gather(talks(person), talks(other))
+            await summarised(person)
+            await case.promises_hold(person, other)
+            await web.stop()
+            await other.ask("Is everything as it was?")
+            await case.promises_hold(other)
+            assert successor.exits == []
+
+
+@pytest.mark.row("F52")
+async def test_the_bot_of_before_is_followed_by_the_new_one_in_the_same_bubble(
+    plant: Plant, hatchery: Hatchery, fake: RunningFake, older: Former
+) -> None:
+    """It answers through the upgrade, is killed in the middle of an answer, and the new one ends it."""
+    await Telegram.answers_of(
+        fake, {"slowly": {"text": SLOW_ANSWER, "pace_ms": 150}, "walk": {"text": "Yes."}}
+    )
+    async with running_bot_api() as api, _database(plant, older.revision) as case:
+        telegram = Telegram(api=api, provider=fake, case=case, hatchery=hatchery)
+        ada = await telegram.talker()
+        async with older.process("bot", case, **telegram.settings()) as one:
+            await telegram.serves(one)
+            await ada.ask("Do you walk by the river?")
+            await migrate(case.database_url)
+            await ada.ask("And do you walk up the hill?")
+            async with telegram.bot() as other:
+                await ada.say("Tell me slowly of the sea.")
+                # The number of a bubble that is edited is known.
+                await ada.person.sees(
+                    lambda screen: [line.edited for line in screen.answers][2:] == [True], within=SECONDS
+                )
+                await one.kill_for_good()
+                await telegram.serves(other)
+                await telegram.promises_hold()
+                assert (one.exits, other.exits) == ([], [])
+        assert (await ada.person.screen()).texts == ["Yes.", "Yes.", SLOW_ANSWER]
+
+
+def test_without_its_history_nobody_says_that_the_program_of_before_was_tried(tmp_path: Path) -> None:
+    shallow, nowhere, folder = (tmp_path / name for name in ("shallow", "nowhere", "program"))
+    nowhere.mkdir()
+    shutil.copytree(VERSIONS, shallow / "migrations" / "versions")
+    who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "All at once"]):
+        subprocess.run(["git", *who, *words], cwd=shallow, check=True, timeout=60)
+    for history in (shallow, nowhere):
+        with pytest.raises(NoHistory):
+            former(folder, migrations=MIGRATIONS, history=history)
+
+
+async def _upgraded_in_mid_conversation(case: Case, person: Person) -> None:
+    talking = asyncio.create_task(talks(person))
+    await person.until(lambda: len(person.finals) > 1, "the first answers")
+    await migrate(case.database_url)
+    await talking
+    await summarised(person)
+
+
+@asynccontextmanager
+async def _database(plant: Plant, revision: str) -> AsyncIterator[Case]:
+    case = await plant.case(EMPTY)
+    try:
+        await migrate(case.database_url, revision=revision)
+        assert (await current_revision(case.database_url))[0] == revision
+        yield case
+    finally:
+        await plant.drop(case.database)
+
+
+async def _taken_over(fake: RunningFake, falls: Process, one: Person, other: Person) -> None:
+    """Killed in the middle of an answer, which then comes from a process of the other version."""
+    slowly = {"match": {"kind": "chat"}, "times": 1, "action": {"text": LONG, "pace_ms": 400}}
+    await fake.script([slowly])
+    turn, fallen = len(one.finals) + 1, len(falls.exits)
+    begun = len(one.deltas)
+    cid = await one.say(f"Please tell me something long, number {turn}.")
+    await one.until(lambda: len(one.deltas) > begun, "its first words")
+    falls.kill()
+    await one.answered()
+    assert len(falls.exits) == fallen + 1
+    answer = one.answer_to(cid)
+    assert answer is not None
+    assert answer["role"] == "assistant"
+    assert answer["text"] != LONG, "begun again"
+    await other.until(lambda: answer["event_seq"] in other.seen, "the same answer on the other screen")
