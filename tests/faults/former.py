@@ -32,17 +32,23 @@ class Former:
 
 
 def former(folder: Path, *, migrations: int, history: Path = ROOT) -> Former:
-    """Unpacked into this folder. Raises NoHistory."""
-    added = sorted(VERSIONS.glob("[0-9]*.py"))[-migrations].relative_to(ROOT)
-    log = _git(history, "log", "-1", "--diff-filter=A", "--format=%H", "--", str(added))
-    commit = log.decode().strip()
-    # What is not committed yet, the newest commit does not know.
-    packed = _git(history, "archive", f"{commit}^" if commit else "HEAD")
+    """Unpacked into this folder. Raises NoHistory, also where no commit has just that schema."""
+    wanted = sorted(VERSIONS.glob("[0-9]*.py"))[-migrations - 1]
+    packed = _git(history, "archive", _newest_with(wanted.name, history))
     with tarfile.open(fileobj=BytesIO(packed)) as files:
         files.extractall(folder, filter="data")
-    found = Former(folder=folder, revision=newest_revision(folder / VERSIONS.relative_to(ROOT)))
-    assert not (folder / added).exists()
-    return found
+    return Former(folder=folder, revision=newest_revision(folder / VERSIONS.relative_to(ROOT)))
+
+
+def _newest_with(newest: str, history: Path) -> str:
+    """The last commit whose newest migration is this. What is not committed yet, none of them knows."""
+    place = f"{VERSIONS.relative_to(ROOT)}/"
+    changed = _git(history, "log", "--format=%P %H", "--", place).decode().split()
+    for commit in ("HEAD", *changed):
+        known = _git(history, "ls-tree", "--name-only", commit, place).decode().split()
+        if known and max(one for one in known if one.endswith(".py")).endswith(f"/{newest}"):
+            return commit
+    raise NoHistory(f"no commit has {newest} as its newest migration")
 
 
 def _git(history: Path, *words: str) -> bytes:

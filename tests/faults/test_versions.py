@@ -105,12 +105,30 @@ def test_without_its_history_nobody_says_that_the_program_of_before_was_tried(tm
     shallow, nowhere, folder = (tmp_path / name for name in ("shallow", "nowhere", "program"))
     nowhere.mkdir()
     shutil.copytree(VERSIONS, shallow / "migrations" / "versions")
-    who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
-    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "All at once"]):
-        subprocess.run(["git", *who, *words], cwd=shallow, check=True, timeout=60)
+    _commit(shallow)
     for history in (shallow, nowhere):
         with pytest.raises(NoHistory):
             former(folder, migrations=MIGRATIONS, history=history)
+
+
+def test_a_program_of_long_before_is_not_taken_for_that_of_two_migrations_ago(tmp_path: Path) -> None:
+    """Nobody promises that it works beside the newest schema."""
+    history, folder = tmp_path / "history", tmp_path / "program"
+    versions = history / "migrations" / "versions"
+    known = sorted(VERSIONS.glob("[0-9]*.py"))
+    versions.mkdir(parents=True)
+    for part in (known[: -MIGRATIONS - 2], known):
+        for one in part:
+            shutil.copy(one, versions)
+        _commit(history)
+    with pytest.raises(NoHistory, match=known[-MIGRATIONS - 1].name):
+        former(folder, migrations=MIGRATIONS, history=history)
+
+
+def _commit(folder: Path) -> None:
+    who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "All at once"]):
+        subprocess.run(["git", *who, *words], cwd=folder, check=True, timeout=60)
 
 
 async def _upgraded_in_mid_conversation(case: Case, person: Person) -> None:
