@@ -15,7 +15,8 @@ def upgrade() -> None:
     op.execute(
         """ALTER TABLE turns ADD CONSTRAINT turn_scope_refused CHECK (
              refused_scope IS NULL OR refused_scope IN ('party', 'session', 'total')
-             AND state = 'refused' AND error_code IS NOT NULL AND error_code = 'cap_reached')"""
+             AND state IN ('refused', 'answered')
+             AND error_code IS NOT NULL AND error_code = 'cap_reached')"""
     )
     op.execute("CREATE INDEX jobs_done_by_time ON jobs (ended_at) WHERE state = 'done'")
     op.execute("CREATE INDEX jobs_of_kind ON jobs (kind, id)")

@@ -135,8 +135,8 @@ async def test_where_no_money_is_left_its_words_come_all_the_same(
     )
     await comes_due(guest)
     assert await looked(guest) == "⏰ call Anna about the boat"
-    ended = "SELECT state || ' ' || error_code FROM turns ORDER BY turn_no DESC LIMIT 1"
-    assert await guest.one(ended) == "answered cap_reached"
+    ended = "SELECT concat_ws(' ', state, error_code, refused_scope) FROM turns ORDER BY turn_no DESC LIMIT 1"
+    assert await guest.one(ended) == "answered cap_reached total"
     await looked(guest)
     assert await guest.one(TIMES) == "done"
 

@@ -689,7 +689,8 @@ _MONEY = (
         what="a turn names a cap that did not refuse it",
         rows=f"""SELECT {_at("session=session_id", "turn=turn_no")} FROM turns
                   WHERE refused_scope IS NOT NULL
-                     AND (state <> 'refused' OR error_code IS DISTINCT FROM 'cap_reached')""",
+                     AND (state NOT IN ('refused', 'answered')
+                          OR error_code IS DISTINCT FROM 'cap_reached')""",
     ),
 )
 

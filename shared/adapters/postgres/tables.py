@@ -397,7 +397,7 @@ class Turn(SQLModel, table=True):
         CheckConstraint("(ended_at IS NULL) = (state IN ('open', 'claimed'))", name="turn_end_has_a_time"),
         CheckConstraint(
             "refused_scope IS NULL OR refused_scope IN ('party', 'session', 'total') "
-            "AND state = 'refused' AND error_code IS NOT NULL AND error_code = 'cap_reached'",
+            "AND state IN ('refused', 'answered') AND error_code IS NOT NULL AND error_code = 'cap_reached'",
             name="turn_scope_refused",
         ),
         Index("turns_unended", "session_id", "turn_no", postgresql_where=text("ended_at IS NULL")),
@@ -420,7 +420,8 @@ class Turn(SQLModel, table=True):
     claimed_at: datetime | None = field(moment(null=True))
     ended_at: datetime | None = field(moment(null=True))
     refused_scope: str | None = field(words(null=True))
-    """Whose cap said no; null of others, and of those before it was written down."""
+    """Whose cap said no; null of others, and of those before it was written down. A reminder that met one is
+    answered with its own words."""
 
 
 class TurnEntry(SQLModel, table=True):

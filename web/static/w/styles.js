@@ -18,10 +18,9 @@ const LOOK = /* css */ `
 .root {
   ${TOKENS}
   --accent-fill: var(--evertalk-accent, var(--site-accent, #4f46e5)); --on-accent: var(--evertalk-on-accent, var(--site-on-accent, #fff)); --radius-l: var(--evertalk-radius, 16px);
-  all: unset; color-scheme: light dark; position: fixed; inset: auto; width: 0; height: 0; overflow: visible; z-index: 2147483000;
+  all: unset; display: block; color-scheme: light dark; position: fixed; inset: auto; width: 0; height: 0; overflow: visible; z-index: 2147483000;
   font: 15px/1.55 var(--evertalk-font, var(--font)); color: var(--fg); text-align: start; -webkit-text-size-adjust: 100%;
 }
-.root { display: block; margin: 0; padding: 0; border: 0; background: none; }
 .root[dir="rtl"] { direction: rtl; }
 .root[data-theme="light"] { color-scheme: light; }
 .root[data-theme="dark"] { color-scheme: dark; }
