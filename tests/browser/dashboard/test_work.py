@@ -149,7 +149,8 @@ async def test_a_page_that_is_seen_follows_changes_over_one_stream(work: Work) -
         await expect(work.page.locator("tbody a.row-link")).to_have_count(number)
     await work.page.get_by_role("link", name="Deliveries").click()
     await expect(work.page.get_by_role("heading", name="Deliveries", level=1)).to_be_visible()
-    assert answered.count("/api/v1/live") == 1
+    here = answered[answered.index("/dashboard/jobs") :]  # the page before it had a stream of its own
+    assert here.count("/api/v1/live") == 1
 
 
 async def test_without_a_stream_pages_ask(work: Work) -> None:
