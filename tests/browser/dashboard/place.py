@@ -10,7 +10,6 @@ import asyncpg
 from playwright.async_api import Page, expect
 
 from shared.adapters.postgres.operators import create_login_link
-from tests.browser.patience import WAIT_MS
 from tests.web.dashboard import seed
 from tests.web.dashboard.conftest import RunCommands
 
@@ -36,4 +35,4 @@ async def log_in(page: Page, place: Place) -> None:
     token = await create_login_link(place.database_url)
     await page.goto(f"{place.url}/dashboard/login?token={token}")
     await page.get_by_role("button", name="Log in").click()
-    await expect(page.get_by_role("heading", name="Overview")).to_be_visible(timeout=WAIT_MS)
+    await expect(page.get_by_role("heading", name="Overview")).to_be_visible()

@@ -74,7 +74,7 @@ async def context(browser: Browser, place: Place) -> AsyncIterator[BrowserContex
         token = await create_login_link(place.database_url)
         await page.goto(f"{place.url}/dashboard/login?token={token}")
         await page.get_by_role("button", name="Log in").click()
-        await expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=WAIT_MS)
+        await expect(page.get_by_role("heading", level=1)).to_be_visible()
         place.cookies = [dict(cookie) for cookie in await opened.cookies()]
         await page.close()
     await opened.add_cookies(place.cookies)
@@ -95,8 +95,8 @@ async def seen(context: BrowserContext) -> AsyncIterator[Seen]:
 
 
 async def settled(page: Page) -> None:
-    await expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=WAIT_MS)
-    await expect(page.locator(".skeleton")).to_have_count(0, timeout=WAIT_MS)
+    await expect(page.get_by_role("heading", level=1)).to_be_visible()
+    await expect(page.locator(".skeleton")).to_have_count(0)
 
 
 async def test_a_note_is_corrected_put_away_and_back(seen: Seen, place: Place) -> None:

@@ -67,7 +67,7 @@ async def desk(browser: Browser, database_url: str) -> AsyncIterator[Desk]:
         web.Application(), pool=pool, settings=load_settings(), commands=RunCommands(), news=NobodyListens()
     ) as url:
         desk = Desk(url=url, pool=pool, crowd=crowd, browser=browser)
-        expect.set_options(timeout=WAIT_MS)
+        expect.set_options()
         yield desk
         expect.set_options(timeout=None)
         for context in desk.contexts:

@@ -161,7 +161,7 @@ async def test_without_a_stream_pages_ask(work: Work) -> None:
         """INSERT INTO jobs (kind, session_id, key, state, ended_at)
            SELECT 'tidy', session_id, 'new', 'dead', now() FROM jobs LIMIT 1"""
     )
-    await expect(work.page.locator("tbody a.row-link")).to_have_count(4, timeout=WAIT_MS)
+    await expect(work.page.locator("tbody a.row-link")).to_have_count(4)
     await expect(work.page.locator(".live")).to_have_text("Live")
     work.complaints.clear()  # the browser itself complains of the 503
 

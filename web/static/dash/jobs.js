@@ -68,6 +68,9 @@ const upTo = (count, most) => count < most ? number(count) : `${number(most)}+`;
 /** How many a button is about: empty for none. @param {{jobs: number, more: boolean}} found */
 const allOf = ({ jobs, more }) => more ? (jobs ? `${number(jobs)}+ jobs` : "older jobs") : jobs ? counted(jobs, "job", "jobs") : "";
 
+/** On the button a number stands alone. @param {string} told */
+const bare = (told) => told.replace(/([\d+]) jobs?$/, "$1");
+
 /** @typedef {(verb: "retry" | "cancel", wish: any, question: {title: string, words: string[], yes: string}) => void} Act */
 
 /** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change @param {Act | null} act */
@@ -100,8 +103,8 @@ function forAll(page, params, act) {
   const away = allOf(page.cancel_all);
   if (!again && !away) return null;
   return h("div", { class: "work-all" },
-    again && h("button", { type: "button", class: "line", onclick: () => act("retry", wish, { title: `Retry ${again}?`, words: ["They begin at once, with all their attempts. What has moved on meanwhile is skipped."], yes: `Retry ${again}` }) }, `Retry all ${again.replace(/ jobs?$/, "")}`),
-    away && h("button", { type: "button", class: "line", onclick: () => act("cancel", wish, { title: `Cancel ${away}?`, words: ["They will not run. A conversation that still needs one asks again with its next message."], yes: `Cancel ${away}` }) }, `Cancel all ${away.replace(/ jobs?$/, "")}`));
+    again && h("button", { type: "button", class: "line", onclick: () => act("retry", wish, { title: `Retry ${again}?`, words: ["They begin at once, with all their attempts. What has moved on meanwhile is skipped."], yes: `Retry ${again}` }) }, `Retry all ${bare(again)}`),
+    away && h("button", { type: "button", class: "line", onclick: () => act("cancel", wish, { title: `Cancel ${away}?`, words: ["They will not run. A conversation that still needs one asks again with its next message."], yes: `Cancel ${away}` }) }, `Cancel all ${bare(away)}`));
 }
 
 /** @param {any} job @param {(changes: Record<string, string>) => void} change @param {Act | null} act */
