@@ -58,13 +58,17 @@ class Plant:
         await self.admin(f'drop database if exists "{name}" with (force)')
 
     async def case(self, template: str) -> Case:
+        """A new database, and a Redis in which no case before has left the mark of a job."""
         number = next(_numbers)
-        return Case(
+        case = Case(
             plant=self,
             database=await self.create(template),
             redis_url=f"{self.servers.redis_url}?db={number // 2 % 16}",
             port=free_port(),
         )
+        async with case.queue() as redis:
+            await redis.flushdb()
+        return case
 
     # What tests do to it.
 

@@ -195,11 +195,13 @@ async def _rung(house: House, keys: list[str]) -> None:
     bell = ArqDoorbell(house.case.redis_url)
     async with house.case.queue() as queue:
         before = await queue.zcard(QUEUE)
-        for key in keys:
-            job_id = await house.case.value("SELECT id FROM jobs WHERE key = $1", key)
-            assert await bell.ring(job_id, 0)
+        try:
+            for key in keys:
+                job_id = await house.case.value("SELECT id FROM jobs WHERE key = $1", key)
+                assert await bell.ring(job_id, 0)
+        finally:
+            await bell.close()
         assert await queue.zcard(QUEUE) == before + len(keys)
-    await bell.close()
 
 
 @pytest.mark.row("F36")

@@ -11,7 +11,7 @@ from playwright.sync_api import FilePayload, Locator, Page, expect
 
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import Stub
-from tests.browser.widget.test_chat import log
+from tests.browser.widget.test_chat import arrived, log
 
 pytestmark = pytest.mark.browser
 
@@ -82,7 +82,7 @@ def test_picked_pasted_and_dropped_files_go_out_with_the_message(desk: Desk, stu
     expect(bubble.get_by_role("button", name="Save a.txt, 1 kB")).to_be_visible()
     expect(bubble.get_by_role("button", name="Save shot.png")).to_be_visible()
     expect(bubble.locator("canvas")).to_have_count(2)
-    (frame,) = sent(stub)
+    (frame,) = arrived(page, stub, "msg", 1)
     (session,) = stub.sessions.values()
     assert [session.files[one][0]["name"] for one in frame["attachments"]] == ["a.txt", "shot.png", "b.png"]
     assert session.files[frame["attachments"][1]][1] == png()
@@ -133,7 +133,7 @@ def test_a_message_waits_for_its_files_and_shows_how_far_they_are(desk: Desk, st
     assert sent(stub) == []
     stub.hold_files.set()
     expect(log(page).locator(".person")).to_contain_text("Read this")
-    assert len(sent(stub)) == 1
+    assert len(arrived(page, stub, "msg", 1)) == 1
     expect(page.get_by_role("textbox", name="Message")).to_have_value("")
 
 
@@ -185,7 +185,7 @@ def test_files_wait_offline_and_go_out_with_their_message(desk: Desk, stub: Stub
     desk.context.set_offline(False)
     page.evaluate("dispatchEvent(new Event('online'))")
     expect(log(page).locator(".person")).to_contain_text("Read it later")
-    (frame,) = sent(stub)
+    (frame,) = arrived(page, stub, "msg", 1)
     assert len(frame["attachments"]) == 2
 
 
