@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from aiohttp import WSMsgType, web
+from aiohttp import ClientConnectionResetError, WSMsgType, web
 
 from shared.core.handover import ADVICE
 from web.pages import Files, serve
@@ -657,10 +657,11 @@ class Stub:
         return True
 
     async def send(self, session: Session, frame: dict[str, Any]) -> None:
-        """Sends one frame to every open socket of a session."""
+        """Sends one frame to every open socket of a session; a page that has just left hears nothing."""
         for socket in list(session.sockets):
             if not socket.closed:
-                await socket.send_json(frame)
+                with contextlib.suppress(ClientConnectionResetError):
+                    await socket.send_json(frame)
 
     async def durable(self, session: Session, event: dict[str, Any]) -> dict[str, Any]:
         """Stores an event under the next number, then shows it."""

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.patience import WAIT_MS
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import Stub, note_of
-from tests.browser.widget.test_chat import log, say, texts
+from tests.browser.widget.test_chat import arrived, log, say, texts
 from tests.browser.widget.test_files import chips, file, pick, png
 
 pytestmark = pytest.mark.browser
@@ -188,6 +188,7 @@ def test_who_signs_in_next_sends_nothing_of_the_one_before(desk: Desk, stub: Stu
     stub.deaf = True
     page.get_by_role("textbox", name="Message").fill("Ada's last words")
     page.keyboard.press("Enter")
+    arrived(page, stub, "msg", 2)
     page.get_by_role("textbox", name="Message").fill("Ada's draft")
     stub.deaf = False
     call(page, "identify", "bob")

@@ -28,6 +28,8 @@ export function notes(tools) {
   const rows = new Map();
   let asked = 0;
   let timer = 0;
+  /** The note that is to have the focus as soon as it is there again. */
+  let back = "";
 
   /** @param {number} [ms] */
   function later(ms = 120) {
@@ -65,8 +67,9 @@ export function notes(tools) {
       else list.insertBefore(row.node, next);
     }
     const more = total - found.length;
-    const empty = words ? t("found_none", { words }) : t("notes_none");
-    state(status, !total ? empty : more > 0 ? t("notes_more", { count: total, more }) : t(total === 1 ? "notes_one" : "notes_count", { count: total }));
+    state(status, t(!total ? (words ? "found_none" : "notes_none") : more > 0 ? "notes_more" : total === 1 ? "notes_one" : "notes_count", { words, more, count: total }));
+    if (back) (rows.get(back) ?? search).focus();
+    back = "";
   }
 
   /** @param {Note} first @returns {Row} */
@@ -162,8 +165,8 @@ export function notes(tools) {
     const { status: code } = await ask("POST", note.id, "/restore");
     if (code !== 200) return tell(t(code === 410 || code === 404 ? "too_late" : "note_failed"));
     tell("");
-    await load();
-    (rows.get(note.id) ?? { focus: () => search.focus() }).focus();
+    back = note.id;
+    void load();
   }
 
   /** @param {string} method @param {string} id @param {string} [more] @param {object} [body] @returns {Promise<{status: number, body: any}>} */
@@ -183,9 +186,9 @@ export function notes(tools) {
   }
 
   return {
-    node, load, later: () => later(),
+    node, load, later,
     /** Escape leaves what is being written first. */
     cancel: () => [...rows.values()].some((row) => row.leave()),
-    rest() { clearTimeout(timer); asked++; tell(""); },
+    rest() { clearTimeout(timer); asked++; back = ""; tell(""); },
   };
 }
