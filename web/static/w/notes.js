@@ -28,11 +28,13 @@ export function notes(tools) {
   const rows = new Map();
   let asked = 0;
   let timer = 0;
+  /** What was had back, until it is drawn by whichever look is the newest. @type {any} */
+  let back;
 
   /** @param {number} [ms] */
   function later(ms = 120) {
     clearTimeout(timer);
-    timer = setTimeout(() => void load(), ms);
+    timer = setTimeout(load, ms);
   }
 
   async function load() {
@@ -46,9 +48,12 @@ export function notes(tools) {
       const found = await answer.json();
       if (mine === asked) draw(found.notes, found.total, words);
     } catch {
-      if (mine === asked) state(status, t("notes_failed"), () => void load());
+      if (mine === asked) state(status, t("notes_failed"), load);
     }
-    if (mine === asked) set(list, { "aria-busy": null });
+    if (mine === asked) {
+      set(list, { "aria-busy": null });
+      back &&= void (rows.get(back) ?? search).focus();
+    }
   }
 
   /** Rows stay what they were, so that nobody loses the words they are writing. @param {Note[]} found @param {number} total @param {string} words */
@@ -65,7 +70,7 @@ export function notes(tools) {
       else list.insertBefore(row.node, next);
     }
     const more = total - found.length;
-    const empty = words ? t("found_none", { words }) : t("notes_none");
+    const empty = t(words ? "found_none" : "notes_none", { words });
     state(status, !total ? empty : more > 0 ? t("notes_more", { count: total, more }) : t(total === 1 ? "notes_one" : "notes_count", { count: total }));
   }
 
@@ -162,8 +167,8 @@ export function notes(tools) {
     const { status: code } = await ask("POST", note.id, "/restore");
     if (code !== 200) return tell(t(code === 410 || code === 404 ? "too_late" : "note_failed"));
     tell("");
-    await load();
-    (rows.get(note.id) ?? { focus: () => search.focus() }).focus();
+    back = note.id;
+    void load();
   }
 
   /** @param {string} method @param {string} id @param {string} [more] @param {object} [body] @returns {Promise<{status: number, body: any}>} */
@@ -183,7 +188,7 @@ export function notes(tools) {
   }
 
   return {
-    node, load, later: () => later(),
+    node, load, later,
     /** Escape leaves what is being written first. */
     cancel: () => [...rows.values()].some((row) => row.leave()),
     rest() { clearTimeout(timer); asked++; tell(""); },
