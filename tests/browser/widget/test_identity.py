@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.patience import WAIT_MS
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import Stub, note_of
-from tests.browser.widget.test_chat import log, say, texts
+from tests.browser.widget.test_chat import arrived, log, say, texts
 from tests.browser.widget.test_files import chips, file, pick, png
 
 pytestmark = pytest.mark.browser
@@ -104,7 +104,7 @@ def test_the_full_page_bears_the_name_of_its_site(desk: Desk, stub: Stub) -> Non
     stub.site = {"title": "Acme help", "starters": []}
     page = desk.chat()
     expect(page.get_by_role("heading", name="Acme help")).to_be_visible()
-    assert page.title() == "Acme help"
+    expect(page).to_have_title("Acme help")
 
 
 def test_while_nobody_is_there_the_site_says_so_in_its_own_words(desk: Desk, stub: Stub) -> None:
@@ -189,6 +189,7 @@ def test_who_signs_in_next_sends_nothing_of_the_one_before(desk: Desk, stub: Stu
     page.get_by_role("textbox", name="Message").fill("Ada's last words")
     page.keyboard.press("Enter")
     page.get_by_role("textbox", name="Message").fill("Ada's draft")
+    arrived(page, stub, "msg", 2)
     stub.deaf = False
     call(page, "identify", "bob")
     until(page, "localStorage.getItem('evertalk:shop:signed') === 'bob'")
