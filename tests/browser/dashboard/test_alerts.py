@@ -103,8 +103,7 @@ async def test_a_viewer_only_looks(house: House) -> None:
 
 async def test_the_keys_g_and_l_lead_there(house: House) -> None:
     page = await house.operator("anna", "operator", "/dashboard")
-    await page.keyboard.press("g")
-    await page.keyboard.press("l")
+    await page.keyboard.type("gl")
     await expect(page.get_by_role("heading", name="Alerts", level=1)).to_be_visible()
     assert page.url.endswith(PATH)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,10 +13,10 @@ from playwright.async_api import Browser, FilePayload, Page, Route, expect
 from shared.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.news import without_news
 from tests.web.dashboard import seed
 
 pytestmark = pytest.mark.browser
-REFRESHES = "x-evertalk-refresh"
 
 
 @pytest.fixture
@@ -53,18 +54,6 @@ def reply_box(page: Page) -> Any:
     return page.get_by_role("textbox", name="Your reply")
 
 
-def without_news() -> Callable[[Route], Any]:
-    """The page asks for news and gets none."""
-
-    async def handle(route: Route) -> None:
-        if REFRESHES in route.request.headers:
-            await route.fulfill(status=503, json={"code": "away", "message": "Away."})
-        else:
-            await route.fallback()
-
-    return handle
-
-
 async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> None:
     desk = await house.operator("Anna")
     await expect(desk).to_have_title("Overview · Evertalk")
@@ -72,8 +61,7 @@ async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> N
     await expect(desk).to_have_title("(1) Overview · Evertalk")
     await expect(desk.locator("#say")).to_have_text("One person waits for a human.")
     await expect(desk.get_by_role("link", name="Waiting 1 waiting")).to_be_visible()
-    await desk.keyboard.press("g")
-    await desk.keyboard.press("w")
+    await desk.keyboard.type("gw")
     row = desk.locator(".waiting-grid tbody tr")
     await expect(row).to_contain_text("my parcel is lost")
     await expect(row).to_contain_text("the person")
@@ -190,10 +178,12 @@ async def test_a_reply_whose_answer_was_lost_is_stored_once(house: House) -> Non
     await line(page).get_by_role("button", name="Take").click()
     await expect(reply_box(page)).to_be_focused()
     cids: list[str] = []
+    told = asyncio.Event()
 
     async def lose_the_first(route: Route) -> None:
         cids.append((route.request.post_data_json or {})["cid"])
         if len(cids) > 1:
+            await told.wait()
             await route.fallback()
         else:
             await route.fetch()
@@ -204,6 +194,7 @@ async def test_a_reply_whose_answer_was_lost_is_stored_once(house: House) -> Non
     await page.keyboard.press("Enter")
     await expect(page.locator("#reply-note")).to_contain_text("Your reply is kept")
     await expect(page.get_by_role("button", name="Cancel")).to_be_visible()
+    told.set()
     await expect(reply_box(page)).to_have_value("")
     await expect(visitor.locator("article", has_text="It is in the shop.")).to_have_count(1)
     await expect(page.locator(".message.operator")).to_have_count(1)
@@ -219,12 +210,14 @@ async def test_while_the_assistant_answers_a_reply_waits_for_it(house: House) ->
     await line(page).get_by_role("button", name="Take").click()
     await expect(reply_box(page)).to_be_focused()
     tries = 0
+    told = asyncio.Event()
 
     async def busy(route: Route) -> None:
         nonlocal tries
         tries += 1
         body = {"code": "answer_runs", "message": "The assistant is finishing an answer."}
         if tries > 2:
+            await told.wait()
             await route.fallback()
         else:
             await route.fulfill(status=409, headers={"Retry-After": "1"}, json=body)
@@ -233,6 +226,7 @@ async def test_while_the_assistant_answers_a_reply_waits_for_it(house: House) ->
     await page.keyboard.type("I am here.")
     await page.keyboard.press("Enter")
     await expect(page.locator("#reply-note")).to_contain_text("The assistant is still answering")
+    told.set()
     await expect(page.locator(".message.operator")).to_contain_text("I am here.")
     assert tries == 3
 

@@ -81,11 +81,9 @@ async def test_the_overview_leads_to_what_needs_an_eye(page: Page, place: Place)
     await page.get_by_role("link", name="90 % and more, last day").click()
     await expect(page.get_by_role("heading", name="Sessions", level=1)).to_be_visible()
     assert "min_pct=90" in page.url
-    await page.keyboard.press("g")
-    await page.keyboard.press("o")
+    await page.keyboard.type("go")
     await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-    await page.keyboard.press("g")
-    await page.keyboard.press("c")
+    await page.keyboard.type("gc")
     await expect(page.get_by_role("heading", name="Costs")).to_be_visible()
 
 

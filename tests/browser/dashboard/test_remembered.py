@@ -13,6 +13,7 @@ from shared.adapters.postgres.operators import digest_of
 from shared.adapters.postgres.pool import open_pool
 from shared.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.patience import WAIT_MS
 from tests.web.dashboard.conftest import NobodyListens, Pool, RunCommands
 from tests.web.dashboard.people_seed import Crowded, a_note, people, public_id_of
 from tests.web.dashboard.seed import HOSTILE
@@ -20,7 +21,6 @@ from tests.web.dashboard.serve import served
 from web.dashboard.access import COOKIE
 
 pytestmark = pytest.mark.browser
-WAIT_MS = 15_000
 FACT = "Allergic to shellfish"
 
 
@@ -67,9 +67,7 @@ async def desk(browser: Browser, database_url: str) -> AsyncIterator[Desk]:
         web.Application(), pool=pool, settings=load_settings(), commands=RunCommands(), news=NobodyListens()
     ) as url:
         desk = Desk(url=url, pool=pool, crowd=crowd, browser=browser)
-        expect.set_options()
         yield desk
-        expect.set_options(timeout=None)
         for context in desk.contexts:
             await context.close()
     await pool.close()

@@ -218,6 +218,9 @@ class Stub:
         self.hold_files = threading.Event()
         """Set: uploads are answered at once."""
         self.hold_files.set()
+        self.hold_progress = threading.Event()
+        """Set: a summary goes on after its first half."""
+        self.hold_progress.set()
         self.epoch = 1
         self.heartbeat_ms = 25_000
         self.release = threading.Event()
@@ -869,6 +872,8 @@ class Stub:
             progress = {"id": ident, "percent": percent, "stage": "summary", "state": "running"}
             await self.send(session, {"t": "compaction.progress"} | progress)
             await asyncio.sleep(1.1 if percent == 40 else 0.15)
+            while percent == 40 and not self.hold_progress.is_set():
+                await asyncio.sleep(0.01)
         while self.deaf:
             await asyncio.sleep(0.01)
         messages = [event for event in session.events if event["t"] == "msg"]

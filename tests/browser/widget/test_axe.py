@@ -125,6 +125,8 @@ def _files(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
     event = {"t": "memory", "id": "n00000009", "text": "Ada drinks green tea.", "kind": "fact"}
     stub.call(stub.durable(stub.only(), event | {"change": "saved"}))
     expect(page.get_by_role("group", name="New notes")).to_be_visible()
+    # For whoever is in it, it stays: to look at it may take longer than it would.
+    page.get_by_role("button", name="Dismiss").focus()
     yield "toast"
     page.get_by_role("button", name="Dismiss").click()
 
@@ -153,6 +155,7 @@ def _troubles(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
     page.keyboard.press("Escape")
     desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
     desk.context.set_offline(True)
+    expect(page.locator(".link")).to_contain_text("You are offline.")
     say(page, "later")
     expect(log(page).get_by_text("Sending…")).to_be_visible()
     yield "offline"

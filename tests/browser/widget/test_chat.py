@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,18 +40,44 @@ def frames(stub: Stub, kind: str) -> list[dict[str, Any]]:
     return [frame for frame in stub.received if frame["t"] == kind]
 
 
+def becomes(page: Page, fact: Callable[[], bool]) -> None:
+    """Waits for what no page shows."""
+    for _ in range(WAIT_MS // 20):
+        if fact():
+            return
+        page.wait_for_timeout(20)
+    assert fact()
+
+
 def arrived(page: Page, stub: Stub, kind: str, count: int) -> list[dict[str, Any]]:
     """So many frames of a kind, as soon as the server has them."""
-    for _ in range(WAIT_MS // 20):
-        if len(frames(stub, kind)) >= count:
-            break
-        page.wait_for_timeout(20)
+    becomes(page, lambda: len(frames(stub, kind)) >= count)
     return frames(stub, kind)
 
 
+def complete(page: Page) -> None:
+    """The newest answer is over and drawn, and what stands beside answers has come."""
+    expect(page.get_by_role("button", name="Answer again")).to_be_visible()
+    expect(page.locator(".plain")).to_have_count(0)
+
+
 def texts(page: Page) -> list[str]:
-    """The words of every bubble and answer, in order."""
+    """The words of every bubble and answer, in order, once all are drawn."""
+    expect(page.locator(".plain")).to_have_count(0)
     return page.locator("article .body").all_inner_texts()
+
+
+def copies(page: Page, button: Locator) -> None:
+    """The button says for a moment that it did: whoever looks too late has missed it."""
+    button.evaluate(
+        """node => {
+            window.shown = [];
+            const watch = new MutationObserver(() => shown.push(node.textContent));
+            watch.observe(node, { childList: true, characterData: true, subtree: true });
+        }"""
+    )
+    button.click()
+    becomes(page, lambda: "Copied" in page.evaluate("shown"))
 
 
 def test_the_widget_stands_on_a_page_that_forbids_everything_else(desk: Desk, stub: Stub) -> None:
@@ -138,12 +165,11 @@ def test_an_answer_streams_into_one_table_one_list_and_one_code_block(desk: Desk
     for tag, count in {"table": 1, "ol": 1, "ol ul": 1, "pre": 1, "blockquote": 1, "strong": 1}.items():
         expect(answer.locator(tag)).to_have_count(count)
     expect(answer.get_by_role("link", name="the docs")).to_have_attribute("href", "https://example.com/a_(b)")
-    answer.locator(".code").get_by_role("button", name="Copy").click()
-    expect(answer.locator(".code").get_by_role("button", name="Copied")).to_be_visible()
+    complete(page)
+    copies(page, answer.locator(".code button"))
     code = MARKDOWN.split("```")[1].removeprefix("python\n").removesuffix("\n")
     assert page.evaluate("navigator.clipboard.readText()") == code
-    answer.locator(".meta").get_by_role("button", name="Copy").click()
-    expect(answer.locator(".meta").get_by_role("button", name="Copied")).to_be_visible()
+    copies(page, answer.locator(".meta").get_by_text("Copy", exact=True))
     assert page.evaluate("navigator.clipboard.readText()") == MARKDOWN
 
 
@@ -152,6 +178,7 @@ def test_nothing_in_an_answer_becomes_active(desk: Desk) -> None:
     page = desk.chat()
     say(page, "xss")
     expect(page.get_by_role("link", name="call")).to_be_visible()
+    complete(page)
     answer = page.locator("article.assistant .body")
     expect(answer.locator("img, iframe, svg, script, style, object, form, input")).to_have_count(0)
     links = answer.locator("a").evaluate_all("all => all.map(one => one.getAttribute('href'))")
@@ -346,10 +373,8 @@ def test_an_answer_to_a_closed_panel_is_counted_on_the_launcher(desk: Desk, stub
 
 def test_a_restore_on_the_server_brings_the_true_history(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
-    say(page, "one")
-    expect(log(page).get_by_text("You said: one")).to_be_visible()
-    say(page, "two")
-    expect(log(page).get_by_text("You said: two")).to_be_visible()
+    asked(page, "one")
+    asked(page, "two")
     session = stub.only()
     stub.epoch = 2
     session.events[:] = session.events[:2]
@@ -364,6 +389,7 @@ def test_a_reader_who_scrolled_up_is_left_alone(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     say(page, "long story")
     expect(log(page).get_by_text("Line 39 of the answer")).to_be_attached()
+    complete(page)
     top = "node => node.scrollTop"
     expect(page.locator("article.person").first).to_be_in_viewport()
     page.get_by_role("button", name="Jump to latest").click()
@@ -372,7 +398,7 @@ def test_a_reader_who_scrolled_up_is_left_alone(desk: Desk, stub: Stub) -> None:
     expect(page.get_by_role("button", name="Jump to latest")).to_be_visible()
     where = log(page).evaluate(top)
     stub.call(stub.push(stub.only(), "Something new"))
-    expect(page.get_by_text("Something new").first).to_be_attached()
+    expect(log(page).get_by_text("Something new")).to_be_attached()
     assert abs(log(page).evaluate(top) - where) <= 1
 
 
@@ -383,7 +409,7 @@ def test_who_reads_on_in_a_long_answer_stays_there_whatever_comes_from_elsewhere
     say(page, "long story")
     in_sight = page.get_by_text("Line 9 of the answer").first
     expect(log(page).get_by_text("Line 39 of the answer")).to_be_attached()
-    expect(page.get_by_role("button", name="Stop answering")).to_be_hidden()
+    complete(page)
     in_sight.evaluate("node => node.scrollIntoView()")
     before = in_sight.bounding_box()
     stub.call(stub.result(stub.only(), "", "status", "asked for by REST"))

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import LIMIT, Stub, ctx
-from tests.browser.widget.test_chat import log, say
+from tests.browser.widget.test_chat import complete, log, say
 
 pytestmark = pytest.mark.browser
 PLAIN = ("export", "feedback", "forget", "help", "new")
@@ -29,6 +29,12 @@ LISTEN = """() => {
 def commands(stub: Stub) -> list[str]:
     """The names of all command frames so far."""
     return [frame["command"] for frame in stub.received if frame["t"] == "command"]
+
+
+def without_line(desk: Desk, page: Page) -> None:
+    """Offline, and the page knows."""
+    desk.context.set_offline(True)
+    expect(page.locator(".link")).to_contain_text("You are offline.")
 
 
 def talk(page: Page, count: int) -> None:
@@ -76,7 +82,7 @@ def test_a_command_without_a_connection_is_refused_at_once(desk: Desk, stub: Stu
     desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
     page = desk.chat()
     expect(page.locator(".gauge")).to_be_visible()
-    desk.context.set_offline(True)
+    without_line(desk, page)
     say(page, "/undo")
     expect(page.locator(".result")).to_contain_text("Not connected.")
     desk.context.set_offline(False)
@@ -97,7 +103,7 @@ def test_what_a_command_answers_is_read_out_once_and_a_failure_at_once(desk: Des
     stub.call(stub.result(stub.only(), "", "context", "asked for by REST"))
     expect(page.locator(".result")).to_have_count(2)
     expect(other.locator(".result")).to_have_count(2)
-    desk.context.set_offline(True)
+    without_line(desk, page)
     say(page, "/undo")
     expect(page.get_by_role("alert").filter(has_text="Not connected.")).to_be_attached()
     of_commands = "told.filter((one) => /hello|REST|Not conn/.test(one))"
@@ -110,6 +116,7 @@ def test_whoever_only_listens_hears_what_others_see(desk: Desk, stub: Stub) -> N
     desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
     page = desk.chat()
     talk(page, 2)
+    complete(page)
     page.evaluate(LISTEN)
     say(page, "slow one")
     polite = page.locator("[aria-live=polite]")
@@ -118,8 +125,7 @@ def test_whoever_only_listens_hears_what_others_see(desk: Desk, stub: Stub) -> N
     expect(polite).to_contain_text("Line 0 of the answer")
     stub.call(stub.compact(stub.only(), ""))
     expect(polite).to_contain_text("The earlier conversation")
-    desk.context.set_offline(True)
-    expect(page.locator(".link")).to_be_visible()
+    without_line(desk, page)
     desk.context.set_offline(False)
     expect(polite).to_contain_text("Connected again")
     heard = page.evaluate("told.map((one) => one.slice(0, 20))")
@@ -136,11 +142,13 @@ def test_whoever_only_listens_hears_what_others_see(desk: Desk, stub: Stub) -> N
 def test_a_compaction_shows_its_bar_then_its_card(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     talk(page, 3)
+    stub.hold_progress.clear()
     say(page, "/compact")
     bar = page.get_by_role("progressbar", name="Organizing conversation…")
     expect(bar).to_be_visible()
     expect(bar).to_have_attribute("aria-valuenow", "40")
     page.get_by_role("textbox", name="Message").fill("typing meanwhile")
+    stub.hold_progress.set()
     card = page.locator(".card")
     expect(card).to_contain_text("Earlier conversation was summarised · 35k → 12k")
     expect(bar).to_be_hidden()
@@ -156,7 +164,7 @@ def test_a_summary_that_comes_by_itself_disturbs_no_writer_and_no_reader(desk: D
     talk(page, 3)
     say(page, "long story")
     expect(log(page).get_by_text("Line 39 of the answer")).to_be_attached()
-    expect(page.get_by_role("button", name="Stop answering")).to_be_hidden()
+    complete(page)
     box = page.get_by_role("textbox", name="Message")
     box.press_sequentially("half a tho")
     in_sight = page.get_by_text("Line 9 of the answer").first
@@ -288,8 +296,9 @@ def test_the_gauge_tells_its_state_in_three_ways(desk: Desk, stub: Stub, pct: fl
 def test_the_gauge_explains_and_never_acts_by_itself(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     talk(page, 1)
-    stub.call(stub.send(stub.only(), {"t": "ctx"} | ctx(86_400, stale=True)))
     gauge = page.locator(".gauge")
+    expect(gauge).to_have_attribute("title", "Context: 27.5 % · ~33k/120k")
+    stub.call(stub.send(stub.only(), {"t": "ctx"} | ctx(86_400, stale=True)))
     expect(gauge).to_have_attribute("title", "Context: 72 % · ~86k/120k")
     expect(gauge).to_have_attribute("data-stale", "true")
     gauge.click()

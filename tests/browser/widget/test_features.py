@@ -11,10 +11,15 @@ from shared.core.handover import ADVICE
 from tests.browser.patience import WAIT_MS
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import Stub, ctx
-from tests.browser.widget.test_chat import arrived, asked, frames, log, say
+from tests.browser.widget.test_chat import arrived, asked, becomes, frames, log, say
 
 pytestmark = pytest.mark.browser
 HUMAN = {"name": "human", "description": "Talk to a person"}
+
+
+def heard(page: Page, stub: Stub, kind: str, count: int) -> None:
+    """The server has so many of a kind, and has answered them."""
+    becomes(page, lambda: [event["t"] for event in stub.only().events].count(kind) >= count)
 
 
 def menu(page: Page, item: str) -> None:
@@ -177,6 +182,7 @@ def test_words_that_are_lost_with_their_socket_are_said_again_under_the_same_id(
     page.get_by_role("button", name="Poor answer").click()
     first, again = arrived(page, stub, "feedback", 2)
     assert first == again
+    heard(page, stub, "feedback", 1)
     stub.lose_asides = 1
     words = page.get_by_role("textbox", name="What was wrong?")
     words.fill("It only repeats me.")
@@ -184,6 +190,7 @@ def test_words_that_are_lost_with_their_socket_are_said_again_under_the_same_id(
     told = arrived(page, stub, "feedback", 4)[2:]
     assert [frame.get("text") for frame in told] == ["It only repeats me."] * 2
     assert told[0]["cid"] == told[1]["cid"] != first["cid"]
+    heard(page, stub, "feedback", 2)
     stub.call(stub.drop(stub.only()))
     asked(page, "and now")
     assert len(frames(stub, "feedback")) == 4, "what was acknowledged is not said again"
@@ -241,6 +248,7 @@ def test_the_menu_works_by_keyboard_and_gives_the_focus_back(desk: Desk) -> None
     expect(opener).to_have_attribute("aria-expanded", "false")
     expect(page.get_by_role("dialog")).to_be_visible()
     opener.click()
+    expect(page.get_by_role("menu")).to_be_visible()
     page.get_by_role("log").click(position={"x": 20, "y": 400})
     expect(page.get_by_role("menu")).to_have_count(0)
 
@@ -493,8 +501,9 @@ def test_the_gauge_says_its_numbers_and_its_parts_sum_up(desk: Desk, stub: Stub)
     page = desk.chat()
     asked(page)
     frame = {"t": "ctx"} | ctx(86_400)
-    stub.call(stub.send(stub.only(), frame))
     gauge = page.locator(".gauge")
+    expect(gauge).to_have_attribute("aria-label", re.compile("~33k/120k"))
+    stub.call(stub.send(stub.only(), frame))
     expect(gauge).to_have_attribute("aria-label", re.compile(r"Context: 72\s?% · ~86k/120k, filling up"))
     gauge.click()
     expect(page.locator(".stack .part").first).to_be_attached()
@@ -580,7 +589,9 @@ def test_everything_fits_a_narrow_or_enlarged_page(desk: Desk, stub: Stub, width
     page.goto(f"{stub.host_url}/shop?open=1&plain=1&locale={locale}")
     asked(page)
     page.get_by_role("button", name="Poor answer").click()
+    expect(page.get_by_role("textbox", name="What was wrong?")).to_be_visible()
     stub.call(stub.hand_over(stub.only(), "waiting"))
+    expect(page.locator(".bars").get_by_text("Waiting for a person…")).to_be_visible()
     inside = """node => {
         const box = node.getBoundingClientRect();
         return box.left >= 0 && box.right <= innerWidth && box.top >= 0 && box.bottom <= innerHeight;
@@ -603,12 +614,13 @@ def test_everything_fits_a_narrow_or_enlarged_page(desk: Desk, stub: Stub, width
 def test_with_forced_colours_every_control_keeps_an_edge(desk: Desk) -> None:
     page = desk.shop("?open=1")
     asked(page)
-    page.get_by_role("button", name="Good answer").click()
+    pressed = page.get_by_role("button", name="Good answer")
+    pressed.click()
+    expect(pressed).to_have_attribute("aria-pressed", "true")
     page.get_by_role("button", name="Menu").click()
     edge = "node => getComputedStyle(node).borderTopStyle"
     for name in (".panel", ".menu", ".send", ".field", ".person .body"):
         assert page.locator(name).evaluate(edge) == "solid", name
-    pressed = page.locator('[data-thumb="1"]')
     assert pressed.evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
 
 

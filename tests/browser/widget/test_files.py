@@ -45,8 +45,12 @@ def give(page: Page, kind: str, name: str, content: bytes, mime: str, *, words: 
         if (words) data.setData('text/plain', words);
         const how = { bubbles: true, cancelable: true, composed: true };
         const node = root.querySelector(kind === 'paste' ? 'textarea' : '.log');
+        const over = () => node.dispatchEvent(new DragEvent(kind, { ...how, dataTransfer: data }));
+        clearInterval(window.hovering);
         if (kind === 'paste') node.dispatchEvent(new ClipboardEvent(kind, { ...how, clipboardData: data }));
-        else node.dispatchEvent(new DragEvent(kind, { ...how, dataTransfer: data }));
+        else over();
+        // A browser says so again and again until it is dropped.
+        if (kind === 'dragover') window.hovering = setInterval(over, 100);
     }"""
     page.evaluate(script, [kind, name, list(content), mime, words])
 
@@ -113,6 +117,7 @@ def test_pictures_that_come_late_leave_the_reader_at_the_end(desk: Desk, stub: S
         page.get_by_role("button", name="Send", exact=True).click()
         expect(page.locator(".composer .file")).to_have_count(0)
         expect(page.locator(".send[aria-disabled=true]")).to_be_visible()
+    expect(log(page).locator("article.assistant[data-status=sent]")).to_have_count(2)
     stub.call(stub.push(stub.only(), "The very last word"))
     expect(log(page).get_by_text("The very last word")).to_be_visible()
     page.reload()

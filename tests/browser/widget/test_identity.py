@@ -104,7 +104,7 @@ def test_the_full_page_bears_the_name_of_its_site(desk: Desk, stub: Stub) -> Non
     stub.site = {"title": "Acme help", "starters": []}
     page = desk.chat()
     expect(page.get_by_role("heading", name="Acme help")).to_be_visible()
-    assert page.title() == "Acme help"
+    expect(page).to_have_title("Acme help")
 
 
 def test_while_nobody_is_there_the_site_says_so_in_its_own_words(desk: Desk, stub: Stub) -> None:
@@ -190,6 +190,7 @@ def test_who_signs_in_next_sends_nothing_of_the_one_before(desk: Desk, stub: Stu
     page.keyboard.press("Enter")
     arrived(page, stub, "msg", 2)
     page.get_by_role("textbox", name="Message").fill("Ada's draft")
+    arrived(page, stub, "msg", 2)
     stub.deaf = False
     call(page, "identify", "bob")
     until(page, "localStorage.getItem('evertalk:shop:signed') === 'bob'")

@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import Stub, note_of
-from tests.browser.widget.test_chat import log, say
+from tests.browser.widget.test_chat import becomes, log, say
 
 pytestmark = pytest.mark.browser
 LONG = "Ada’s sister Ingrid lives in Tromsø, where the sun does not rise between November and January. " * 4
@@ -75,6 +75,21 @@ def test_a_note_is_put_away_and_had_back(desk: Desk, stub: Stub) -> None:
     desk.tolerated = ("status of 410",)
     undo.click()
     expect(sheet(page).get_by_text("It is too late to bring this note back.")).to_be_visible()
+
+
+def test_a_note_that_comes_back_over_a_slow_line_has_the_focus(desk: Desk, stub: Stub) -> None:
+    """The list is looked at for being had back, and again for the news of it, before either comes."""
+    page = remembering(desk, stub)
+    sheet(page).get_by_role("button", name="Put away: Ada drinks green tea.").click()
+    expect(sheet(page).get_by_role("button", name="Undo")).to_be_focused()
+    held: list[Route] = []
+    page.route("**/api/v1/memory", lambda route: held.append(route) if len(held) < 2 else route.continue_())
+    page.keyboard.press("Enter")
+    becomes(page, lambda: len(held) == 2)
+    for route in held:
+        route.continue_()
+    expect(sheet(page).get_by_role("listitem")).to_have_count(3)
+    expect(sheet(page).get_by_role("button", name="Edit: Ada drinks green tea.")).to_be_focused()
 
 
 def test_a_note_is_corrected_in_its_place(desk: Desk, stub: Stub) -> None:
@@ -178,7 +193,7 @@ def test_waiting_is_shown(desk: Desk, stub: Stub) -> None:
     page.route("**/api/v1/memory", lambda route: held.append(route))
     look(page)
     expect(sheet(page).get_by_text("Loading…")).to_be_visible()
-    page.wait_for_timeout(50)
+    becomes(page, lambda: bool(held))
     held.pop().continue_()
     expect(sheet(page).get_by_text("Nothing yet.")).to_be_visible()
 

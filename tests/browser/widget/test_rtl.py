@@ -72,6 +72,8 @@ def talk(page: Page, stub: Stub) -> None:
     event: dict[str, Any] = {"t": "memory", "id": "n00000001", "kind": "fact", "change": "saved"}
     stub.call(stub.durable(stub.only(), event | {"text": "עדה שותה תה ירוק."}))
     expect(page.locator(".noted")).to_be_visible()
+    # For whoever is in it, it stays.
+    page.locator(".noted").get_by_role("button").first.focus()
 
 
 def test_everything_stands_the_other_way_round(hebrew: Desk, stub: Stub) -> None:
@@ -113,6 +115,7 @@ def test_files_and_starters_stand_the_other_way_round(hebrew: Desk, stub: Stub) 
     chips = page.locator(".composer .file")
     expect(page.locator(".composer .file[data-state=ready]")).to_have_count(2)
     first = chips.first
+    expect(first.locator("canvas")).to_be_visible()
     assert left_of(first.get_by_role("button"), first.locator(".file-words"))
     assert left_of(first.locator(".file-words"), first.locator("canvas"))
     page.evaluate(LOAD)

@@ -10,7 +10,7 @@ from playwright.sync_api import Route, expect
 
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import FILES, Stub
-from tests.browser.widget.test_chat import log, say
+from tests.browser.widget.test_chat import complete, log, say
 from web.modules import WINDOWS_OWN, read
 from web.packing import pack
 from web.pages import FIRST, STATIC, File
@@ -45,6 +45,7 @@ def test_a_phone_shows_the_panel_alone_without_sideways_scroll(desk: Desk, size:
     assert page.get_by_role("textbox").evaluate("node => parseFloat(getComputedStyle(node).fontSize)") >= 16
     assert page.locator("#shop").evaluate("node => node.inert")
     page.get_by_role("button", name="Close chat").tap()
+    expect(page.get_by_role("dialog")).to_be_hidden()
     assert not page.locator("#shop").evaluate("node => node.inert")
 
 
@@ -53,6 +54,7 @@ def test_targets_are_large_enough(desk: Desk) -> None:
     page = desk.chat()
     say(page, "md")
     expect(log(page).get_by_text("Done.")).to_be_visible()
+    complete(page)
     small = """all => all.filter((one) => one.checkVisibility())
         .map((one) => [one.textContent, one.getBoundingClientRect()])
         .filter(([, box]) => box.height < 24 || box.width < 24).map(([text]) => text)"""

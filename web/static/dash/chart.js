@@ -47,6 +47,7 @@ export function contextChart(timeline, choose) {
 
   /** @param {number} next @param {boolean} [visible] */
   function point(next, visible = true) {
+    if (!scale) draw();
     place = Math.max(0, Math.min(rows.length - 1, next));
     const row = rows[place];
     const x = scale.x(row.turn);

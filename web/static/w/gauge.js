@@ -56,6 +56,8 @@ export function gauge(tools) {
 
   /** @param {any} next */
   function update(next) {
+    // Who is about to press a button finds it again.
+    if (!popover.hidden && next !== ctx) explain();
     ctx = next;
     const known = Boolean(ctx && ctx.limit);
     const state = known ? level(ctx) : "unknown";
@@ -64,7 +66,6 @@ export function gauge(tools) {
       "aria-label": [sentence(ctx), known && t(state), stale && t("updating")].filter(Boolean).join(", ") });
     show(label, known ? percent(Math.round(ctx.pct)).replace(" ", "\u202f") : "–");
     set(arc, { "stroke-dasharray": `${known ? (Math.min(Math.max(ctx.pct, 0), 100) / 100) * ROUND : 0} ${ROUND}` });
-    if (!popover.hidden) explain();
   }
 
   return { button, popover, update, toggle, get shown() { return !popover.hidden; } };
