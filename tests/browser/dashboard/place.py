@@ -14,6 +14,11 @@ from tests.web.dashboard import seed
 from tests.web.dashboard.conftest import RunCommands
 
 
+async def fits(page: Page) -> None:
+    """Nothing has to be scrolled sideways, as soon as what is drawn to size has been."""
+    await page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
+
+
 @dataclass(slots=True)
 class Place:
     """The dashboard over one seeded database."""

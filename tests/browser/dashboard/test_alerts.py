@@ -13,6 +13,7 @@ from playwright.async_api import Browser, Page, expect
 from shared.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.place import fits
 from tests.fakes.webhook_receiver import Receiver, receiving
 
 pytestmark = pytest.mark.browser
@@ -119,4 +120,4 @@ async def test_nothing_stands_in_anybodys_way(house: House, name: str, scheme: s
     await look(page, name)
     await page.evaluate(LOAD)
     assert await page.evaluate(FINDINGS) == []
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await fits(page)

@@ -17,7 +17,7 @@ from shared.adapters.postgres.pool import open_pool
 from shared.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.news import REFRESHES, without_news
-from tests.browser.dashboard.place import Place, log_in
+from tests.browser.dashboard.place import Place, fits, log_in
 from tests.web.dashboard import seed
 from tests.web.dashboard.conftest import RunCommands
 from tests.web.dashboard.serve import served
@@ -283,7 +283,7 @@ async def test_a_telephone_never_scrolls_sideways(seen: Seen, place: Place, path
     await page.goto(place.session_url if path == "session" else place.url + path)
     await expect(page.locator("main h1")).to_be_visible()
     await expect(page.locator(".skeleton")).to_have_count(0)
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await fits(page)
     small = await page.evaluate(
         """[...document.querySelectorAll('main button, main select, main input')].filter((node) => {
              const box = node.getBoundingClientRect(); return box.width && box.height < 24; }).length"""

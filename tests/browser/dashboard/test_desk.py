@@ -14,6 +14,7 @@ from shared.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.house import House, open_house
 from tests.browser.dashboard.news import without_news
+from tests.browser.dashboard.place import fits
 from tests.web.dashboard import seed
 
 pytestmark = pytest.mark.browser
@@ -290,7 +291,7 @@ async def test_axe_finds_nothing_at_the_desk(house: House, scheme: Any, width: i
     async def look(state: str) -> None:
         await page.evaluate(LOAD)
         found[state] = await page.evaluate(FINDINGS)
-        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), state
+        await fits(page)
 
     await expect(page.locator(".waiting-grid tbody tr")).to_be_visible()
     await look("list")

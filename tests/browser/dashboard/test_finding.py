@@ -13,7 +13,7 @@ from playwright.async_api import BrowserContext, Locator, Page, expect
 from shared.adapters.postgres.pool import open_pool
 from shared.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
-from tests.browser.dashboard.place import Place, log_in
+from tests.browser.dashboard.place import Place, fits, log_in
 from tests.web.dashboard import seed
 from tests.web.dashboard.conftest import RunCommands
 from tests.web.dashboard.serve import served
@@ -212,7 +212,7 @@ async def test_a_view_is_saved_opened_and_removed_in_this_browser(page: Page, pl
     for scheme, width in (("light", 1360), ("dark", 1360), ("light", 390)):
         await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
         await page.set_viewport_size({"width": width, "height": 900})
-        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+        await fits(page)
         await page.evaluate(LOAD)
         assert await page.evaluate(FINDINGS) == []
         if folder := os.environ.get("PICTURES_FOLDER"):

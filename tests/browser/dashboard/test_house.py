@@ -18,6 +18,7 @@ from shared.adapters.postgres.operators import create_login_link
 from shared.adapters.postgres.pool import open_pool
 from shared.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS
 from tests.web.dashboard.conftest import RunCommands
 from tests.web.dashboard.people_seed import Crowded, a_bot, a_site, people, public_id_of
@@ -133,7 +134,7 @@ async def test_a_note_is_added_for_a_person_who_is_looked_for_and_taken_back(
     for name, width in (("light", 1360), ("dark", 1360), ("narrow", 390)):
         await page.emulate_media(color_scheme="dark" if name == "dark" else "light")
         await page.set_viewport_size({"width": width, "height": 900})
-        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        await fits(page)
         await page.evaluate(LOAD)
         assert await page.evaluate(FINDINGS) == [], name
         if folder := os.environ.get("PICTURES_FOLDER"):

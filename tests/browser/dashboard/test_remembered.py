@@ -13,6 +13,7 @@ from shared.adapters.postgres.operators import digest_of
 from shared.adapters.postgres.pool import open_pool
 from shared.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS
 from tests.web.dashboard.conftest import NobodyListens, Pool, RunCommands
 from tests.web.dashboard.people_seed import Crowded, a_note, people, public_id_of
@@ -167,7 +168,7 @@ async def test_the_ways_from_a_session_lead_to_its_person_its_jobs_and_its_deliv
     page = await desk.operator("admin")
     await page.set_viewport_size({"width": width, "height": 844})
     await desk.open(page)
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await fits(page)
     for name, heading in (("The person", "Maria"), ("Jobs", "Jobs"), ("Deliveries", "Deliveries")):
         await page.locator(".ways").get_by_role("link", name=name).click()
         await expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible()

@@ -21,6 +21,7 @@ from shared.services.flusher import FLUSH_ROUNDS
 from shared.services.remembering import SaveMemory
 from shared.services.tools import Toolbox
 from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import LookUp, Visit, running_app, visit, with_little_room, working
@@ -156,7 +157,7 @@ async def test_a_conversation_is_saved_as_a_file_in_either_form(talk: Talk) -> N
     assert await page.evaluate(FINDINGS) == []
     for width in (1360, 390):
         await page.set_viewport_size({"width": width, "height": 900})
-        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+        await fits(page)
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("link", name="Markdown")).to_be_hidden()
     await expect(button).to_be_focused()
@@ -304,4 +305,4 @@ async def test_the_chart_leads_to_what_the_model_saw_by_keyboard(talk: Talk) -> 
 async def test_no_width_scrolls_sideways(talk: Talk, width: int) -> None:
     page = await talk.page(f"?turn={TURNS}", viewport={"width": width, "height": 844})
     await expect(page.get_by_text("byte for byte")).to_be_visible()
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await fits(page)
