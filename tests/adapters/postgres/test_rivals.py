@@ -36,7 +36,7 @@ async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
 async def invariants_hold(guest: Visit) -> None:
     url = guest.app.settings.database_url
     assert url is not None
-    connection = await asyncpg.connect(url.get_secret_value(), timeout=10)
+    connection = await asyncpg.connect(url.get_secret_value(), timeout=60)
     try:
         assert await check_invariants(connection) == []
     finally:
