@@ -82,7 +82,7 @@ class Storm:
     written: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def blow(self) -> None:
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(400):
             await asyncio.gather(self._writers(), self._undo(), *(self._compact() for _ in range(RIVALS)))
             await self.guest.app.conversation.answer(self.guest.session_id, self.guest.hear)
 
@@ -128,6 +128,7 @@ class Storm:
 
 
 @pytest.mark.row("F47")
+@pytest.mark.timeout(500)
 async def test_a_storm_of_writers_rivals_undos_and_pins_loses_nothing(guest: Visit) -> None:
     storm = Storm(guest, await rivals_of(guest), random.Random(4))
     await storm.blow()
