@@ -237,7 +237,7 @@ STALLS: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
     FIRST: ({"drip": lasting(0.05, 1.0)}, HASTE),
     # Each event is whole in time, the last one never: nothing but the deadline can end it.
     "its events drip": (
-        {"drip": lasting(0.005, 0.05)}, {"silence_seconds": NEVER, "total_seconds": lasting(4.0, 60.0)},
+        {"drip": lasting(0.01, 0.05)}, {"silence_seconds": NEVER, "total_seconds": lasting(12.0, 60.0)},
     ),
 }  # fmt: skip
 
