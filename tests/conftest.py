@@ -97,11 +97,11 @@ class DatabaseServer:
     async def execute(self, statement: str) -> None:
         import asyncpg
 
-        connection = await asyncpg.connect(self.admin_url, timeout=10)
+        connection = await asyncpg.connect(self.admin_url, timeout=60)
         try:
-            await connection.execute(statement, timeout=30)
+            await connection.execute(statement, timeout=60)
         finally:
-            await connection.close(timeout=30)
+            await connection.close(timeout=60)
 
     async def create(self, *, template: str) -> str:
         name = f"test_{next(_numbers)}"

@@ -10,7 +10,7 @@ from shared.settings import load_settings
 
 async def test_rules_that_cannot_be_used_are_named_with_their_agent(database_url: str) -> None:
     assert await _agents_rules(database_url) == []
-    connection = await asyncpg.connect(database_url, timeout=10)
+    connection = await asyncpg.connect(database_url, timeout=60)
     try:
         await connection.execute("""UPDATE agents SET config = '{"pruning": {"deny": ["read_*"]}}'""")
         assert await _agents_rules(database_url) == []

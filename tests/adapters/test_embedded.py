@@ -61,21 +61,24 @@ def _start_elsewhere(folder: Path) -> tuple[subprocess.Popen[str], list[int]]:
 
 def _end(process: subprocess.Popen[str], how: signal.Signals) -> None:
     process.send_signal(how)
-    process.wait(20)
+    process.wait(60)
     assert process.stdout is not None
     process.stdout.close()
 
 
 async def _add_one(servers: EmbeddedServers) -> tuple[int, int]:
     connection = await asyncpg.connect(servers.database_url)
-    await connection.execute("create table if not exists kept (id int generated always as identity)")
-    await connection.execute("insert into kept default values")
-    rows = await connection.fetchval("select count(*) from kept")
-    await connection.close()
+    try:
+        await connection.execute("create table if not exists kept (id int generated always as identity)")
+        await connection.execute("insert into kept default values")
+        rows = await connection.fetchval("select count(*) from kept")
+    finally:
+        await connection.close()
     redis = Redis.from_url(servers.redis_url)
-    rings = await redis.incr("kept")
-    await redis.aclose()
-    return rows, rings
+    try:
+        return rows, await redis.incr("kept")
+    finally:
+        await redis.aclose()
 
 
 @pytest.mark.control("S38", "S39")
@@ -136,7 +139,7 @@ async def test_a_server_that_falls_is_started_again(folder: Path) -> None:
             assert server.process is not None
             server.process.kill()
             server.process.wait(5)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while not (servers.postgres.alive and servers.valkey.alive):
                 await asyncio.sleep(0.05)
             while (await _try_to_add_one(servers)) is None:

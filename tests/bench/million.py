@@ -23,7 +23,8 @@ from shared.adapters.postgres.upkeep import PostgresUpkeep
 from tests.bench.dashboard import WARM_UP, House, Read, houses, reads
 from tests.bench.ground import run
 from tests.bench.rest import rss_mib
-from tests.faults.processes import Process, free_port
+from tests.faults.processes import Process
+from tests.ports import free_port
 
 ENTRIES = 1_000
 SETTLE_SECONDS = 6.0

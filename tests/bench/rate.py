@@ -27,7 +27,8 @@ from tests.bench.provider import Provider, running_provider
 from tests.bench.sockets import HELLO
 from tests.bench.together import Apart
 from tests.bench.turn import ANSWER, QUESTION, Turns
-from tests.faults.processes import Process, free_port
+from tests.faults.processes import Process
+from tests.ports import free_port
 
 DELTAS = 20
 STEP_SECONDS = 60.0

@@ -30,7 +30,7 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def through(proxy: TcpProxy) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", proxy.port), 5)
+    reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", proxy.port), 60)
     try:
         yield reader, writer
     finally:
@@ -51,7 +51,7 @@ async def _asked(proxy: TcpProxy, words: bytes, *, wanted: int) -> bytes:
     async with through(proxy) as (reader, writer):
         writer.write(words)
         try:
-            return await asyncio.wait_for(reader.readexactly(wanted), 5)
+            return await asyncio.wait_for(reader.readexactly(wanted), 60)
         except asyncio.IncompleteReadError as error:
             return error.partial
         except ConnectionError:
@@ -82,10 +82,10 @@ async def test_a_slow_line_loses_nothing(proxy: TcpProxy) -> None:
 async def test_every_open_line_can_be_cut_and_who_comes_can_be_refused(proxy: TcpProxy) -> None:
     async with through(proxy) as (reader, writer):
         writer.write(b"a")
-        assert await asyncio.wait_for(reader.read(1), 5) == b"a"
+        assert await asyncio.wait_for(reader.read(1), 60) == b"a"
         assert proxy.cut() == 1
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-            await asyncio.wait_for(reader.readexactly(1), 5)
+            await asyncio.wait_for(reader.readexactly(1), 60)
     proxy.refuses = True
     assert await _asked(proxy, WORDS, wanted=1) == b""
     proxy.heal()
@@ -115,10 +115,10 @@ async def test_only_replies_that_end_a_transaction_are_lost(proxy: TcpProxy) -> 
     async with through(proxy) as (reader, writer):
         for words in (b"a row", b"begun" + DONE_WITH_A_TRANSACTION, b"another row"):
             writer.write(words)
-            assert await asyncio.wait_for(reader.readexactly(len(words)), 5) == words
+            assert await asyncio.wait_for(reader.readexactly(len(words)), 60) == words
         writer.write(b"done" + DONE_WITH_A_TRANSACTION)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-            await asyncio.wait_for(reader.readexactly(1), 5)
+            await asyncio.wait_for(reader.readexactly(1), 60)
     assert lost.lost == 1
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
-import socket
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -20,14 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 90.0
 STOP_SECONDS = 45.0
 """An answer may end for ten seconds, what is cancelled then for ten more, and machines may be busy."""
+READ_SECONDS = 10.0
+"""For the last lines of a process that has ended."""
 CRASHED = 9
 """The exit code of a process that met its crash point."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+_EVENT = re.compile(rb'"event": "([^"]*)"')
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -51,6 +48,9 @@ class Process:
         self.fell_at: float | None = None
         """On the monotonic clock, the last time that it ended unasked."""
         self.lines: deque[str] = deque(maxlen=400)
+        """The newest ones."""
+        self.events: Counter[str] = Counter()
+        """How often it wrote each, from its first line on."""
         self._settings = dict(settings)
         self._program = program
         self._crash_point = crash_point
@@ -66,6 +66,9 @@ class Process:
         except TimeoutError:
             await self.stop()
             raise AssertionError(f"{self.module} was not ready in time:\n{self.words()}") from None
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -127,15 +130,26 @@ class Process:
             await asyncio.wait_for(process.wait(), STOP_SECONDS)
             raise AssertionError(f"{self.module} did not stop:\n{self.words()}") from None
         finally:
-            await asyncio.wait([reading], timeout=5)
+            await asyncio.wait([reading], timeout=READ_SECONDS)
+            reading.cancel()
 
     async def _keep(self) -> None:
         while True:
-            self._process = process = await self._start()
+            process = await self._started()
             await self._read(process)
             self.exits.append(await process.wait())
             self.fell_at = time.monotonic()
             self._crash_point = None
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        """Whoever stops this in the middle of a start has a process to stop, too."""
+        starting = asyncio.ensure_future(self._start())
+        try:
+            self._process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self._process = await starting
+            raise
+        return self._process
 
     async def _start(self) -> asyncio.subprocess.Process:
         settings = dict(self._settings)
@@ -155,6 +169,8 @@ class Process:
         assert process.stdout is not None
         while line := await process.stdout.readline():
             self.lines.append(line.decode(errors="replace").rstrip())
+            if event := _EVENT.search(line):
+                self.events[event[1].decode()] += 1
             if b'_ready"' in line:
                 self._ready.set()
 
@@ -189,4 +205,4 @@ async def ended(module: str, settings: Mapping[str, str]) -> tuple[int, str]:
 
 def logged(processes: Sequence[Process], event: str) -> int:
     """How often one of these wrote such a line."""
-    return sum(f'"event": "{event}"' in line for process in processes for line in process.lines)
+    return sum(process.events[event] for process in processes)

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import asyncpg
+
 from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.postgres.migrate import migrate
 from tests.fakes.bot_api import BotApi, running_bot_api
@@ -21,11 +23,12 @@ from tests.fakes.messages_api.harness import RunningFake, running_fake
 from tests.faults.crowd import Caller, Tally, Wanderer, tally_callers
 from tests.faults.hatchery import Hatchery
 from tests.faults.plant import Case, Plant
-from tests.faults.processes import Process, free_port
+from tests.faults.processes import Process
 from tests.faults.telegram import Telegram
 from tests.faults.watch import Watch, percentiles
 from tests.faults.weather import Forecast, Weather
 from tests.places import short_folder
+from tests.ports import free_port
 
 TEMPLATE = "storm_template"
 SETTLE_SECONDS = 90.0
@@ -87,7 +90,7 @@ class Storm:
                 watching.cancel()
                 await asyncio.wait([watching])
                 # What ended since the last glance was not left lying.
-                await watch.glance()
+                await watch.last_glance(within_seconds=SETTLE_SECONDS)
                 await watch.close()
             report = await self._report(weather, watch)
             return {**report, "settled_seconds": settled}
@@ -156,7 +159,7 @@ class Storm:
 
     async def _hurry(self) -> None:
         while True:
-            with suppress(OSError):
+            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 await self.case.run(
                     """UPDATE sessions SET retry_at = now() WHERE retry_at > now();
                        UPDATE jobs SET due_at = now() WHERE state = 'due' AND due_at > now()"""

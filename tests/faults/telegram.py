@@ -13,12 +13,13 @@ from typing import Any
 import asyncpg
 
 from bot.telegram.markup import LIVE_UNITS, render, split
-from shared.adapters.postgres.invariants import check_activity, check_invariants
+from shared.adapters.postgres.invariants import check_invariants
 from tests.fakes.bot_api import TOKEN, BotApi, Person, Screen
 from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.hatchery import HatchedProcess, Hatchery
-from tests.faults.plant import Case, Plant
-from tests.faults.processes import Process, free_port, logged
+from tests.faults.plant import Case, Plant, open_for_too_long
+from tests.faults.processes import Process, logged
+from tests.ports import free_port
 
 SECRET = "f" * 40
 SECONDS = 75.0
@@ -103,7 +104,7 @@ class Telegram:
             await connection.execute("SELECT FROM sessions FOR UPDATE")
             yield HeldUp(telegram=self, connection=connection)
         finally:
-            await connection.close(timeout=5)
+            await connection.close(timeout=SECONDS)
 
     @staticmethod
     async def answers_of(provider: RunningFake, actions: Mapping[str, Mapping[str, object]]) -> None:
@@ -132,6 +133,14 @@ class Telegram:
     async def answered_with(self) -> dict[str, int]:
         """How often each status was the answer to a post of an update."""
         return dict((await self.api.bot(self.bot_id))["posts"])
+
+    async def answered_at_least(self, status: str, *, times: int) -> dict[str, int]:
+        """As above, when that many posts met this status."""
+        end = time.monotonic() + SECONDS
+        while (found := await self.answered_with()).get(status, 0) < times:
+            assert time.monotonic() < end, found
+            await asyncio.sleep(0.05)
+        return found
 
     async def called(self, method: str, *, status: int) -> list[dict[str, Any]]:
         """Calls that were answered like this, when there is one."""
@@ -185,9 +194,9 @@ class Telegram:
                 await self._heard_once(talker)
                 left -= await self._shown_once(connection, talker)
             assert left >= 0, "bubbles that nobody knows of"
-            broken = [*await check_invariants(connection), *await check_activity(connection)]
+            broken = [*await check_invariants(connection), *await open_for_too_long(connection)]
         finally:
-            await connection.close(timeout=5)
+            await connection.close(timeout=SECONDS)
         assert broken == [], "\n".join(map(str, broken))
         objected = [one for one in await self.api.violations() if one["bot"] == self.bot_id]
         assert objected == []
@@ -201,7 +210,7 @@ class Telegram:
 
     async def _shown_once(self, connection: asyncpg.Connection[asyncpg.Record], talker: Talker) -> int:
         """How many lines of the screen nobody knows of."""
-        rows = await connection.fetch(_PARTS, str(talker.id), timeout=10)
+        rows = await connection.fetch(_PARTS, str(talker.id), timeout=SECONDS)
         screen = await talker.person.screen()
         shown = {line.message_id: line.text for line in screen.answers}
         known = [row["remote_id"] for row in rows if row["state"] == "delivered"]

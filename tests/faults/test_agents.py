@@ -38,6 +38,7 @@ async def evertalk(case: Case, folder: Path, *words: str, **more: str) -> tuple[
     finally:
         if process.returncode is None:
             process.kill()
+            await process.wait()
     assert process.returncode is not None
     return process.returncode, out.decode()
 

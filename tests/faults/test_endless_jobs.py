@@ -12,8 +12,8 @@ from tests.faults.person import WALK, Person
 from tests.faults.plant import Case
 from tests.faults.test_provider import provided_by
 
-OURS = "shared.services.maintenance.WORK_SECONDS=5"
-ARQS = "worker.jobs.JOB_SECONDS=5"
+OURS = "shared.services.maintenance.WORK_SECONDS=10"
+ARQS = "worker.jobs.JOB_SECONDS=10"
 JOBS = "SELECT state, epoch, last_error FROM jobs WHERE kind = 'compact' ORDER BY id"
 LOOKED = """SELECT count(*) > 0 FROM workers WHERE role = 'worker' AND stopped_at IS NULL
               AND beat > started_at + interval '2 seconds'"""

@@ -16,7 +16,8 @@ from tests.faults.conftest import TEMPLATE
 from tests.faults.lengths import lasting
 from tests.faults.person import PATIENCE_SECONDS, Person
 from tests.faults.plant import Case, Plant, Recovery
-from tests.faults.processes import Process, free_port, logged
+from tests.faults.processes import Process, logged
+from tests.ports import free_port
 
 LONG = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen."
 ANY_CHAT = {"kind": "chat"}
@@ -117,7 +118,7 @@ async def test_a_stopped_process_that_wakes_up_does_not_answer_again(
     more = {**provided_by(house.provider), "EVERTALK_HTTP_PORT": str(port)}
     async with house.case.web(**more) as second, house.person("stopped") as person:
         await greeted(person)
-        await house.misbehaves({"text": LONG, "pace_ms": 200})
+        await house.misbehaves({"text": LONG, "pace_ms": 500})
         cid = await person.say("Please tell me something long.")
         await person.until(lambda: bool(person.deltas) and person.deltas[-1]["turn"] == 3, "its first words")
         since = time.monotonic()
@@ -228,10 +229,10 @@ async def _ledger(case: Case) -> list[int]:
         row = await connection.fetchrow(
             """SELECT count(*), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),
                       coalesce(sum(cache_read_tokens), 0), coalesce(sum(cache_write_tokens), 0) FROM usage""",
-            timeout=10,
+            timeout=PATIENCE_SECONDS,
         )
     finally:
-        await connection.close(timeout=5)
+        await connection.close(timeout=PATIENCE_SECONDS)
     assert row is not None
     return [int(value) for value in row.values()]
 

@@ -29,12 +29,12 @@ _TIDY = _NEWER.replace("brand_new", "tidy")
 async def test_older_processes_work_on_a_newer_database_and_leave_its_jobs_alone(case: Case) -> None:
     """Columns come while they run, and go again; a job of a kind that they do not know waits for others."""
     async with case.web() as web, case.worker() as worker, Person(case.port) as person:
-        talking = asyncio.create_task(talks(person))
-        await asyncio.sleep(0.3)
-        for table in TABLES:
-            await case.run(f"ALTER TABLE {table} ADD COLUMN brand_new text NOT NULL DEFAULT 'x'")
-        await case.run(_EXPANDED)
-        await talking
+        async with asyncio.TaskGroup() as group:
+            group.create_task(talks(person))
+            await asyncio.sleep(0.3)
+            for table in TABLES:
+                await case.run(f"ALTER TABLE {table} ADD COLUMN brand_new text NOT NULL DEFAULT 'x'")
+            await case.run(_EXPANDED)
         await person.answered()
         newer = await case.value(_NEWER, next(iter(person.said)))
         await _rung(case, newer)
@@ -73,8 +73,10 @@ async def test_a_job_of_a_newer_kind_waits_for_the_newer_worker_beside_the_older
 async def _rung(case: Case, job_id: int) -> None:
     """By a newer process; whoever hears it first is asked for it."""
     bell = ArqDoorbell(case.redis_url)
-    await bell.ring(job_id, 0)
-    await bell.close()
+    try:
+        await bell.ring(job_id, 0)
+    finally:
+        await bell.close()
 
 
 async def _left_alone(case: Case, job_id: int, worker: Process) -> None:

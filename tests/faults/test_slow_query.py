@@ -12,7 +12,7 @@ import pytest
 
 from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.afflictions import CONSTANTS
-from tests.faults.person import Person
+from tests.faults.person import PATIENCE_SECONDS, Person
 from tests.faults.plant import Case
 from tests.faults.test_provider import LONG, provided_by
 
@@ -20,7 +20,7 @@ CONNECTIONS = 10
 """Of one process, at most."""
 PEOPLE = CONNECTIONS + 4
 HASTE = "shared.adapters.postgres.pool.ACQUIRE_SECONDS=1,shared.adapters.postgres.pool.STATEMENT_SECONDS=8"
-SLOW_SECONDS = 60
+SLOW_SECONDS = 900
 """Longer than the test may take: nobody waits for its end."""
 
 
@@ -76,15 +76,19 @@ async def _thinks(fake: RunningFake, person: Person) -> None:
 @asynccontextmanager
 async def _slow_query(case: Case) -> AsyncIterator[None]:
     connection = await case.connect()
-    await connection.execute("BEGIN; LOCK TABLE entries IN ACCESS EXCLUSIVE MODE", timeout=10)
-    sleeping = asyncio.create_task(connection.execute(f"SELECT pg_sleep({SLOW_SECONDS})"))
     try:
-        yield
-        assert not sleeping.done()
+        await connection.execute(
+            "BEGIN; LOCK TABLE entries IN ACCESS EXCLUSIVE MODE", timeout=PATIENCE_SECONDS
+        )
+        sleeping = asyncio.create_task(connection.execute(f"SELECT pg_sleep({SLOW_SECONDS})"))
+        try:
+            yield
+            assert not sleeping.done()
+        finally:
+            sleeping.cancel()
+            await asyncio.wait([sleeping])
     finally:
-        sleeping.cancel()
-        await asyncio.wait([sleeping])
-        await connection.close(timeout=5)
+        await connection.close(timeout=PATIENCE_SECONDS)
 
 
 async def _opens_a_session(case: Case) -> tuple[int, dict[str, Any]]:

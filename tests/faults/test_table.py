@@ -68,7 +68,7 @@ def verdicts_of(folder: Path, *, rows: str, seeds: str = "") -> Verdicts:
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.faults.verdicts", "-p", "no:cacheprovider",
          "-c", str(folder / "pytest.ini"), f"--rows={rows}", f"--seeds={seeds}", f"--verdicts={told}",
          str(folder)],
-        cwd=ROOT, capture_output=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, timeout=300, check=False,
     )  # fmt: skip
     return Verdicts.read(told)
 
@@ -166,7 +166,7 @@ def test_outages_are_as_long_as_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, words: list[str], seconds: float
 ) -> None:
     def tried(*_: object) -> Verdicts:
-        told = subprocess.check_output([sys.executable, "-c", LASTS], cwd=ROOT, text=True, timeout=60)
+        told = subprocess.check_output([sys.executable, "-c", LASTS], cwd=ROOT, text=True, timeout=300)
         assert float(told) == seconds
         return Verdicts()
 

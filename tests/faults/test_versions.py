@@ -19,11 +19,12 @@ from tests.faults.former import Former, NoHistory, former
 from tests.faults.hatchery import Hatchery
 from tests.faults.person import Person
 from tests.faults.plant import Case, Plant
-from tests.faults.processes import Process, free_port
+from tests.faults.processes import Process
 from tests.faults.telegram import SECONDS, Telegram
 from tests.faults.test_provider import LONG, provided_by
 from tests.faults.test_rolling import summarised, talks
 from tests.faults.test_telegram import SLOW_ANSWER
+from tests.ports import free_port
 
 MIGRATIONS = 2
 """What no process uses any more may go two versions later."""
@@ -152,7 +153,7 @@ async def _database(plant: Plant, revision: str) -> AsyncIterator[Case]:
 
 async def _taken_over(fake: RunningFake, falls: Process, one: Person, other: Person) -> None:
     """Killed in the middle of an answer, which then comes from a process of the other version."""
-    slowly = {"match": {"kind": "chat"}, "times": 1, "action": {"text": LONG, "pace_ms": 400}}
+    slowly = {"match": {"kind": "chat"}, "times": 1, "action": {"text": LONG, "pace_ms": 1_000}}
     await fake.script([slowly])
     turn, fallen = len(one.finals) + 1, len(falls.exits)
     begun = len(one.deltas)

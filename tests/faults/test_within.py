@@ -15,8 +15,9 @@ from tests.faults.afflictions import BLOCK_SECONDS, CLOCK_SHIFTS
 from tests.faults.lengths import lasting
 from tests.faults.person import PATIENCE_SECONDS, WALK, Person
 from tests.faults.plant import Case, Recovery
-from tests.faults.processes import Process, free_port, logged
+from tests.faults.processes import Process, logged
 from tests.faults.test_provider import LONG, provided_by
+from tests.ports import free_port
 
 HOUR = 3600.0
 BLOCKED = lasting(10.0, 20.0)
@@ -42,7 +43,7 @@ async def test_who_computes_for_longer_than_its_lease_is_replaced_and_says_nothi
         Person(case.port, name="blocked") as person,
     ):
         await person.ask("Good day.")
-        await fake.script([{"match": {"kind": "chat"}, "times": 1, "action": {"text": LONG, "pace_ms": 250}}])
+        await fake.script([{"match": {"kind": "chat"}, "times": 1, "action": {"text": LONG, "pace_ms": 600}}])
         cid = await person.say("Please tell me something long.")
         await person.until(lambda: any(one["turn"] == 2 for one in person.deltas), "its first words")
         await asyncio.sleep(Random(seed).uniform(0.0, 1.0))
@@ -70,19 +71,21 @@ async def test_a_job_whose_worker_computes_for_too_long_is_done_once_by_another(
         for number in range(8):
             await person.ask(f"Number {number}: we meet on 2026-05-{number + 10} in Lisbon. {WALK}")
         await fake.script([{"match": {"kind": "summary"}, "times": 1, "action": {"latency": 4.0}}])
-        async with case.worker(**more) as blocked:
+        async with case.worker(**more) as blocked, case.worker(**more) as second:
+            # It is there and asleep: a start may take as long as the first one computes.
+            second.send(signal.SIGSTOP)
             asked = await person.command("compact", "--force")
             await _summary_is_asked_for(fake)
             since = time.monotonic()
             blocked.send(signal.SIGUSR2)
-            async with case.worker(**more) as second:
-                await person.until(lambda: asked in person.commands, "the summary")
-                recovery.note("worker blocked, another one took over", since)
-                assert person.commands[asked]["success"], person.commands[asked]
-                await heard([blocked], "beats_missed")
-                await person.ask("And now?")
-                await case.promises_hold(person)
-                assert blocked.exits == second.exits == []
+            second.send(signal.SIGCONT)
+            await person.until(lambda: asked in person.commands, "the summary")
+            recovery.note("worker blocked, another one took over", since)
+            assert person.commands[asked]["success"], person.commands[asked]
+            await heard([blocked], "beats_missed")
+            await person.ask("And now?")
+            await case.promises_hold(person)
+            assert blocked.exits == second.exits == []
         assert await case.value("SELECT count(*) FROM links WHERE kind = 'summary'") == 1
         assert await case.value("SELECT epoch FROM jobs WHERE kind = 'compact'") == 2, "taken over"
 

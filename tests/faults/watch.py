@@ -14,6 +14,7 @@ import asyncpg
 from tests.faults.plant import Case
 
 GLANCE_SECONDS = 0.05
+LOOK_SECONDS = 20.0
 
 _LIVES = """EXISTS (SELECT FROM workers w WHERE w.id = leased_by AND w.stopped_at IS NULL
                      AND w.beat > now() - interval '4 s')"""
@@ -132,13 +133,23 @@ class Watch:
                 self.behind[hit] = self.behind.get(hit, 0.0) + behind * (seen - (self._glanced or seen))
         self._pending, self._glanced = left, seen
 
+    async def last_glance(self, *, within_seconds: float) -> None:
+        """One that is answered: the glance before it may have been broken off."""
+        end, answered = time.monotonic() + within_seconds, False
+        while not answered and time.monotonic() < end:
+            if not (answered := await self._read("SELECT 1") is not None):
+                await asyncio.sleep(GLANCE_SECONDS)
+        await self.glance()
+
     async def _read(self, sql: str, *arguments: object) -> list[Any] | None:
         """None while Postgres is away."""
         async with self._reads:
             try:
                 if self._connection is None or self._connection.is_closed():
                     self._connection = await self.case.connect()
-                return [tuple(row) for row in await self._connection.fetch(sql, *arguments, timeout=5)]
+                return [
+                    tuple(row) for row in await self._connection.fetch(sql, *arguments, timeout=LOOK_SECONDS)
+                ]
             except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
                 await self.close()
                 return None

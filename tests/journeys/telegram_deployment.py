@@ -15,8 +15,8 @@ from shared.adapters.postgres.invariants import check_invariants
 from tests.fakes.bot_api import TOKEN, Person, Screen, running_bot_api
 from tests.fakes.messages_api import running_fake
 from tests.fakes.messages_api.harness import RunningFake
-from tests.faults.processes import free_port
 from tests.journeys.telegram_house import TelegramHouse, telegram_house
+from tests.ports import free_port
 
 _numbers = count(1_000)
 Answers = Mapping[str, Mapping[str, Any]]

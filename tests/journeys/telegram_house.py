@@ -20,7 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 BOT_ID = int(TOKEN.partition(":")[0])
 SECRET = "journeys-secret-and-nothing-else"
 WEBHOOK_SECRET = "w" * 40
-START_SECONDS = 30.0
+START_SECONDS = 90.0
+STOP_SECONDS = 45.0
+"""An answer may end for ten seconds, what is cancelled then for ten more, and machines may be busy."""
 
 
 @dataclass(slots=True)
@@ -37,7 +39,7 @@ class Program:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", self.name, cwd=ROOT, env=dict(self.environment),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT, start_new_session=True,
+            stderr=asyncio.subprocess.STDOUT, start_new_session=True, limit=1024 * 1024,
         )  # fmt: skip
         self._reading = asyncio.create_task(self._read())
 
@@ -73,7 +75,7 @@ class Program:
     async def _ended(self) -> int:
         assert self._process is not None
         assert self._reading is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(STOP_SECONDS):
             code = await self._process.wait()
             await self._reading
         return code
@@ -117,7 +119,7 @@ class TelegramHouse:
         finally:
             await connection.close()
 
-    async def until(self, sql: str, *arguments: Any, seconds: float = 20.0) -> None:
+    async def until(self, sql: str, *arguments: Any, seconds: float = 60.0) -> None:
         """Until the first value is true."""
         async with asyncio.timeout(seconds):
             while not await self.one(sql, *arguments):

@@ -20,7 +20,7 @@ from tests.journeys.house import Visit, running_app, settings_for, visit
 from tests.journeys.test_reminders import ASKS, SET, TELLS, comes_due, looked
 from tests.services.test_knowing import Kept
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture

@@ -269,7 +269,7 @@ async def test_a_result_that_was_lost_with_its_process_is_fetched_and_spilled_ag
     assert await guest.one("SELECT count(*) FROM artifacts") == 1
     address = guest.app.settings.database_url
     assert address is not None
-    connection = await asyncpg.connect(address.get_secret_value(), timeout=10)
+    connection = await asyncpg.connect(address.get_secret_value(), timeout=60)
     try:
         assert await check_invariants(connection) == []
     finally:

@@ -44,16 +44,29 @@ async def tells(house: TelegramHouse, person: Person, whose: str) -> None:
         f"It says {bird(whose, 'textfile')}.".encode(),
         media_type="text/plain",
     )
-    await asyncio.sleep(0.3)
+    await said(house, bird(whose, "textfile"))
     sent = await person.say(f"It was {bird(whose, 'before-edit')}")
-    await asyncio.sleep(0.3)
+    await said(house, bird(whose, "before-edit"))
     await person.edit(sent.message_id, f"It was {bird(whose, 'after-edit')}")
     await person.command("compact", f"{bird(whose, 'focus')} --force")
+    await said(house, bird(whose, "after-edit"))
     await house.until(
-        """SELECT count(*) = 0 FROM turns t JOIN addresses a USING (session_id)
-            WHERE a.chat = $1 AND t.ended_at IS NULL""",
-        str(person.id),
+        "SELECT count(*) > 0 FROM jobs WHERE payload::text LIKE '%' || $1 || '%'", bird(whose, "focus")
     )
+
+
+async def said(house: TelegramHouse, words: str) -> None:
+    """It is stored as something that a person has said."""
+    await house.until("SELECT count(*) > 0 FROM entries WHERE blocks::text LIKE '%' || $1 || '%'", words)
+
+
+RESTS = (
+    "SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL",
+    "SELECT count(*) = 0 FROM turns WHERE ended_at IS NULL",
+    "SELECT count(*) = 0 FROM deliveries WHERE state IN ('queued', 'sending', 'sent')",
+    "SELECT count(*) = 0 FROM jobs WHERE state = 'running' OR state = 'due' AND due_at <= now()",
+)
+"""In the order in which things happen."""
 
 
 def _picture() -> bytes:
@@ -73,6 +86,8 @@ async def test_no_canary_is_left_in_tables_redis_or_logs_and_nobody_elses_is_los
     ada = await house.person(101, first_name=bird("ada", "name"))
     bob = await house.person(102, first_name=bird("bob", "name"))
     await asyncio.gather(tells(house, ada, "ada"), tells(house, bob, "bob"))
+    for sql in RESTS:
+        await house.until(sql)
     before = await stored(house)
     for way in WAYS[:-1]:
         assert bird("ada", way) in before, way

@@ -18,9 +18,9 @@ from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.visitors import VisitorRow
 from shared.core.command_texts import command_texts
 from tests.browsing import browsing
-from tests.faults.processes import free_port
 from tests.journeys.telegram_deployment import Deployment, deployment
 from tests.journeys.telegram_house import ROOT, Program
+from tests.ports import free_port
 from tests.web.callers import bearer, make_visitor
 from tests.web.conftest import hello
 from tests.web.test_messages import events_of

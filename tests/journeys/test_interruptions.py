@@ -37,7 +37,7 @@ async def test_a_cancelled_job_is_due_again_at_once(guest: Visit, monkeypatch: p
     job_id = await guest.app.upkeep.ask(guest.session_id, ORDER)
     assert job_id is not None
     running = asyncio.ensure_future(guest.app.maintenance.run(job_id))
-    await asyncio.wait_for(began.wait(), 10)
+    await asyncio.wait_for(began.wait(), 60)
     assert await guest.one(STATE) == "running"
     running.cancel()
     await asyncio.wait([running])

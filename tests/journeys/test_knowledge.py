@@ -17,7 +17,7 @@ from tests.journeys.house import Visit, running_app, settings_for, visit
 from tests.journeys.test_recall import chats, recalled
 from worker.jobs import read_knowledge
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 QUESTION = "How many days do I have to return a kettle?"
 RETURNS = """# Shop rules
 We are open from nine to five.

@@ -114,7 +114,7 @@ async def talk_until_summarised(guest: Visit, provider: RunningFake) -> None:
 async def invariants_hold(guest: Visit) -> None:
     url = guest.app.settings.database_url
     assert url is not None
-    connection = await asyncpg.connect(url.get_secret_value(), timeout=10)
+    connection = await asyncpg.connect(url.get_secret_value(), timeout=60)
     try:
         assert await check_invariants(connection) == []
     finally:

@@ -246,7 +246,7 @@ async def test_without_a_cap_the_ledger_has_a_call_that_was_died_of_all_the_same
         await guest.answered()
         await guest.ask("And now?")
         assert await guest.one(LOST) == 1
-        connection = await asyncpg.connect(database_url, timeout=10)
+        connection = await asyncpg.connect(database_url, timeout=60)
         try:
             assert await check_invariants(connection) == []
         finally:
@@ -256,7 +256,7 @@ async def test_without_a_cap_the_ledger_has_a_call_that_was_died_of_all_the_same
 SLOW = {
     "match": {"kind": "chat"},
     "times": 1,
-    "action": {"text": "It is called Bertil. " * 40, "pace_ms": 40},
+    "action": {"text": "It is called Bertil. " * 40, "pace_ms": 300},
 }
 BROKEN_OFF = "SELECT count(*) FROM usage WHERE status = 'aborted' AND NOT known AND cost_micro > 0"
 

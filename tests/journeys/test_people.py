@@ -16,9 +16,9 @@ from aiohttp import ClientSession
 from shared.adapters.postgres.telegram_places import PostgresTelegramPlaces
 from tests.browsing import browsing
 from tests.fakes.bot_api import USERNAME, Person
-from tests.faults.processes import free_port
 from tests.journeys.telegram_deployment import Deployment, deployment
 from tests.journeys.telegram_house import Program
+from tests.ports import free_port
 from tests.web.conftest import Frame, Screen, hello
 
 ANSWERS = {

@@ -113,7 +113,7 @@ async def test_an_answer_is_stored_before_its_picture_is_described(
     guest: Visit, provider: RunningFake
 ) -> None:
     """And who asks again at once is answered by somebody who knows what it shows."""
-    await provider.script([slowly(1.5)])
+    await provider.script([slowly(4.0)])
     await shows(guest, "What did I pay here?")
     assert await guest.one("SELECT count(*) FROM turns WHERE state = 'answered'") == 1
     assert await guest.one("SELECT description FROM attachments") == ""

@@ -46,7 +46,7 @@ async def requests(provider: RunningFake, kind: str = "chat") -> list[Any]:
 async def nothing_broken(guest: Visit, provider: RunningFake) -> None:
     database_url = guest.app.settings.database_url
     assert database_url is not None
-    connection = await asyncpg.connect(database_url.get_secret_value(), timeout=10)
+    connection = await asyncpg.connect(database_url.get_secret_value(), timeout=60)
     try:
         assert await check_invariants(connection) == []
     finally:

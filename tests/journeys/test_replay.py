@@ -139,6 +139,7 @@ def test_a_total_sums_what_counts_and_takes_the_largest_size() -> None:
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(400)
 async def test_a_long_talk_survives_a_killed_web_process() -> None:
     """Small window, so that flush and compaction happen; nothing is lost, doubled or out of order."""
     texts = tuple(f"{number}: {LONG * 8}" for number in range(24))
@@ -153,7 +154,7 @@ async def test_a_long_talk_survives_a_killed_web_process() -> None:
             if before < 8 <= done:
                 os.kill(int((own.folder / "web.pid").read_text()), signal.SIGKILL)
 
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             played = await play(script, http=http, url=system.url, speed="max", on_progress=hurt)
         assert system.database_url is not None
         witness = await Witness.call(system.database_url)

@@ -152,6 +152,7 @@ def test_without_the_folder_of_tests_there_is_no_telegram_to_play_on(
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(400)
 def test_a_talk_survives_429s_resets_and_two_restarts_of_the_bot(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,8 +25,8 @@ LINKS = "[a](javascript:alert(1)) [b](tg://resolve?domain=x) [c](data:text/html,
 ANSWERS: dict[str, dict[str, Any]] = {
     "Think hard": {"latency": 5.5, "text": "Forty-two."},
     "story": {"text": STORY, "pace_ms": 15},
-    "pieces": {"text": PIECE, "pace_ms": 150},
-    "First of all": {"latency": 3.0, "text": "The first answer is turquoise.", "pace_ms": 200},
+    "pieces": {"text": PIECE, "pace_ms": 400},
+    "First of all": {"latency": 8.0, "text": "The first answer is turquoise.", "pace_ms": 200},
     "in bold": {"text": "**Yes.**"},
     "prices": {"text": TABLE},
     "links": {"text": LINKS},
@@ -125,7 +125,7 @@ async def test_a_second_message_waits_for_the_first_and_nobody_else_does(here: D
         await here.house.one(f"SELECT count(*) FROM turns t {MINE} AND t.state = 'answered'", str(ada.id))
         == 0
     )
-    screen = await ada.sees(lambda screen: len(screen.answers) == 2, within=20)
+    screen = await ada.sees(lambda screen: len(screen.answers) == 2, within=60)
     assert screen.texts[0] == "The first answer is turquoise."
     assert "The first answer" in json.dumps((await here.prompts(holding="Which colour"))[-1]["messages"])
 

@@ -12,8 +12,8 @@ from tests.journeys.telegram_deployment import MINE, Deployment, deployment, has
 
 PIECES = " ".join(f"piece{number}" for number in range(60))
 ANSWERS: dict[str, dict[str, Any]] = {
-    "pieces": {"text": PIECES, "pace_ms": 100},
-    "First of all": {"latency": 3.0, "text": "The first answer is turquoise.", "pace_ms": 200},
+    "pieces": {"text": PIECES, "pace_ms": 400},
+    "First of all": {"latency": 8.0, "text": "The first answer is turquoise.", "pace_ms": 200},
 }
 
 

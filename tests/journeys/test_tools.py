@@ -87,7 +87,7 @@ class Room:
     async def holds(self) -> None:
         address = self.guest.app.settings.database_url
         assert address is not None
-        connection = await asyncpg.connect(address.get_secret_value(), timeout=10)
+        connection = await asyncpg.connect(address.get_secret_value(), timeout=60)
         try:
             assert await check_invariants(connection) == []
         finally:

@@ -25,7 +25,7 @@ class Books:
 
     async def __aenter__(self) -> Books:
         self._witness = await Witness.call(self._database_url)
-        self._connection = await asyncpg.connect(self._database_url, timeout=10)
+        self._connection = await asyncpg.connect(self._database_url, timeout=60)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -129,7 +129,7 @@ def sent(messages: Sequence[Message]) -> str:
 async def invariants_hold(guest: Visit) -> None:
     url = guest.app.settings.database_url
     assert url is not None
-    connection = await asyncpg.connect(url.get_secret_value(), timeout=10)
+    connection = await asyncpg.connect(url.get_secret_value(), timeout=60)
     try:
         assert await check_invariants(connection) == []
     finally:

@@ -45,7 +45,7 @@ class Installation:
     async def ask(self, statement: str, *arguments: Any) -> Any:
         """Of its database, with its servers up for a moment."""
         async with EmbeddedServers(self.data / "servers", wanted=Wanted(redis=False)) as servers:
-            connection = await asyncpg.connect(servers.database_url, timeout=10)
+            connection = await asyncpg.connect(servers.database_url, timeout=60)
             try:
                 return await connection.fetchval(statement, *arguments)
             finally:

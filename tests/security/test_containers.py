@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import shutil
 from pathlib import Path
@@ -113,15 +114,19 @@ async def test_the_way_the_password_is_given_works() -> None:
         assert (await _says(folder, "AUTH wrong")).startswith(b"-WRONGPASS")
     finally:
         process.terminate()
-        assert await asyncio.wait_for(process.wait(), 10) == 0, "told to stop, it writes what it has"
+        assert await asyncio.wait_for(process.wait(), 60) == 0, "told to stop, it writes what it has"
         shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _says(folder: Path, line: str) -> bytes:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (folder / "s").exists():
             await asyncio.sleep(0.02)
-        reader, writer = await asyncio.open_unix_connection(folder / "s")
+        while True:
+            with contextlib.suppress(ConnectionRefusedError):  # it is there before anybody listens
+                reader, writer = await asyncio.open_unix_connection(folder / "s")
+                break
+            await asyncio.sleep(0.02)
         writer.write(f"{line}\r\n".encode())
         answer = await reader.readline()
         writer.close()

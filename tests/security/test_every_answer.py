@@ -85,28 +85,32 @@ async def test_whatever_breaks_inside_nothing_of_it_is_shown(
     def broken(*_: object, **__: object) -> Any:
         raise RuntimeError(f"cannot use {INSIDE}")
 
-    structlog.configure(processors=[_dropped])
     for name in ("fetchval", "fetchrow", "fetch", "execute", "acquire"):
         monkeypatch.setattr(asyncpg.Pool, name, broken)
     wrong: list[Any] = []
     broke = 0
-    for one, path, sent in asked:
-        if one.name in ("openStream", "live"):
-            continue
-        headers = {**sent.pop("headers", {}), **people.headers["admin"]}
-        async with server.client.request(one.method, server.url + path, headers=headers, **sent) as answer:
-            body = await answer.text()
-            broke += answer.status == 500
-            if (
-                "secret-inside" in body
-                or "RuntimeError" in body
-                or "Traceback" in body
-                or _complaints(answer)
-            ):
-                wrong.append((one.name, answer.status, body[:200]))
-            if answer.status == 500 and json.loads(body)["request_id"] != answer.headers["X-Request-Id"]:
-                wrong.append((one.name, "no id"))
-    structlog.reset_defaults()
+    structlog.configure(processors=[_dropped])
+    try:
+        for one, path, sent in asked:
+            if one.name in ("openStream", "live"):
+                continue
+            headers = {**sent.pop("headers", {}), **people.headers["admin"]}
+            async with server.client.request(
+                one.method, server.url + path, headers=headers, **sent
+            ) as answer:
+                body = await answer.text()
+                broke += answer.status == 500
+                if (
+                    "secret-inside" in body
+                    or "RuntimeError" in body
+                    or "Traceback" in body
+                    or _complaints(answer)
+                ):
+                    wrong.append((one.name, answer.status, body[:200]))
+                if answer.status == 500 and json.loads(body)["request_id"] != answer.headers["X-Request-Id"]:
+                    wrong.append((one.name, "no id"))
+    finally:
+        structlog.reset_defaults()
     assert wrong == []
     assert broke > len(OPERATIONS) / 2, "most need the database"
 

@@ -34,7 +34,7 @@ from web.limits import Limits
 from web.listener import Listener
 from web.parts import ModelShown, Parts
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 Frame = dict[str, Any]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -253,6 +254,9 @@ async def test_a_session_has_five_screens(starter: Starter) -> None:
     assert (await sixth.until("error"))["retry_after"] > 0
     assert await sixth.closed() == 4429
     await first.socket.close()
+    async with asyncio.timeout(60):
+        while server.parts.hub.screens > 4:
+            await asyncio.sleep(0.01)
     await server.greet(token=welcome["token"])
 
 

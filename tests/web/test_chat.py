@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from shared.core.errors import ContextBudgetExceeded
 from tests.web.conftest import Server, Starter
 from web import wire
@@ -166,8 +164,9 @@ async def test_a_screen_that_comes_during_an_answer_gets_its_text_so_far(server:
     server.conversation.script = ["Grüße 😀 ", "an alle."]
     screen, welcome = await server.greet()
     await screen.say("Hi")
-    await screen.until("delta")
-    await asyncio.sleep(0.1)
+    shown = ""
+    while shown != "Grüße 😀 an alle.":
+        shown += (await screen.until("delta"))["text"]
     _, late = await server.greet(token=welcome["token"])
     run = late["state"]["run"]
     assert (run["turn"], run["state"], run["text"]) == (1, "started", "Grüße 😀 an alle.")

@@ -135,7 +135,7 @@ async def test_a_mark_that_a_killed_worker_left_in_redis_holds_nothing_up(
         await redis.set(f"arq:in-progress:{job_id}:0", b"1", ex=610)
         calls = jobs.Calls(app)
         await calls.ring_for(await app.upkeep.due_jobs(), 0.0)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await guest.one("SELECT state FROM jobs WHERE key = 'by hand'") != "done":
                 await asyncio.sleep(0.02)
         await calls.close()
@@ -162,7 +162,7 @@ async def test_a_job_that_cannot_be_let_go_when_it_is_interrupted_is_let_go_late
 
         monkeypatch.setattr(app.maintenance._compactor, "compact", never_ends)
         running = asyncio.ensure_future(app.maintenance.run(job_id or 0))
-        await asyncio.wait_for(began.wait(), 10)
+        await asyncio.wait_for(began.wait(), 60)
         with monkeypatch.context() as meanwhile:
             meanwhile.setattr(type(app.upkeep), "end_job", away)
             running.cancel()

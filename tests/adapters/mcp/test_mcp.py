@@ -18,7 +18,7 @@ from shared.core.mcp import McpServer
 from shared.doctor_mcp import check_mcp
 from shared.ports import ToolContext, ToolFailed, ToolOutput
 from shared.settings import load_settings
-from tests.faults.processes import free_port
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 CONTEXT = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="k")

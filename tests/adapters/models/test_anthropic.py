@@ -263,8 +263,8 @@ async def test_all_attempts_together_have_a_deadline(fake: RunningFake, opened: 
 
 
 async def test_a_slow_stream_with_life_in_it_is_left_alone(fake: RunningFake, opened: Opener) -> None:
-    await script(fake, {"text": LONG, "pace_ms": 60})
-    reply = await opened(impatient(silence_seconds=0.5)).reply(asking("Hello"))
+    await script(fake, {"text": LONG, "pace_ms": 200})
+    reply = await opened(impatient(silence_seconds=2.0)).reply(asking("Hello"))
     assert reply.aborted == ()
 
 

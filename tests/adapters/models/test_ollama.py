@@ -34,7 +34,7 @@ def serving(answer: web.Response | None) -> TestServer:
 async def test_its_chat_models_are_listed_newest_first() -> None:
     async with serving(web.json_response(TAGS)) as server:
         url = str(server.make_url("")).rstrip("/")
-        cloud, local = await find_ollama(url, seconds=5)
+        cloud, local = await find_ollama(url, seconds=30)
     assert (cloud.name, local.name, local.base_url) == ("gpt-oss:120b-cloud", "qwen3:8b", url)
     assert cloud.prices is None
     assert local.prices is not None
@@ -45,7 +45,7 @@ async def test_none_running_or_something_else_there_is_no_error() -> None:
     assert await find_ollama("http://127.0.0.1:9") == ()
     for answer in (web.Response(status=404), web.Response(text="hello"), web.json_response([1])):
         async with serving(answer) as server:
-            assert await find_ollama(str(server.make_url("")).rstrip("/"), seconds=5) == ()
+            assert await find_ollama(str(server.make_url("")).rstrip("/"), seconds=30) == ()
 
 
 async def test_one_that_does_not_answer_in_time_is_not_waited_for() -> None:

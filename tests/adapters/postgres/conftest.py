@@ -15,7 +15,7 @@ from tests.journeys.house import Visit, running_app, settings_for, visit
 async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
     async with running_app(settings_for(database_url, redis_url)) as app:
         yield await visit(app)
-        connection = await asyncpg.connect(database_url, timeout=10)
+        connection = await asyncpg.connect(database_url, timeout=60)
         try:
             assert await check_invariants(connection) == []
         finally:

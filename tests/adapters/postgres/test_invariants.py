@@ -94,7 +94,7 @@ async def connection(
 ) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
     """A copy of the seeded database, for this test alone."""
     name = await database_server.create(template=seeded)
-    opened = await asyncpg.connect(database_server.url(name), timeout=10)
+    opened = await asyncpg.connect(database_server.url(name), timeout=60)
     yield opened
     await opened.close(timeout=30)
     await database_server.drop(name)
@@ -437,7 +437,7 @@ async def test_each_broken_promise_is_found(
 
 
 async def test_a_fresh_database_breaks_nothing(database_url: str) -> None:
-    fresh = await asyncpg.connect(database_url, timeout=10)
+    fresh = await asyncpg.connect(database_url, timeout=60)
     try:
         assert await check_invariants(fresh) == []
         assert await check_activity(fresh) == []
@@ -473,7 +473,7 @@ async def test_an_open_transaction_is_noticed(
     connection: asyncpg.Connection[asyncpg.Record], database_server: DatabaseServer
 ) -> None:
     name = await connection.fetchval("SELECT current_database()")
-    idler = await asyncpg.connect(database_server.url(name), timeout=10)
+    idler = await asyncpg.connect(database_server.url(name), timeout=60)
     try:
         await idler.execute("BEGIN")
         await idler.execute("SELECT 1")

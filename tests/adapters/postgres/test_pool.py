@@ -77,10 +77,14 @@ async def test_who_is_cancelled_learns_why_the_statement_failed(pool: asyncpg.Po
 
 
 async def test_a_transaction_that_was_left_open_is_rolled_back(pool: asyncpg.Pool[asyncpg.Record]) -> None:
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-    async with pool.acquire() as connection:
-        await connection.execute("BEGIN")
-        await connection.execute("CREATE TABLE left_behind ()")
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: None)
+    try:
+        async with pool.acquire() as connection:
+            await connection.execute("BEGIN")
+            await connection.execute("CREATE TABLE left_behind ()")
+    finally:
+        loop.set_exception_handler(None)
     assert await pool.fetchval("SELECT to_regclass('left_behind')") is None
 
 

@@ -36,7 +36,7 @@ async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
 async def invariants_hold(guest: Visit) -> None:
     url = guest.app.settings.database_url
     assert url is not None
-    connection = await asyncpg.connect(url.get_secret_value(), timeout=10)
+    connection = await asyncpg.connect(url.get_secret_value(), timeout=60)
     try:
         assert await check_invariants(connection) == []
     finally:
@@ -82,7 +82,7 @@ class Storm:
     written: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def blow(self) -> None:
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(400):
             await asyncio.gather(self._writers(), self._undo(), *(self._compact() for _ in range(RIVALS)))
             await self.guest.app.conversation.answer(self.guest.session_id, self.guest.hear)
 
@@ -128,6 +128,7 @@ class Storm:
 
 
 @pytest.mark.row("F47")
+@pytest.mark.timeout(500)
 async def test_a_storm_of_writers_rivals_undos_and_pins_loses_nothing(guest: Visit) -> None:
     storm = Storm(guest, await rivals_of(guest), random.Random(4))
     await storm.blow()

@@ -74,7 +74,7 @@ async def texts(inbox: PostgresTelegramInbox) -> list[str]:
     return [row.body["message"]["text"] for row in rows if "message" in row.body]
 
 
-async def texts_come(inbox: PostgresTelegramInbox, count: int, *, within: float = 15.0) -> list[str]:
+async def texts_come(inbox: PostgresTelegramInbox, count: int, *, within: float = 60.0) -> list[str]:
     async with asyncio.timeout(within):
         while len(found := await texts(inbox)) < count:
             await asyncio.sleep(0.02)

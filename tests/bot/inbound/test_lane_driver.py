@@ -62,8 +62,14 @@ def now(message: Spoken) -> Spoken:
     return dataclasses.replace(message, at=datetime.now(UTC))
 
 
+async def comes(heard: Heard, ids: tuple[int, ...]) -> None:
+    async with asyncio.timeout(60):
+        while ids not in heard.ids:
+            await asyncio.sleep(0.01)
+
+
 async def settled(lanes: Lanes) -> None:
-    await asyncio.wait_for(lanes.idle(), 10)
+    await asyncio.wait_for(lanes.idle(), 60)
 
 
 async def test_a_paste_an_album_and_a_forward_come_out_as_turns(lanes: Lanes, heard: Heard) -> None:
@@ -82,6 +88,7 @@ async def test_one_place_waits_for_itself_and_not_for_others(lanes: Lanes, heard
     lanes.put([now(spoken(1, "a")), now(spoken(2, "b"))])
     lanes.put([now(spoken(3, "elsewhere", where=Where(chat_id=43), sender=BOB))])
     lanes.put([now(spoken(4, "another topic", where=Where(chat_id=42, thread_id=7)))])
+    await comes(heard, (3,))
     await asyncio.sleep(0.05)
     assert heard.ids == [(3,)]
     gate.set()
@@ -94,6 +101,7 @@ async def test_stop_overtakes_everything_and_other_commands_keep_their_place(
 ) -> None:
     gate = heard.held_up[42] = asyncio.Event()
     lanes.put([now(spoken(1, "a")), now(spoken(2, "/new")), now(spoken(3, "/stop"))])
+    await comes(heard, (3,))
     await asyncio.sleep(0.05)
     assert heard.ids == [(3,)]
     gate.set()

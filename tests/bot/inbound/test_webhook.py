@@ -114,7 +114,7 @@ async def raw_post(door: Door, secret: str | None, content: bytes, *, path: str 
     if secret is not None:
         head += SECRET_HEADER.encode() + b": " + secret.encode("utf-8", "surrogateescape") + b"\r\n"
     writer.write(head + b"Connection: close\r\n\r\n" + content)
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.read(), 60)
     writer.close()
     return int(answer.split()[1])
 
@@ -123,7 +123,7 @@ async def raw_post(door: Door, secret: str | None, content: bytes, *, path: str 
 async def test_the_secret_is_asked_before_the_body_is_read(door: Door) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
     writer.write(b"POST /telegram/700001 HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n\r\n{")
-    answer = await asyncio.wait_for(reader.readline(), 5)
+    answer = await asyncio.wait_for(reader.readline(), 60)
     writer.close()
     assert b" 401 " in answer
 

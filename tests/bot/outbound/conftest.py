@@ -15,7 +15,7 @@ from shared.adapters.postgres.telegram_places import PostgresTelegramPlaces
 from tests.bot.outbound.desk import BOT_ID, Desk
 from tests.fakes.bot_api import TOKEN, Person, RunningBotApi, running_bot_api
 
-SECONDS = 5.0
+SECONDS = 30.0
 
 
 @pytest.fixture(scope="session")

@@ -144,7 +144,7 @@ class Desk:
         """`clock` may run faster, so that a 429 is over soon."""
         clock = clock or Clock()
         self.sender = Sender(
-            self.client.id, lambda: self.client, clock=clock, limits=limits, timeout=5.0, backoff=0.01
+            self.client.id, lambda: self.client, clock=clock, limits=limits, timeout=30.0, backoff=0.01
         )
         self.post = Post(
             senders={BOT_ID: self.sender},

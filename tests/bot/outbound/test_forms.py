@@ -30,7 +30,7 @@ async def test_a_native_draft_thinks_grows_and_becomes_one_message(
     answer = await desk.begin(await desk.place())
     screen = await ann.sees(lambda screen: bool(screen.drafts))
     assert (screen.drafts[0]["text"], screen.drafts[0]["can_stop"]) == ("", True)
-    await answer.stream(WORDS * 4, step=20, pause=0.02)
+    await answer.stream(WORDS * 4, step=20, pause=0.06)
     await answer.end()
     screen = await ann.screen()
     assert screen.texts == [render(WORDS * 4).text]

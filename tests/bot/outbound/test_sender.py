@@ -28,13 +28,18 @@ ANN = Where(chat_id=42)
 
 @pytest.fixture
 def sender(client: Bot) -> Sender:
+    return Sender(client.id, lambda: client, limits=FREE, timeout=30.0, backoff=0.01)
+
+
+@pytest.fixture
+def impatient(client: Bot) -> Sender:
     return Sender(client.id, lambda: client, limits=FREE, timeout=1.0, backoff=0.01)
 
 
 @pytest.fixture
 def hasty(client: Bot) -> Sender:
     """Its seconds are twenty times shorter, so that waiting for a 429 is soon over."""
-    return Sender(client.id, lambda: client, clock=Clock(speed=20.0), limits=FREE, timeout=1.0, backoff=0.01)
+    return Sender(client.id, lambda: client, clock=Clock(speed=20.0), limits=FREE, timeout=30.0, backoff=0.01)
 
 
 async def test_a_sent_message_has_its_number(fake: RunningBotApi, sender: Sender, ann: Person) -> None:
@@ -55,7 +60,6 @@ async def test_a_sent_message_has_its_number(fake: RunningBotApi, sender: Sender
         ({"status": 500}, 1, Unknown),
         ({"status": 502, "html": True}, 1, Unknown),
         ({"truncate": True}, 1, Unknown),
-        ({"stall": 1.5}, 1, Unknown),
         ({"status": 401}, 3, NotSent),
         ({"status": 404}, 1, Rejected),
         ({"status": 400, "description": "Bad Request: nonsense"}, 1, Rejected),
@@ -73,6 +77,15 @@ async def test_a_send_is_repeated_only_if_it_surely_never_arrived(
     found = await sender.send_text(ANN, HI)
     assert isinstance(found, outcome), found
     assert len(await fake.calls("sendMessage")) == calls
+
+
+async def test_a_send_that_nobody_answers_in_time_is_not_repeated(
+    fake: RunningBotApi, impatient: Sender, ann: Person
+) -> None:
+    await fake.fail("sendMessage", times=-1, stall=1.5)
+    found = await impatient.send_text(ANN, HI)
+    assert isinstance(found, Unknown), found
+    assert len(await fake.calls("sendMessage")) == 1
 
 
 async def test_without_a_connection_nothing_is_sent_and_all_of_it_later(
@@ -112,7 +125,7 @@ async def test_a_429_makes_everything_of_that_chat_wait(
 ) -> None:
     bob = await fake.person(43, first_name="Bob")
     await bob.say("hello")
-    await fake.fail("sendMessage", match={"chat": 42}, status=429, retry_after=10)
+    await fake.fail("sendMessage", match={"chat": 42}, status=429, retry_after=50)
     first = asyncio.create_task(hasty.send_text(ANN, Part(text="first"), priority=Priority.FINAL))
     while not await fake.calls("sendMessage"):
         await asyncio.sleep(0.01)
@@ -145,7 +158,7 @@ async def test_an_edit_that_waits_is_replaced_by_the_newer_text(
     fake: RunningBotApi, client: Bot, ann: Person
 ) -> None:
     slow = Limits(private=(Rate(most=2, seconds=0.4),))
-    sender = Sender(client.id, lambda: client, limits=slow, timeout=1.0)
+    sender = Sender(client.id, lambda: client, limits=slow, timeout=30.0)
     sent = await sender.send_text(ANN, Part(text="0"), priority=Priority.FINAL)
     assert isinstance(sent, Sent)
     edits = [

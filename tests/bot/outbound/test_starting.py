@@ -22,7 +22,7 @@ from shared.settings import Settings, load_settings
 from tests.bot.outbound.desk import Desk
 from tests.fakes.bot_api import TOKEN, Person, RunningBotApi
 
-LONG_SECONDS = 20.0
+LONG_SECONDS = 60.0
 
 
 class Slow:

@@ -15,7 +15,7 @@ from tests.fakes.messages_api.harness import RunningFake
 from tests.fakes.tcp_proxy import Cut, Link, TcpProxy, dripping, everything
 from tests.faults.person import Person
 from tests.faults.plant import Case, Plant
-from tests.faults.processes import free_port
+from tests.ports import free_port
 
 pytestmark = pytest.mark.browser
 WITHIN_MS = 30_000

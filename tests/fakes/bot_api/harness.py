@@ -15,8 +15,8 @@ from tests.fakes.bot_api.server import BotApiServer
 from tests.fakes.bot_api.shapes import Json
 
 ROOT = Path(__file__).parents[3]
-START_SECONDS = 20.0
-STOP_SECONDS = 5.0
+START_SECONDS = 90.0
+STOP_SECONDS = 20.0
 
 
 class FakeDidNotStart(RuntimeError):

@@ -24,6 +24,13 @@ async def polled(call: RawCall, **params: Any) -> list[Json]:
     return found
 
 
+async def arrived(fake: RunningBotApi, *, polls: int) -> None:
+    """So many polls have come to Telegram since the start of the test."""
+    async with asyncio.timeout(60):
+        while len(await fake.calls("getUpdates")) < polls:
+            await asyncio.sleep(0.02)
+
+
 async def test_a_dispatcher_polls_answers_and_confirms(fake: RunningBotApi, ann: Person) -> None:
     dispatcher = Dispatcher(disable_fsm=True)
 
@@ -74,7 +81,7 @@ async def test_a_long_poll_waits_no_longer_than_it_asked(
 ) -> None:
     (first,) = await polled(call)
     waiting = asyncio.create_task(polled(call, offset=first["update_id"] + 1, timeout=500))
-    await asyncio.sleep(0.1)
+    await arrived(fake, polls=2)
     await fake.advance_clock(49)
     await asyncio.sleep(0.1)
     assert not waiting.done()
@@ -89,12 +96,12 @@ async def test_a_second_poller_ends_the_first_and_repeats_are_told_late(
     (first,) = await polled(call)
     offset = first["update_id"] + 1
     losing = asyncio.create_task(bot.get_updates(offset=offset, timeout=15))
-    await asyncio.sleep(0.1)
+    await arrived(fake, polls=2)
     second = asyncio.create_task(call("getUpdates", offset=offset, timeout=15))
     with pytest.raises(TelegramConflictError, match=OTHER_POLLER):
         await asyncio.wait_for(losing, 30)
     third = asyncio.create_task(call("getUpdates", offset=offset, timeout=15))
-    await asyncio.sleep(0.1)
+    await arrived(fake, polls=4)
     assert not second.done()
     await fake.advance_clock(3)
     assert (await asyncio.wait_for(second, 30))[0] == 409
@@ -106,7 +113,7 @@ async def test_a_second_poller_ends_the_first_and_repeats_are_told_late(
 async def test_a_webhook_excludes_polling(fake: RunningBotApi, call: RawCall, ann: Person) -> None:
     (first,) = await polled(call)
     waiting = asyncio.create_task(call("getUpdates", offset=first["update_id"] + 1, timeout=15))
-    await asyncio.sleep(0.1)
+    await arrived(fake, polls=2)
     await call("setWebhook", url=NOWHERE)
     status, answer = await asyncio.wait_for(waiting, 30)
     assert (status, answer["description"]) == (409, f"Conflict: {WEBHOOK_SET}")

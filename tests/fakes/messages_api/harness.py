@@ -18,9 +18,9 @@ import aiohttp
 from tests.fakes.messages_api.shapes import Json
 
 ROOT = Path(__file__).parents[3]
-START_SECONDS = 20.0
-STOP_SECONDS = 5.0
-CONTROL_SECONDS = 20.0
+START_SECONDS = 90.0
+STOP_SECONDS = 20.0
+CONTROL_SECONDS = 60.0
 
 
 class FakeDidNotStart(RuntimeError):

@@ -14,7 +14,7 @@ from typing import Any, Self
 import aiohttp
 
 ROOT = Path(__file__).parents[3]
-STOP_SECONDS = 5.0
+STOP_SECONDS = 20.0
 
 
 class RunningProvider:

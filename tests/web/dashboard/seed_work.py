@@ -11,7 +11,9 @@ async def jobs(pool: asyncpg.Pool[asyncpg.Record], *, dead: int = 3) -> seed.See
     """Three dead ones of their own keys, one that waits after an error, one due, one running, one done."""
     async with pool.acquire() as connection:
         seeded = await seed.a_session(connection, person="Maria", turns=4)
-        await connection.execute("INSERT INTO workers (role, pid, beat) VALUES ('worker', 102, now())")
+        await connection.execute(
+            "INSERT INTO workers (role, pid, beat) VALUES ('worker', 102, now() + interval '1 min')"
+        )
         await connection.execute(
             """INSERT INTO jobs (kind, session_id, key, state, attempt, faults, last_error,
                                  started_at, ended_at)

@@ -29,7 +29,7 @@ from tests.web.dashboard.conftest import (
 from tests.web.dashboard.serve import served
 from web.dashboard import live
 
-PATIENCE_SECONDS = 15
+PATIENCE_SECONDS = 60
 
 
 @dataclass(slots=True)
@@ -67,16 +67,29 @@ async def following(dashboard: Dashboard) -> AsyncIterator[Stream]:
         yield stream
 
 
-async def settled(dashboard: Dashboard) -> None:
-    """Two looks at Postgres, so that the first mark is taken."""
-    await asyncio.sleep(2.2 * live.LOOK_SECONDS)
+async def settled(dashboard: Dashboard, stream: Stream, session_id: int) -> None:
+    """Until a change is told: then the first mark is taken."""
+
+    async def stir() -> None:
+        while True:
+            await dashboard.pool.execute(
+                "UPDATE sessions SET last_active_at = clock_timestamp() WHERE id = $1", session_id
+            )
+            await asyncio.sleep(live.LOOK_SECONDS / 2)
+
+    stirring = asyncio.create_task(stir())
+    try:
+        await stream.until("sessions")
+    finally:
+        stirring.cancel()
+        await asyncio.wait([stirring])
 
 
 async def test_each_topic_is_told_when_something_of_it_changed(dashboard: Dashboard) -> None:
     async with dashboard.pool.acquire() as connection:
         first = await seed.a_session(connection, person="Maria", channel="telegram")
     async with following(dashboard) as stream:
-        await settled(dashboard)
+        await settled(dashboard, stream, first.session_id)
         for topic, statement in (
             ("jobs", "INSERT INTO jobs (kind, session_id, key) VALUES ('flush', $1, 'k')"),
             ("jobs", "UPDATE jobs SET state = 'dead', ended_at = now() WHERE session_id = $1"),

@@ -224,7 +224,7 @@ async def test_an_overhead_that_nobody_measured_is_null(dashboard: Dashboard) ->
 
 async def test_savings_are_what_sql_and_the_price_list_say(dashboard: Dashboard) -> None:
     await a_month(dashboard)
-    await dashboard.pool.execute("UPDATE usage SET cost_micro = 7 WHERE purpose = 'compact'")
+    await dashboard.pool.execute("UPDATE usage SET cost_micro = 7, at = now() WHERE purpose = 'compact'")
     page, one = await dashboard.get("/savings"), dashboard.pool.fetchval
     month = "at >= date_trunc('month', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
     plain = 0
