@@ -21,7 +21,6 @@ from shared.tasks import heeding_cancellation
 
 log = structlog.get_logger(__name__)
 
-CHANNEL = "evertalk:s:"
 PUBLISH_SECONDS = 1.0
 CONNECT_SECONDS = 3.0
 FOLLOW_SECONDS = 1.0
@@ -34,8 +33,12 @@ UNHEARD_SECONDS = 2.0
 MAX_MESSAGE_CHARS = 256 * 1024
 _AWAY = (RedisError, OSError, TimeoutError, asyncio.IncompleteReadError)
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
-_NOBODY = f"{CHANNEL}{EVERYBODY}"
-"""Followed always: a process without sessions hears what is for all, and when Redis is gone."""
+
+
+def channel_of(client: Redis) -> str:
+    """What the channels of its database begin with: to pub/sub all databases of a server are one."""
+    database = client.connection_pool.connection_kwargs.get("db")
+    return f"evertalk:{database}:s:" if database else "evertalk:s:"
 
 
 class RedisAnnouncer:
@@ -51,7 +54,10 @@ class RedisAnnouncer:
             options.pop("socket_keepalive")
         self._publisher = Redis.from_url(url, socket_timeout=PUBLISH_SECONDS, max_connections=4, **options)
         self._subscriber = Redis.from_url(url, socket_timeout=LISTEN_SECONDS, **options)
-        self._wanted: set[str] = {_NOBODY}
+        self._channel = channel_of(self._publisher)
+        self._for_all = f"{self._channel}{EVERYBODY}"
+        """Followed always: a process without sessions hears what is for all, and when Redis is gone."""
+        self._wanted: set[str] = {self._for_all}
         self._confirmed: set[str] = set()
         self._changed = asyncio.Event()
         self._pubsub: PubSub | None = None
@@ -84,7 +90,7 @@ class RedisAnnouncer:
         try:
             with heeding_cancellation():
                 async with asyncio.timeout(PUBLISH_SECONDS):
-                    heard = await self._publisher.publish(f"{CHANNEL}{session_id}", text)
+                    heard = await self._publisher.publish(f"{self._channel}{session_id}", text)
         except _AWAY as error:
             # Not every announcement may wait a second while Redis is away.
             self._not_before = time.monotonic() + 1.0
@@ -94,7 +100,7 @@ class RedisAnnouncer:
         self._note_audience(session_id, int(heard), now)
 
     async def follow(self, session_ids: Sequence[int]) -> None:
-        self._wanted = {_NOBODY, *(f"{CHANNEL}{session_id}" for session_id in session_ids)}
+        self._wanted = {self._for_all, *(f"{self._channel}{session_id}" for session_id in session_ids)}
         pubsub = self._pubsub
         if pubsub is None:
             return
@@ -113,7 +119,7 @@ class RedisAnnouncer:
             pubsub = self._subscriber.pubsub()
             try:
                 async with asyncio.timeout(CONNECT_SECONDS + 1):
-                    await pubsub.subscribe(_NOBODY)
+                    await pubsub.subscribe(self._for_all)
                 self._pubsub = pubsub
                 await self._subscribe_to_wanted(pubsub)
                 failures = 0
@@ -158,8 +164,8 @@ class RedisAnnouncer:
                 self._changed.set()
             case "unsubscribe":
                 self._confirmed.discard(channel)
-            case "message" if channel.startswith(CHANNEL):
-                return _announcements(channel, message.get("data"))
+            case "message" if channel.startswith(self._channel):
+                return _announcements(channel.removeprefix(self._channel), message.get("data"))
         return []
 
     async def _subscribe_to_wanted(self, pubsub: PubSub) -> None:
@@ -183,7 +189,7 @@ class RedisAnnouncer:
 
     def _note_audience(self, session_id: int, heard: int, now: float) -> None:
         """Whoever counts us among the listeners counts one too many."""
-        others = heard - (f"{CHANNEL}{session_id}" in self._confirmed)
+        others = heard - (f"{self._channel}{session_id}" in self._confirmed)
         if others > 0:
             self._unheard.pop(session_id, None)
             return
@@ -207,13 +213,13 @@ def _packed(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     return [together] if len(together) <= MAX_MESSAGE_CHARS else texts
 
 
-def _announcements(channel: str, data: object) -> list[tuple[int, Mapping[str, Any]]]:
+def _announcements(session: str, data: object) -> list[tuple[int, Mapping[str, Any]]]:
     """One message or a list of them; nothing of what is not ours: anybody may publish on a shared Redis."""
     text = _text(data)
     if len(text) > MAX_MESSAGE_CHARS:
         return []
     try:
-        session_id, found = int(channel.removeprefix(CHANNEL)), json.loads(text)
+        session_id, found = int(session), json.loads(text)
     except (ValueError, RecursionError):
         return []
     messages = found if isinstance(found, list) else [found]

@@ -11,6 +11,7 @@ import pytest
 from redis.asyncio import Redis
 
 from shared.adapters.redis_announcer import RedisAnnouncer
+from shared.ports import EVERYBODY
 
 Heard = asyncio.Queue[tuple[int, Mapping[str, Any]]]
 
@@ -49,6 +50,26 @@ async def two(redis_url: str) -> AsyncIterator[tuple[Process, Process]]:
     yield one, other
     await one.close()
     await other.close()
+
+
+async def test_two_installations_on_one_server_hear_nothing_of_each_other(redis_url: str) -> None:
+    """Each has a database of its own there, and a session 7."""
+    number = int(redis_url.rpartition("=")[2])
+    ours, theirs = Process(redis_url), Process(f"{redis_url.rpartition('=')[0]}={(number + 1) % 16}")
+    try:
+        for process in (ours, theirs):
+            await process.connected()
+            await process.announcer.follow([7])
+        await theirs.announcer.announce(7, {"t": "delta", "text": "theirs"})
+        await theirs.announcer.announce(EVERYBODY, {"t": "theirs"})
+        await ours.announcer.announce(7, {"t": "delta", "text": "ours"})
+        assert await ours.next() == (7, {"t": "delta", "text": "ours"})
+        assert await theirs.next() == (7, {"t": "delta", "text": "theirs"})
+        assert await theirs.next() == (EVERYBODY, {"t": "theirs"})
+        assert ours.heard.empty()
+    finally:
+        await ours.close()
+        await theirs.close()
 
 
 async def test_a_follower_hears_what_another_process_says(two: tuple[Process, Process]) -> None:

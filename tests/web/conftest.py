@@ -17,7 +17,7 @@ from shared.adapters.postgres.handover import PostgresHandovers
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.work_changes import PostgresWorkChanges
-from shared.adapters.redis_announcer import RedisAnnouncer
+from shared.adapters.redis_announcer import RedisAnnouncer, channel_of
 from shared.adapters.token_counter import VocabularyCounter
 from shared.core.exchange import Accepted, ContextMeasured, Delta, Emit, Inbound, RunEnded, RunStarted, Stored
 from shared.services.conversation import check_text
@@ -333,7 +333,7 @@ class Starter:
         client = Redis.from_url(self.redis_url)
         try:
             async with asyncio.timeout(30):
-                while dict(await client.pubsub_numsub(f"evertalk:s:{session_id}")).popitem()[1] < by:
+                while dict(await client.pubsub_numsub(f"{channel_of(client)}{session_id}")).popitem()[1] < by:
                     await asyncio.sleep(0.01)
         finally:
             await client.aclose()

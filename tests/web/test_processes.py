@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from shared.adapters.redis_announcer import channel_of
 from tests.web.conftest import Screen, Starter
 
 
@@ -89,8 +90,10 @@ async def test_nonsense_on_a_shared_redis_is_ignored(starter: Starter) -> None:
         '{"t":"wanted"}',
     )
     for text in nonsense:
-        await client.publish(f"evertalk:s:{session_id}", text)
-    await client.publish(f"evertalk:s:{session_id}", '{"t":"compaction.progress","id":"9","percent":40}')
+        await client.publish(f"{channel_of(client)}{session_id}", text)
+    await client.publish(
+        f"{channel_of(client)}{session_id}", '{"t":"compaction.progress","id":"9","percent":40}'
+    )
     await client.aclose()
     assert await screen.until("compaction.progress") == {"t": "compaction.progress", "id": "9", "percent": 40}
     await screen.say("Hi")
