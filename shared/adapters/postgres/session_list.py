@@ -118,7 +118,7 @@ def session_page(
     if matches is NOBODY_LOOKED_UP:
         near = _by_column(column, _wanted(query, put), edge, put, falling=falling, limit=NEAR_ROWS)
         page = _among(near, meant, falling=falling, limit=limit)
-        return _shown(page, state=_told(column, query.state), led_by=_led_by(column)), put.values
+        return _shown(page, state=_told(column, query.state)), put.values
     wanted = [*meant, *_wanted(query, put)]
     if column == "state":
         page = _by_state(wanted, query.state, edge, falling=falling, limit=limit)
@@ -202,10 +202,7 @@ def _searched(search: str, matches: Matches, put: _Arguments) -> str:
         ways.append(f"s.id = ANY (ARRAY({each}))")
     if matches.people is None:
         how = "starts_with" if is_short(search) else "0 < strpos"
-        ways.append(
-            f"""(SELECT {how}(lower(x.display_name), lower({put.put(search)}))
-                   FROM parties x WHERE x.id = s.party_id)"""
-        )
+        ways.append(f"{how}(s.person, (SELECT lower({put.put(search)})))")
     if matches.agents is None:
         ways.append(
             f"s.agent_id IN (SELECT id FROM agents WHERE strpos(lower(name), lower({put.put(search)})) > 0)"
@@ -252,9 +249,13 @@ def _by_column(
 
 
 def _among(rows: str, meant: Sequence[str], *, falling: bool, limit: int) -> str:
+    """Only what tells the rows apart is read of all that are looked at: the index by activity has it."""
     direction = "DESC" if falling else "ASC"
-    return f"""SELECT s.* FROM ({rows}) s WHERE {_all(meant)}
-      ORDER BY s.key {direction}, s.id {direction} LIMIT {limit}"""
+    return f"""SELECT s.*, x.key FROM (
+        SELECT s.id, s.key FROM ({rows}) s WHERE {_all(meant)}
+         ORDER BY s.key {direction}, s.id {direction} LIMIT {limit}) x
+      CROSS JOIN LATERAL (SELECT * FROM sessions y WHERE y.id = x.id OFFSET 0) s
+      ORDER BY x.key {direction}, x.id {direction}"""
 
 
 def _by_person(wanted: list[str], edge: Edge | None, put: _Arguments, *, falling: bool, limit: int) -> str:
