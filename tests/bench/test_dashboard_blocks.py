@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from shared.adapters.postgres.session_list import NEAR_ROWS
 from tests.bench.dashboard import House, houses, place_of, reads
 from tests.bench.dashboard_blocks import PLANS, Pool, blocks_of, statements_of
 from tests.places import short_folder
@@ -15,8 +16,13 @@ ALLOWANCE = 450
 """Blocks of a page of 51 rows when an index leads to each of them, which of a thousand it need not."""
 DEEPER = 1.5
 """Rows that lie together among a thousand are in blocks of their own among many."""
+FOUND = 51 * 4
+"""What leads from the index of the order to the rows that are shown."""
+PIECES = 60
+"""What tells that a name is a usual one, and the pages of that index."""
 ONE_OF_ALL = ("search_name", "search_part_of_name", "search_id", "people_one", "notes_rare_word")
-USUAL = ("search_usual_name", "search_first_letters", "people_usual_name", "notes_usual_word")
+ALIKE = ("search_first_letters", "search_usual_name")
+USUAL = (*ALIKE, "people_usual_name", "notes_usual_word")
 INDEXES = ("parties_by_pieces", "addresses_by_pieces", "notes_by_pieces")
 
 
@@ -74,6 +80,31 @@ async def test_one_of_all_is_found_as_cheaply_without_any_sample(many: House, pl
         assert await blocks_of(reads()[page], many, plan=plan) <= ALLOWANCE, page
     for page in USUAL:
         assert await blocks_of(reads()[page], many, plan=plan) <= MANY, page
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("page", ALIKE)
+async def test_who_is_called_like_very_many_is_told_by_the_index_of_the_order(
+    many: House, page: str, plan: str
+) -> None:
+    """Nobody is looked up who is not shown."""
+    await many.pool.execute("VACUUM (FREEZE, DISABLE_PAGE_SKIPPING) sessions")
+    shown = await blocks_of(reads()["first_page"], many, plan=plan) + FOUND + PIECES
+    assert await blocks_of(reads()[page], many, plan=plan) <= shown
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("page", ALIKE)
+async def test_what_has_changed_since_it_was_vacuumed_is_looked_at_once(
+    many: House, page: str, plan: str
+) -> None:
+    await many.pool.execute(
+        """UPDATE sessions SET last_active_at = last_active_at + interval '1 ms'
+            WHERE id IN (SELECT id FROM sessions ORDER BY last_active_at DESC LIMIT $1)""",
+        NEAR_ROWS,
+    )
+    shown = await blocks_of(reads()["first_page"], many, plan=plan) + FOUND + PIECES
+    assert await blocks_of(reads()[page], many, plan=plan) <= shown + NEAR_ROWS
 
 
 @pytest.mark.parametrize("page", list(reads()))

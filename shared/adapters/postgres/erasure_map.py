@@ -148,6 +148,7 @@ ACTIONS: Mapping[str, Action] = {
             "token_ratios": "numbers by a model's name",
             "left_by": "numbers of places",
             "last_channel": _FIXED,
+            "person": "goes with the person's name, by a trigger",
         },
         at=None,
         at_once=True,

@@ -69,10 +69,16 @@ SELECT 'web', w.name, $2, p.id, s.id FROM w, p, s RETURNING id
 """
 """A stranger with a name: whom a site has signed in is shown nothing that is the operator's own."""
 NAME = """
-UPDATE parties p SET display_name = $2 FROM addresses a
- WHERE a.id = $1 AND p.id = coalesce((SELECT merged_into FROM parties WHERE id = a.party_id), a.party_id)
-   AND p.display_name <> $2
+WITH known AS (
+  SELECT p.id FROM addresses a
+    JOIN parties p ON p.id = coalesce((SELECT merged_into FROM parties WHERE id = a.party_id), a.party_id)
+   WHERE a.id = $1 AND p.display_name <> $2
+), held AS MATERIALIZED (
+  SELECT id FROM sessions WHERE party_id = (SELECT id FROM known) ORDER BY id FOR NO KEY UPDATE
+)
+UPDATE parties p SET display_name = $2 FROM known WHERE p.id = known.id AND (SELECT count(*) FROM held) >= 0
 """
+"""The sessions hear of the name, too: they are taken before the person, as everybody does who joins or erases."""
 LET_IN = """
 WITH v AS (
   INSERT INTO visitors (token_hash, site, address_id, expires_at, identified)

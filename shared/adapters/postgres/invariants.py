@@ -638,6 +638,12 @@ _MONEY = (
                       ORDER BY e.seq DESC LIMIT 1) n ON n.channel <> s.last_channel""",
     ),
     _Check(
+        code="I7",
+        what="a session is searched by another name than its person has",
+        rows=f"""SELECT {_at("session=s.id")} FROM sessions s JOIN parties p ON p.id = s.party_id
+                  WHERE s.person <> lower(p.display_name)""",
+    ),
+    _Check(
         code="I9",
         what="the number of compactions is wrong",
         rows=f"""SELECT {_at("session=t.session_id", "counted=t.compaction_count")} FROM session_totals t

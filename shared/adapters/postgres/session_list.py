@@ -118,7 +118,7 @@ def session_page(
     if matches is NOBODY_LOOKED_UP:
         near = _by_column(column, _wanted(query, put), edge, put, falling=falling, limit=NEAR_ROWS)
         page = _among(near, meant, falling=falling, limit=limit)
-        return _shown(page, query, column), put.values
+        return _shown(page, state=_told(column, query.state)), put.values
     wanted = [*meant, *_wanted(query, put)]
     if column == "state":
         page = _by_state(wanted, query.state, edge, falling=falling, limit=limit)
@@ -128,13 +128,13 @@ def session_page(
         page = _by_person(wanted, edge, put, falling=falling, limit=limit)
     else:
         page = _by_column(column, wanted, edge, put, falling=falling, limit=limit)
-    return _shown(page, query, column), put.values
+    return _shown(page, state=_told(column, query.state), led_by=_led_by(column)), put.values
 
 
-def _shown(page: str, query: SessionQuery, column: str) -> str:
-    """The rows of a page with all that the list tells of them."""
-    totals = sql.TOTALS_OF_PAGE if _by_totals(column) else sql.TOTALS
-    return sql.SESSIONS.format(page=page, state=_told(column, query.state), totals=totals)
+def _shown(page: str, *, state: str, led_by: str = "") -> str:
+    """The rows of a page with all that the list tells of them; what led to it comes along."""
+    joined = [sql.JOINED_BY_PAGE[table] if table == led_by else sql.JOINED[table] for table in sql.JOINED]
+    return sql.SESSIONS.format(page=page, state=state, joined=" ".join(joined))
 
 
 def _told(column: str, only: str) -> str:
@@ -142,6 +142,12 @@ def _told(column: str, only: str) -> str:
     if column == "state":
         return "s.key"
     return f"'{only}'" if only else sql.STATE
+
+
+def _led_by(column: str) -> str:
+    if column == "person":
+        return "parties"
+    return "session_totals" if _by_totals(column) else ""
 
 
 def _by_totals(column: str) -> bool:
@@ -196,10 +202,7 @@ def _searched(search: str, matches: Matches, put: _Arguments) -> str:
         ways.append(f"s.id = ANY (ARRAY({each}))")
     if matches.people is None:
         how = "starts_with" if is_short(search) else "0 < strpos"
-        ways.append(
-            f"""(SELECT {how}(lower(x.display_name), lower({put.put(search)}))
-                   FROM parties x WHERE x.id = s.party_id)"""
-        )
+        ways.append(f"{how}(s.person, (SELECT lower({put.put(search)})))")
     if matches.agents is None:
         ways.append(
             f"s.agent_id IN (SELECT id FROM agents WHERE strpos(lower(name), lower({put.put(search)})) > 0)"
@@ -246,9 +249,13 @@ def _by_column(
 
 
 def _among(rows: str, meant: Sequence[str], *, falling: bool, limit: int) -> str:
+    """Only what tells the rows apart is read of all that are looked at: the index by activity has it."""
     direction = "DESC" if falling else "ASC"
-    return f"""SELECT s.* FROM ({rows}) s WHERE {_all(meant)}
-      ORDER BY s.key {direction}, s.id {direction} LIMIT {limit}"""
+    return f"""SELECT s.*, x.key FROM (
+        SELECT s.id, s.key FROM ({rows}) s WHERE {_all(meant)}
+         ORDER BY s.key {direction}, s.id {direction} LIMIT {limit}) x
+      CROSS JOIN LATERAL (SELECT * FROM sessions y WHERE y.id = x.id OFFSET 0) s
+      ORDER BY x.key {direction}, x.id {direction}"""
 
 
 def _by_person(wanted: list[str], edge: Edge | None, put: _Arguments, *, falling: bool, limit: int) -> str:
@@ -265,7 +272,7 @@ def _by_person(wanted: list[str], edge: Edge | None, put: _Arguments, *, falling
             f"({key}, p.id, s.id) {sign} ({name}, {person}, {row})",
         ]
     direction = "DESC" if falling else "ASC"
-    return f"""SELECT s.*, {key} AS key FROM parties p JOIN sessions s ON s.party_id = p.id
+    return f"""SELECT s.*, {key} AS key, p AS whose FROM parties p JOIN sessions s ON s.party_id = p.id
       WHERE {_all(wanted)} ORDER BY {key} {direction}, p.id {direction}, s.id {direction} LIMIT {limit}"""
 
 

@@ -171,7 +171,7 @@ class Session(SQLModel, table=True):
             "held_after IS NULL OR held_after <= answered_turn + 1", name="session_holds_what_comes_next"
         ),
         Index("sessions_unanswered", "id", postgresql_where=text("answered_turn < next_turn - 1")),
-        Index("sessions_by_activity", "last_active_at", "id"),
+        Index("sessions_by_activity", "last_active_at", "id", postgresql_include=["agent_id", "person"]),
         Index("sessions_by_party", "party_id"),
         Index("sessions_by_channel", "last_channel", "id"),
         Index("sessions_by_turns", "next_turn", "id"),
@@ -240,6 +240,8 @@ class Session(SQLModel, table=True):
     """Where the newest turn came from, written with it; empty before the first."""
     troubled_at: datetime | None = field(moment(null=True))
     """Set with every turn that fails and every job that dies; null only when neither is so any more."""
+    person: str = field(words(default=""))
+    """The name of whom it belongs to, in small letters; triggers keep it, and the list is searched by it."""
 
 
 class SessionTotals(SQLModel, table=True):
@@ -1575,6 +1577,37 @@ ENTRIES = (
 
 A process of a version before writes and reads it whole, by the same names, and its rows are as short.
 """
+NAMES = (
+    """CREATE FUNCTION session_knows_its_person() RETURNS trigger LANGUAGE plpgsql AS $$
+       DECLARE name text := coalesce(
+         (SELECT lower(display_name) FROM parties WHERE id = NEW.party_id FOR SHARE), '');
+       BEGIN
+         IF TG_OP = 'INSERT' THEN
+           NEW.person := name;
+           RETURN NEW;
+         END IF;
+         UPDATE sessions SET person = name WHERE id = NEW.id AND person <> name;
+         RETURN NULL;
+       END $$""",
+    """CREATE TRIGGER session_begins_with_its_person BEFORE INSERT ON sessions
+       FOR EACH ROW EXECUTE FUNCTION session_knows_its_person()""",
+    """CREATE TRIGGER session_changes_its_person AFTER UPDATE OF party_id ON sessions
+       FOR EACH ROW WHEN (NEW.party_id <> OLD.party_id)
+       EXECUTE FUNCTION session_knows_its_person()""",
+    """CREATE FUNCTION sessions_know_a_new_name() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN
+         UPDATE sessions SET person = lower(NEW.display_name) WHERE party_id = NEW.id;
+         RETURN NULL;
+       END $$""",
+    """CREATE TRIGGER sessions_know_a_new_name AFTER UPDATE OF display_name ON parties
+       FOR EACH ROW WHEN (NEW.display_name <> OLD.display_name)
+       EXECUTE FUNCTION sessions_know_a_new_name()""",
+)
+"""A person's row is held until their session is there: whoever changes the name waits, and then sees it.
+
+After a change, not before it: else each change of a session, every turn's, too, would lock its row for that.
+"""
+
 AFTER_TABLES = (
     """ALTER TABLE links ADD CONSTRAINT active_links_do_not_overlap
        EXCLUDE USING gist (session_id WITH =, int8range(from_turn, through_turn, '[]') WITH &&)
@@ -1595,6 +1628,7 @@ AFTER_TABLES = (
     *ENTRIES,
     """CREATE FUNCTION party_family(bigint) RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 1 AS $$
          SELECT $1 UNION ALL SELECT id FROM parties WHERE merged_into = $1 $$""",
+    *NAMES,
     """CREATE FUNCTION agent_cap(config jsonb, name text) RETURNS bigint
            LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
          SELECT CASE WHEN jsonb_typeof(config #> ARRAY['caps', name]) = 'number'
