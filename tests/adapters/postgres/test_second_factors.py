@@ -24,12 +24,11 @@ from shared.adapters.postgres.second_factors import (
 )
 from shared.adapters.vault import CannotUnseal, Vault
 from shared.core.operators import OfTheProvider
-from shared.core.totp import RECOVERY_CODES, STEP_SECONDS, code_at, step_of
+from shared.core.totp import RECOVERY_CODES
+from tests.one_time import one_time_code
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 PASSWORD = "three yellow cups"
-LEAST_SECONDS = 6
-"""To bring a code in, on a busy machine."""
 SECRET_KEY = b"k" * 40
 
 
@@ -60,21 +59,10 @@ async def ada(pool: Pool, operators: Operators) -> int:
     return number
 
 
-async def code(pool: Pool, key: str, *, later: int = 0) -> str:
-    """What the app shows, by the clock of the database; `later` by so many steps."""
-    while True:
-        seconds = await pool.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
-        # The step before is good for as long as this one lasts.
-        if later >= 0 or (left := STEP_SECONDS - seconds % STEP_SECONDS) > LEAST_SECONDS:
-            break
-        await asyncio.sleep(left)
-    return code_at(base64.b32decode(key.replace(" ", "")), step_of(seconds) + later)
-
-
 async def set_up(pool: Pool, factors: SecondFactors, ada: int) -> tuple[str, tuple[str, ...]]:
     """The key, and the recovery codes; the code of the step before is spent."""
     begun = await factors.begin(ada)
-    codes = await factors.confirm(ada, await code(pool, begun.key, later=-1), source="a")
+    codes = await factors.confirm(ada, await one_time_code(pool, begun.key, later=-1), source="a")
     assert isinstance(codes, tuple)
     return begun.key, codes
 
@@ -99,7 +87,7 @@ async def test_a_factor_counts_from_its_first_right_code_on(
     other = await operators.log_in(name="ada", password=PASSWORD, source="a")
     assert isinstance(kept, str)
     assert isinstance(other, str)
-    codes = await factors.confirm(ada, await code(pool, begun.key), source="a", keep=kept)
+    codes = await factors.confirm(ada, await one_time_code(pool, begun.key), source="a", keep=kept)
     assert isinstance(codes, tuple)
     assert len(set(codes)) == RECOVERY_CODES
     assert await operators.signed_in(kept) is not None
@@ -121,13 +109,13 @@ async def test_password_and_link_alone_open_no_more(
     assert isinstance(half, CodeNeeded)
     assert await operators.signed_in(half.token) is None
     assert await operators.log_in(name="ada", password="wrong", source="a") is None
-    token = await factors.log_in(token=half.token, code=await code(pool, key), source="a")
+    token = await factors.log_in(token=half.token, code=await one_time_code(pool, key), source="a")
     assert isinstance(token, str)
     assert await operators.signed_in(token) is not None
     how = "SELECT how FROM operator_sessions WHERE operator_id = $1"
     assert await pool.fetchval(how, ada) == "link"
     with pytest.raises(NoSuchFactor):  # its half was taken
-        await factors.log_in(token=half.token, code=await code(pool, key, later=1), source="a")
+        await factors.log_in(token=half.token, code=await one_time_code(pool, key, later=1), source="a")
 
 
 @pytest.mark.control("S09")
@@ -136,12 +124,14 @@ async def test_a_code_opens_once_however_many_bring_it(
 ) -> None:
     key, _ = await set_up(pool, factors, ada)
     halves = [await half_way(operators) for _ in range(3)]
-    now = await code(pool, key)
+    now = await one_time_code(pool, key)
     outcomes = await asyncio.gather(*(factors.log_in(token=half, code=now, source="a") for half in halves))
     assert len([one for one in outcomes if isinstance(one, str)]) == 1
     left = halves[outcomes.index(None)]
     assert await factors.log_in(token=left, code=now, source="a") is None
-    assert isinstance(await factors.log_in(token=left, code=await code(pool, key, later=1), source="a"), str)
+    assert isinstance(
+        await factors.log_in(token=left, code=await one_time_code(pool, key, later=1), source="a"), str
+    )
 
 
 @pytest.mark.control("S09")
@@ -177,7 +167,7 @@ async def test_codes_are_guessed_no_faster_than_passwords(
         outcome = await factors.log_in(token=half.token, code="000000", source="a")
         waits += [outcome] if isinstance(outcome, TooManyTries) else []
     assert waits, "after five tries of both together it takes a minute"
-    right = await code(pool, key)
+    right = await one_time_code(pool, key)
     assert isinstance(await factors.log_in(token=last, code=right, source="a"), TooManyTries)
     elsewhere = await factors.log_in(token=last, code=right, source="192.0.2.9")
     assert isinstance(elsewhere, str), "whoever guesses locks out themselves alone"
@@ -202,19 +192,19 @@ async def test_half_a_login_ends_by_age_by_a_new_password_and_by_a_lock(
     half = await half_way(operators)
     await pool.execute("UPDATE operator_steps SET expires_at = now()")
     with pytest.raises(NoSuchFactor):
-        await factors.log_in(token=half, code=await code(pool, key), source="a")
+        await factors.log_in(token=half, code=await one_time_code(pool, key), source="a")
     half = await half_way(operators)
     await operators.set_password(ada, PASSWORD + " more")
     with pytest.raises(NoSuchFactor):
-        await factors.log_in(token=half, code=await code(pool, key), source="a")
+        await factors.log_in(token=half, code=await one_time_code(pool, key), source="a")
     with pytest.raises(NoSuchFactor):
-        await factors.log_in(token="x" * 43, code=await code(pool, key), source="a")
+        await factors.log_in(token="x" * 43, code=await one_time_code(pool, key), source="a")
     await Roster(pool).invite("grace", "admin", by="t")
     half = await operators.log_in(name="ada", password=PASSWORD + " more", source="a")  # type: ignore[assignment]
     assert isinstance(half, CodeNeeded)
     await Roster(pool).change(await Roster(pool).named("ada"), by="t", locked=True)
     with pytest.raises(NoSuchFactor):
-        await factors.log_in(token=half.token, code=await code(pool, key), source="a")
+        await factors.log_in(token=half.token, code=await one_time_code(pool, key), source="a")
 
 
 @pytest.mark.control("S09", "S14")
@@ -224,7 +214,7 @@ async def test_it_is_taken_away_by_a_code_or_at_the_machine_and_that_is_on_recor
     key, codes = await set_up(pool, factors, ada)
     with pytest.raises(WrongCode):
         await factors.remove(ada, "000000", source="a")
-    assert await factors.remove(ada, await code(pool, key), source="a") is None
+    assert await factors.remove(ada, await one_time_code(pool, key), source="a") is None
     assert isinstance(await operators.log_in(name="ada", password=PASSWORD, source="a"), str)
     with pytest.raises(NoSuchFactor):
         await factors.remove(ada, codes[0], source="a")
@@ -246,7 +236,7 @@ async def test_another_secret_key_opens_nothing_and_says_so(
     key, _ = await set_up(pool, factors, ada)
     other = SecondFactors(pool, operators=operators, vault=lambda: Vault(b"o" * 40))
     with pytest.raises(CannotUnseal):
-        await other.log_in(token=await half_way(operators), code=await code(pool, key), source="a")
+        await other.log_in(token=await half_way(operators), code=await one_time_code(pool, key), source="a")
 
 
 async def test_who_comes_by_a_provider_has_its_second_factor(pool: Pool, factors: SecondFactors) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import asyncpg
 from playwright.async_api import Page, expect
+from playwright.async_api import TimeoutError as NotInTime
 
 from shared.adapters.postgres.operators import create_login_link
 from tests.web.dashboard import seed
@@ -16,7 +17,10 @@ from tests.web.dashboard.conftest import RunCommands
 
 async def fits(page: Page) -> None:
     """Nothing has to be scrolled sideways, as soon as what is drawn to size has been."""
-    await page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
+    try:
+        await page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
+    except NotInTime as error:
+        raise AssertionError(f"{page.url} scrolls sideways at {page.viewport_size}") from error
 
 
 @dataclass(slots=True)

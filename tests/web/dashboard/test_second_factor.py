@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,14 +12,12 @@ import pytest
 from aiohttp import web
 
 from shared.adapters.postgres.operators import create_login_link
-from shared.core.totp import STEP_SECONDS, code_at, step_of
 from shared.settings import load_settings
+from tests.one_time import one_time_code
 from tests.web.dashboard.conftest import SAME_ORIGIN, Dashboard, Pool, RunCommands
 from tests.web.dashboard.serve import served
 
 PASSWORD = "three yellow cups"
-LEAST_SECONDS = 6
-"""To bring a code in, on a busy machine."""
 
 
 @pytest.fixture
@@ -53,13 +49,7 @@ async def form(who: Dashboard, path: str, **fields: str) -> tuple[int, str, str]
 
 
 async def code(who: Dashboard, key: str, *, later: int = 0) -> str:
-    while True:
-        seconds = await who.pool.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
-        # The step before is good for as long as this one lasts.
-        if later >= 0 or (left := STEP_SECONDS - seconds % STEP_SECONDS) > LEAST_SECONDS:
-            break
-        await asyncio.sleep(left)
-    return code_at(base64.b32decode(key.replace(" ", "")), step_of(seconds) + later)
+    return await one_time_code(who.pool, key, later=later)
 
 
 async def switched_on(who: Dashboard) -> tuple[str, list[str]]:

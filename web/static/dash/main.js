@@ -180,7 +180,9 @@ function onKey(event) {
     event.preventDefault();
     return finder.open();
   }
-  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || target.closest("input, textarea, select, dialog[open]")) return;
+  // For a frame the focus stays in a dialog that has just been closed: nobody writes there.
+  const busy = !target.closest("dialog:not([open])") && target.closest("input, textarea, select, dialog[open]");
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || busy) return;
   const after = Date.now() - leader < 1200;
   leader = event.key === "g" ? Date.now() : 0;
   const page = after && PAGES.find((one) => one.key === event.key && isMine(one));

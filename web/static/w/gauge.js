@@ -56,7 +56,7 @@ export function gauge(tools) {
 
   /** @param {any} next */
   function update(next) {
-    // Who is about to press a button finds it again.
+    // Who is about to press a button finds it again. The words come later, and are of the numbers by then.
     if (!popover.hidden && next !== ctx) explain();
     ctx = next;
     const known = Boolean(ctx && ctx.limit);
