@@ -91,13 +91,15 @@ async def sweep(app: App) -> None:
 
 async def keep_house(app: App) -> None:
     """Now and then: see to what nobody asked for."""
-    housekeeping = owed = indexed = 0.0
+    housekeeping = owed = indexed = untold = 0.0
     while True:
         now = time.monotonic()
         try:
             if now - indexed > INDEX_SECONDS:
                 indexed = now
                 await app.indexing.sweep()
+            if now >= untold:
+                untold = now if await app.upkeep.tell_whose() else now + HOUSEKEEPING_SECONDS
             if now - owed > OWED_SECONDS:
                 owed = now
                 await app.flushes.ask_for_owed()

@@ -46,12 +46,14 @@ SELECT CASE WHEN n % 5 = 0 THEN ''
 """
 _SESSIONS = """
 INSERT INTO sessions (party_id, agent_id, next_turn, answered_turn, next_seq, context_tokens, context_limit,
-                      troubled_at, last_channel, person, created_at, last_active_at)
+                      troubled_at, last_channel, person, person_name, person_kind, person_anonymous,
+                      created_at, last_active_at)
 SELECT p.n, 1 + p.n * 7 % (SELECT count(*) FROM agents), 3 + (p.n % 5000 = 0)::int, 2, 5,
        p.n * 7919 % 199999,
        CASE WHEN p.n % 11 > 0 THEN 200000 ELSE 0 END,
        CASE WHEN p.n % 25 = 0 OR p.n % 40 = 0 THEN now() END, (ARRAY['web', 'telegram', 'web'])[1 + p.n % 3],
-       lower(x.display_name), now() - interval '90 days', now() - p.n * 6151 % 7776000 * interval '1 s'
+       lower(x.display_name), x.display_name, x.kind, x.anonymous,
+       now() - interval '90 days', now() - p.n * 6151 % 7776000 * interval '1 s'
   FROM generate_series(1, $1::bigint) p(n) JOIN parties x ON x.id = p.n ORDER BY p.n
 """
 _ADDRESSES = """

@@ -12,7 +12,7 @@ from tests.bench.dashboard_blocks import PLANS, Pool, blocks_of, statements_of
 from tests.places import short_folder
 
 MANY = 8000
-ALLOWANCE = 450
+ALLOWANCE = 260
 """Blocks of a page of 51 rows when an index leads to each of them, which of a thousand it need not."""
 DEEPER = 1.5
 """Rows that lie together among a thousand are in blocks of their own among many."""

@@ -149,6 +149,8 @@ ACTIONS: Mapping[str, Action] = {
             "left_by": "numbers of places",
             "last_channel": _FIXED,
             "person": "goes with the person's name, by a trigger",
+            "person_name": "goes with the person's name, by a trigger",
+            "person_kind": _FIXED,
         },
         at=None,
         at_once=True,

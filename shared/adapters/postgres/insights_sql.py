@@ -21,13 +21,15 @@ CHANNEL = "nullif(s.last_channel, '')"
 STATE = """(CASE
   WHEN s.answered_turn < s.next_turn - 1 AND s.leased_by IS NOT NULL THEN 'answering'
   WHEN s.answered_turn < s.next_turn - 1 THEN 'waiting'
-  WHEN EXISTS (SELECT FROM jobs j WHERE j.session_id = s.id AND j.state = 'running') THEN 'tidying'
+  WHEN s.id IN (SELECT session_id FROM jobs WHERE state = 'running') THEN 'tidying'
   WHEN s.troubled_at IS NULL THEN 'idle'
   WHEN (SELECT j.state FROM jobs j WHERE j.session_id = s.id ORDER BY j.id DESC LIMIT 1) = 'dead' THEN 'problem'
   WHEN (SELECT n.state FROM turns n WHERE n.session_id = s.id AND n.turn_no = s.answered_turn) = 'failed'
   THEN 'problem'
   ELSE 'idle' END)"""
-"""The mark of a trouble tells those few whose newest job and turn have to be looked at."""
+"""The mark of a trouble tells those few whose newest job and turn have to be looked at; of the jobs that run, as many as
+workers can do at once, all are read once for a whole page.
+"""
 STATES = ("answering", "waiting", "tidying", "problem", "idle")
 _UNANSWERED = "s.answered_turn < s.next_turn - 1"
 IN_STATE = {
@@ -101,8 +103,14 @@ SORTS = {
 }
 """Columns of the list; each order has an index in `tables.py` over the same term."""
 
+_SHOWN_PERSON = """
+  'person', nullif(coalesce(s.person_name, (SELECT display_name FROM parties WHERE id = s.party_id)), ''),
+  'kind', coalesce(s.person_kind, (SELECT kind FROM parties WHERE id = s.party_id)),
+  'anonymous', coalesce(s.person_anonymous, (SELECT anonymous FROM parties WHERE id = s.party_id)),
+"""
+"""Looked up for those sessions only that no worker has told yet whose they are."""
 _FACTS = f"""
-  'id', s.public_id, 'person', nullif(p.display_name, ''), 'kind', p.kind, 'anonymous', p.anonymous,
+  'id', s.public_id, {_SHOWN_PERSON}
   'agent', a.name, 'channel', {CHANNEL}, 'turns', s.next_turn - 1,
   'context_tokens', CASE WHEN s.context_limit > 0 THEN s.context_tokens END,
   'context_limit', nullif(s.context_limit, 0), 'context_pct', {_PCT},
@@ -124,14 +132,8 @@ SELECT json_agg(json_build_object('row', s.id, 'key', s.key::text, {_FACTS.repla
   FROM placed s {{joined}} JOIN agents a ON a.id = s.agent_id
 """
 """Whose state is known already, by order or by filter, is not looked at again; nor is what led to it."""
-JOINED = {
-    "parties": "JOIN parties p ON p.id = s.party_id",
-    "session_totals": "LEFT JOIN session_totals t ON t.session_id = s.id",
-}
-JOINED_BY_PAGE = {
-    "parties": "CROSS JOIN LATERAL (SELECT (s.whose).*) p",
-    "session_totals": "CROSS JOIN LATERAL (SELECT (s.totals).*) t",
-}
+TOTALS = "LEFT JOIN session_totals t ON t.session_id = s.id"
+TOTALS_OF_PAGE = "CROSS JOIN LATERAL (SELECT (s.totals).*) t"
 
 NEWEST_CALL = f"""(
   SELECT x.* FROM turn_context_audit x WHERE (x.session_id, x.turn_id) < (s.id, {2**62}) AND x.session_id >= s.id

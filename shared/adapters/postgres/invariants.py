@@ -644,6 +644,13 @@ _MONEY = (
                   WHERE s.person <> lower(p.display_name)""",
     ),
     _Check(
+        code="I7",
+        what="a session shows another person than it belongs to",
+        rows=f"""SELECT {_at("session=s.id")} FROM sessions s JOIN parties p ON p.id = s.party_id
+                  WHERE s.person_kind IS NOT NULL AND (s.person_name, s.person_kind, s.person_anonymous)
+                        IS DISTINCT FROM (p.display_name, p.kind, p.anonymous)""",
+    ),
+    _Check(
         code="I9",
         what="the number of compactions is wrong",
         rows=f"""SELECT {_at("session=t.session_id", "counted=t.compaction_count")} FROM session_totals t

@@ -128,13 +128,13 @@ def session_page(
         page = _by_person(wanted, edge, put, falling=falling, limit=limit)
     else:
         page = _by_column(column, wanted, edge, put, falling=falling, limit=limit)
-    return _shown(page, state=_told(column, query.state), led_by=_led_by(column)), put.values
+    return _shown(page, state=_told(column, query.state), with_totals=_by_totals(column)), put.values
 
 
-def _shown(page: str, *, state: str, led_by: str = "") -> str:
-    """The rows of a page with all that the list tells of them; what led to it comes along."""
-    joined = [sql.JOINED_BY_PAGE[table] if table == led_by else sql.JOINED[table] for table in sql.JOINED]
-    return sql.SESSIONS.format(page=page, state=state, joined=" ".join(joined))
+def _shown(page: str, *, state: str, with_totals: bool = False) -> str:
+    """The rows of a page with all that the list tells of them; the totals come along where they led to it."""
+    totals = sql.TOTALS_OF_PAGE if with_totals else sql.TOTALS
+    return sql.SESSIONS.format(page=page, state=state, joined=totals)
 
 
 def _told(column: str, only: str) -> str:
@@ -142,12 +142,6 @@ def _told(column: str, only: str) -> str:
     if column == "state":
         return "s.key"
     return f"'{only}'" if only else sql.STATE
-
-
-def _led_by(column: str) -> str:
-    if column == "person":
-        return "parties"
-    return "session_totals" if _by_totals(column) else ""
 
 
 def _by_totals(column: str) -> bool:
@@ -272,7 +266,7 @@ def _by_person(wanted: list[str], edge: Edge | None, put: _Arguments, *, falling
             f"({key}, p.id, s.id) {sign} ({name}, {person}, {row})",
         ]
     direction = "DESC" if falling else "ASC"
-    return f"""SELECT s.*, {key} AS key, p AS whose FROM parties p JOIN sessions s ON s.party_id = p.id
+    return f"""SELECT s.*, {key} AS key FROM parties p JOIN sessions s ON s.party_id = p.id
       WHERE {_all(wanted)} ORDER BY {key} {direction}, p.id {direction}, s.id {direction} LIMIT {limit}"""
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import (
     ARRAY,
     DDL,
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     Date,
@@ -193,6 +194,11 @@ class Session(SQLModel, table=True):
         ),
         Index("sessions_unflushed", "id", postgresql_where=text("flushed_turn < base_turn")),
         Index("sessions_unindexed", "id", postgresql_where=text("indexed_turn < base_turn")),
+        CheckConstraint(
+            "num_nulls(person_name, person_kind, person_anonymous) IN (0, 3)",
+            name="session_shows_whole_person",
+        ),
+        Index("sessions_without_person", "id", postgresql_where=text("person_kind IS NULL")),
         {"postgresql_with": {"fillfactor": "70"}},
     )
     id: int = field(identity())
@@ -242,6 +248,10 @@ class Session(SQLModel, table=True):
     """Set with every turn that fails and every job that dies; null only when neither is so any more."""
     person: str = field(words(default=""))
     """The name of whom it belongs to, in small letters; triggers keep it, and the list is searched by it."""
+    person_name: str | None = field(words(null=True))
+    person_kind: str | None = field(words(null=True))
+    person_anonymous: bool | None = field(Column(Boolean, nullable=True))
+    """What the list shows of that person, kept in the same way; null until a worker tells an old session."""
 
 
 class SessionTotals(SQLModel, table=True):
@@ -1579,14 +1589,18 @@ A process of a version before writes and reads it whole, by the same names, and 
 """
 NAMES = (
     """CREATE FUNCTION session_knows_its_person() RETURNS trigger LANGUAGE plpgsql AS $$
-       DECLARE name text := coalesce(
-         (SELECT lower(display_name) FROM parties WHERE id = NEW.party_id FOR SHARE), '');
+       DECLARE whose parties;
        BEGIN
+         SELECT * INTO whose FROM parties WHERE id = NEW.party_id FOR SHARE;
          IF TG_OP = 'INSERT' THEN
-           NEW.person := name;
+           NEW.person := coalesce(lower(whose.display_name), '');
+           NEW.person_name := whose.display_name;
+           NEW.person_kind := whose.kind;
+           NEW.person_anonymous := whose.anonymous;
            RETURN NEW;
          END IF;
-         UPDATE sessions SET person = name WHERE id = NEW.id AND person <> name;
+         UPDATE sessions SET person = lower(whose.display_name), person_name = whose.display_name,
+                person_kind = whose.kind, person_anonymous = whose.anonymous WHERE id = NEW.id;
          RETURN NULL;
        END $$""",
     """CREATE TRIGGER session_begins_with_its_person BEFORE INSERT ON sessions
@@ -1596,11 +1610,13 @@ NAMES = (
        EXECUTE FUNCTION session_knows_its_person()""",
     """CREATE FUNCTION sessions_know_a_new_name() RETURNS trigger LANGUAGE plpgsql AS $$
        BEGIN
-         UPDATE sessions SET person = lower(NEW.display_name) WHERE party_id = NEW.id;
+         UPDATE sessions SET person = lower(NEW.display_name), person_name = NEW.display_name,
+                person_kind = NEW.kind, person_anonymous = NEW.anonymous WHERE party_id = NEW.id;
          RETURN NULL;
        END $$""",
-    """CREATE TRIGGER sessions_know_a_new_name AFTER UPDATE OF display_name ON parties
-       FOR EACH ROW WHEN (NEW.display_name <> OLD.display_name)
+    """CREATE TRIGGER sessions_know_a_new_name AFTER UPDATE OF display_name, kind, anonymous ON parties
+       FOR EACH ROW WHEN ((NEW.display_name, NEW.kind, NEW.anonymous)
+                          IS DISTINCT FROM (OLD.display_name, OLD.kind, OLD.anonymous))
        EXECUTE FUNCTION sessions_know_a_new_name()""",
 )
 """A person's row is held until their session is there: whoever changes the name waits, and then sees it.

@@ -380,6 +380,11 @@ class PostgresUpkeep:
         """Answers whose process died before it said that they are where pages read them; how many."""
         return len(await self._pool.fetch(sql.SETTLE_PAGES))
 
+    @store_method
+    async def tell_whose(self) -> int:
+        """Conversations of a version before that learn what the list shows of their person; how many."""
+        return len(await self._pool.fetch(sql.TELL_WHOSE))
+
 
 _NOT_CROSSED = {
     "new": "The conversation was begun anew after the last summary.",

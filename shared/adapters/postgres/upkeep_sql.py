@@ -53,6 +53,17 @@ RETURNING d.part
 """A page is not sent an answer as a chat is: it is stored as an event of its session, and whoever looks there,
 at once or after a reconnect, finds it. Only the word about it was missing."""
 
+TOLD_AT_ONCE = 1_000
+TELL_WHOSE = f"""
+WITH untold AS (
+  SELECT id, party_id FROM sessions WHERE person_kind IS NULL
+   ORDER BY id LIMIT {TOLD_AT_ONCE} FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE sessions s SET person_name = p.display_name, person_kind = p.kind, person_anonymous = p.anonymous
+  FROM untold JOIN parties p ON p.id = untold.party_id WHERE s.id = untold.id RETURNING s.id
+"""
+"""Whoever is renamed meanwhile tells their sessions after this, or has told them before their rows were taken."""
+
 RUNNING = "id = $1 AND epoch = $2 AND state = 'running'"
 
 MARK_TROUBLED = """

@@ -295,6 +295,7 @@ BROKEN = [
     ("I9", "number of compactions", "UPDATE session_totals SET compaction_count = 0"),
     ("I9", "channel of a session", "UPDATE sessions SET last_channel = 'telegram' WHERE id = 2"),
     ("I7", "another name than its person", "UPDATE sessions SET person = 'somebody else' WHERE id = 2"),
+    ("I7", "shows another person", "UPDATE sessions SET person_name = 'Somebody Else' WHERE id = 2"),
     (
         "I9",
         "nobody will do",
