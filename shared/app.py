@@ -310,7 +310,6 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         crash_point=crash_point,
         announcer=announcer,
         message_chars=BOT_MESSAGE_CHARS if role == "bot" else MESSAGE_CHARS,
-        delivers=role != "bot",
         reminders=Reminders(
             reminders,
             counter,

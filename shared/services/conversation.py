@@ -68,7 +68,6 @@ class TurnStore(Protocol):
         micro_output: float,
     ) -> Claim | None: ...
     async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored: ...
-    async def record_delivered(self, claim: Claim) -> None: ...
     async def postpone(
         self,
         claim: Claim,
@@ -121,13 +120,10 @@ class Conversation:
         crash_point: CrashPoint,
         announcer: Announcer | None = None,
         message_chars: int = MESSAGE_CHARS,
-        delivers: bool = True,
         reminders: DueReminders | None = None,
         handovers: LapsedHandovers | None = None,
     ) -> None:
-        """`delivers` is False for a channel that sends parts of its own and notes when each arrived."""
         self._message_chars = message_chars
-        self._delivers = delivers
         self._reminders = reminders
         self._handovers = handovers
         self._announcer = announcer
@@ -290,8 +286,6 @@ class Conversation:
         await emit(RunEnded(turn=claim.turn, state=answered.outcome.state))
         if (measured := await self._measured(claim, answered, stored)) is not None:
             await emit(measured)
-        if self._delivers:
-            await self._turns.record_delivered(claim)
         self._crash_point("after_delivered")
         if claim.near_caps and answered.outcome.state == "answered":
             await self._warn(claim, emit)

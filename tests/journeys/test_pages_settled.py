@@ -1,4 +1,4 @@
-"""An answer whose process died when it was stored is where its page reads it, and counts as delivered."""
+"""An answer of a page is delivered when it is stored; what a version before left open is settled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Died(Exception):
     """Where its process would be gone."""
 
 
-async def test_what_was_stored_and_never_told_is_settled_once(
+async def test_what_was_stored_and_never_told_is_delivered(
     guest: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await guest.ask("Hello")
@@ -33,7 +33,16 @@ async def test_what_was_stored_and_never_told_is_settled_once(
 
     monkeypatch.setattr(guest.app.conversation, "_crash_point", dies)
     await guest.ask("Are you there?")
-    assert await guest.one(STATES) == "delivered queued"
+    assert await guest.one(STATES) == "delivered delivered"
+    assert await guest.one("SELECT count(*) FROM deliveries WHERE delivered_at IS NULL") == 0
+
+
+async def test_what_a_version_before_stored_and_never_told_is_settled_once(guest: Visit) -> None:
+    await guest.ask("Hello")
+    await guest.ask("Are you there?")
+    await guest.app.pool.execute(
+        "UPDATE deliveries SET state = 'queued', delivered_at = NULL WHERE turn_no = 2"
+    )
     assert await guest.app.upkeep.settle_pages() == 0, "who stored it may be telling it just now"
     await guest.app.pool.execute(LATER)
     assert await guest.app.upkeep.settle_pages() == 1

@@ -311,11 +311,6 @@ SELECT (SELECT body FROM artifacts
 """
 """Calls of one round run side by side: the order of their ids decides which of them are too many."""
 
-DELIVERED = """
-UPDATE deliveries SET state = 'delivered', delivered_at = now()
- WHERE session_id = $1 AND turn_no = $2 AND part = 0 AND state IN ('queued', 'sent')
-"""
-
 POSTPONE = f"""
 WITH s AS (
   UPDATE sessions SET leased_by = NULL, retry_at = now() + make_interval(secs => $5), turn_epoch = turn_epoch + 1,

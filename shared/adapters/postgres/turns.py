@@ -1,4 +1,4 @@
-"""The way of a turn through Postgres: accept, claim, load, steps, answer, delivered."""
+"""The way of a turn through Postgres: accept, claim, load, steps, answer."""
 
 from __future__ import annotations
 
@@ -196,10 +196,6 @@ class PostgresTurns:
             another_waits=row["another_waits"],
             view_moved=row["view_moved"],
         )
-
-    @store_method
-    async def record_delivered(self, claim: Claim) -> None:
-        await self._pool.execute(turn_sql.DELIVERED, claim.session_id, claim.turn)
 
     @store_method
     async def postpone(

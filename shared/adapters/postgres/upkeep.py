@@ -377,7 +377,7 @@ class PostgresUpkeep:
 
     @store_method
     async def settle_pages(self) -> int:
-        """Answers whose process died before it said that they are where pages read them; how many."""
+        """Answers of a version before whose process died before it said that pages have them; how many."""
         return len(await self._pool.fetch(sql.SETTLE_PAGES))
 
     @store_method

@@ -50,8 +50,7 @@ UPDATE deliveries d SET state = 'delivered', delivered_at = now() FROM turns t
    AND t.session_id = d.session_id AND t.turn_no = d.turn_no AND t.ended_at IS NOT NULL
 RETURNING d.part
 """
-"""A page is not sent an answer as a chat is: it is stored as an event of its session, and whoever looks there,
-at once or after a reconnect, finds it. Only the word about it was missing."""
+"""Of a version before, which said so in a commit of its own: where its process died, only that word was missing."""
 
 TOLD_AT_ONCE = 1_000
 TELL_WHOSE = f"""
