@@ -6,15 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from shared.core.exchange import Delta
+from shared.core.exchange import Delta, utf16_units
 from web import wire
 
 MAX_UNITS = 400_000
 """A draft longer than any answer is no longer kept; the whole text comes with the final message."""
-
-
-def utf16_units(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
 class Draft:

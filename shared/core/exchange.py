@@ -70,6 +70,11 @@ class RunStarted:
     """Where the turn came from, and its answer goes; a session may have several places."""
 
 
+def utf16_units(text: str) -> int:
+    """How browsers count: characters beyond the basic plane are two units."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
     """A piece of an answer that is not stored yet; `offset` counts UTF-16 units from the answer's start."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from shared.core.agents import Circumstances
 from shared.core.errors import ContextBudgetExceeded, ModelError, PromptTooLong
-from shared.core.exchange import Delta, Emit
+from shared.core.exchange import Delta, Emit, utf16_units
 from shared.core.messages import BEGINNERS
 from shared.core.money import worst_case_micro
 from shared.core.pruning import PruneDecision
@@ -89,6 +89,8 @@ class Attempt:
     model_attempt: int = 0
     draft: str = ""
     """The words of the running call."""
+    shown_units: int = 0
+    """How far screens have drawn, with the earlier rounds; in UTF-16 units."""
     calls: int = 0
     model_seconds: float = 0.0
     """How long the model was waited for in this attempt."""
@@ -318,18 +320,24 @@ class Calling:
         )
         state.spent.append(spending(usage, prepared.card.name, prepared.card, aborted=True))
 
+    @staticmethod
+    def _continued(state: Attempt, piece: str) -> tuple[int, str]:
+        """Where screens go on, and with which text."""
+        if state.attempt == state.shown_attempt and state.draft:
+            return state.shown_units, piece
+        earlier = "\n\n".join(state.texts)
+        following = f"\n\n{piece}" if earlier else piece
+        if state.attempt == state.shown_attempt:
+            return utf16_units(earlier), following
+        # A screen that replaces its draft needs the earlier rounds again.
+        state.shown_attempt = state.attempt
+        return 0, earlier + following
+
     async def _on_text(self, state: Attempt, attempt: int, piece: str) -> None:
         if attempt != state.model_attempt:
             state.model_attempt, state.draft = attempt, ""
-        earlier = "\n\n".join(state.texts)
-        if state.attempt != state.shown_attempt:
-            # A screen that replaces its draft needs the earlier rounds again.
-            state.shown_attempt = state.attempt
-            offset, text = 0, f"{earlier}\n\n{piece}" if earlier else piece
-        elif earlier and not state.draft:
-            offset, text = utf16_length(earlier), f"\n\n{piece}"
-        else:
-            offset, text = utf16_length(f"{earlier}\n\n{state.draft}" if earlier else state.draft), piece
+        offset, text = self._continued(state, piece)
+        state.shown_units = offset + utf16_units(text)
         state.draft += piece
         self._crash_point("mid_stream")
         await state.emit(Delta(turn=state.claim.turn, attempt=state.attempt, offset=offset, text=text))
@@ -353,11 +361,6 @@ def entries_of_open_turn(view: View) -> tuple[Entry, ...]:
     while start and view.entries[start - 1].turn == view.open_turn:
         start -= 1
     return view.entries[start:]
-
-
-def utf16_length(text: str) -> int:
-    """How browsers count: characters beyond the basic plane are two units."""
-    return len(text.encode("utf-16-le")) // 2
 
 
 def micro_of(spent: Sequence[Spending]) -> int:

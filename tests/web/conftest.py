@@ -19,7 +19,17 @@ from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.work_changes import PostgresWorkChanges
 from shared.adapters.redis_announcer import RedisAnnouncer, channel_of
 from shared.adapters.token_counter import VocabularyCounter
-from shared.core.exchange import Accepted, ContextMeasured, Delta, Emit, Inbound, RunEnded, RunStarted, Stored
+from shared.core.exchange import (
+    Accepted,
+    ContextMeasured,
+    Delta,
+    Emit,
+    Inbound,
+    RunEnded,
+    RunStarted,
+    Stored,
+    utf16_units,
+)
 from shared.services.conversation import check_text
 from shared.services.crash import CrashPoint, no_crash
 from shared.services.handover import OperatorDesk
@@ -29,7 +39,6 @@ from shared.settings import Settings, load_settings
 from tests.browsing import kept_in
 from tests.web.inspecting import inspecting_over
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.draft import utf16_units
 from web.limits import Limits
 from web.listener import Listener
 from web.parts import ModelShown, Parts
