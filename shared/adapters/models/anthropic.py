@@ -136,18 +136,20 @@ class AnthropicModel:
         loop = asyncio.get_running_loop()
         first_by = min(call.until, loop.time() + self._patience.first_byte_seconds)
         line = await _within(first_by, "no answer", self._provider.open_stream(self._body(call)))
-        watch = Watch()
+        watch, told = Watch(), False
         try:
-            event = await watch.wait(first_by, "no first event", line.next())
-            while event is not None:
-                piece = reading.take(event)
+            events = await watch.wait(first_by, "no first event", line.next())
+            while events:
+                piece = reading.take_all(events)
                 if piece and call.on_text is not None:
                     await call.on_text(call.attempt, piece)
                 if reading.ended:
                     await line.drain()
                     return self._reply(call, reading, line)
+                if told := told or bool(piece):
+                    await line.rest()
                 silent_at = min(call.until, loop.time() + self._patience.silence_seconds)
-                event = await watch.wait(silent_at, "the stream stalled", line.next())
+                events = await watch.wait(silent_at, "the stream stalled", line.next())
             raise ModelUnavailable("the stream ended before its end was announced")
         finally:
             watch.close()

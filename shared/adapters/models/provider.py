@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,11 @@ API_VERSION = "2026-10-21"
 """What SDK 2.11 sends; the model list is asked without it, so that a look at a window loads no SDK."""
 WINDOW_SECONDS = 3.0
 CLOSE_SECONDS = 2.0
+LOOK_SECONDS = 0.05
+"""How often a stream is looked at while it runs: as often as a screen is told."""
+_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
+"""Of an event in a stream."""
+_LONGEST_END = max(map(len, _ENDS))
 _KEPT_SECONDS = 24 * 3_600.0
 _SMALLEST_WINDOW = 1_000
 """A smaller number in a refusal is surely something else."""
@@ -176,30 +181,75 @@ class Provider:
 
 
 class Line:
-    """An open stream; hands out one event after another."""
+    """An open stream; hands out what has come, some events at a time.
+
+    Whoever reads each piece as it comes wakes for a few letters; screens are told at most every 50 ms.
+    """
 
     def __init__(self, stream: AsyncStream[Any]) -> None:
-        from anthropic import AsyncStream
+        from anthropic._streaming import SSEDecoder
 
         self._stream = stream
-        self._events = AsyncStream.raw_events(stream.response)
+        self._chunks = stream.response.aiter_bytes()
+        self._decoder = SSEDecoder()
+        self._begun = bytearray()
+        """Of an event whose end has not come yet."""
+        self._broken: ModelError | None = None
+        self._loop = asyncio.get_running_loop()
+        self._look_at = 0.0
 
     @property
     def request_id(self) -> str:
         headers = self._stream.response.headers
         return str(headers.get("request-id") or headers.get("x-request-id") or "")
 
-    async def next(self) -> Event | None:
-        """The next event, pings included; None at the end. Raises ModelErrors."""
-        with translated():
-            sse = await anext(self._events, None)
-        return None if sse is None else _event(sse)
+    async def next(self) -> Sequence[Event]:
+        """The events that have come, one at least, pings included; none at the end. Raises ModelErrors.
+
+        What came before a broken one is handed out first.
+        """
+        if self._broken is not None:
+            raise self._broken
+        while True:
+            with translated():
+                chunk = await anext(self._chunks, None)
+            self._look_at = self._loop.time() + LOOK_SECONDS
+            events = self._read(chunk)
+            if events or chunk is None:
+                return events
+
+    async def rest(self) -> None:
+        """Until it is time to look again."""
+        if (seconds := self._look_at - self._loop.time()) > 0:
+            await asyncio.sleep(seconds)
+
+    def _read(self, chunk: bytes | None) -> list[Event]:
+        events: list[Event] = []
+        try:
+            with translated():
+                events.extend(map(_event, self._decoder.iter_bytes(iter((self._whole(chunk),)))))
+        except ModelError as error:
+            if not events:
+                raise
+            self._broken = error
+        return events
+
+    def _whole(self, chunk: bytes | None) -> bytes:
+        """Up to the end of the last event that is whole; at the end, all."""
+        begun = self._begun
+        start = max(0, len(begun) - _LONGEST_END)
+        begun += chunk or b""
+        ends = [at + len(end) for end in _ENDS if (at := begun.rfind(end, start)) >= 0]
+        end = len(begun) if chunk is None else max(ends, default=0)
+        whole = bytes(begun[:end])
+        del begun[:end]
+        return whole
 
     async def drain(self) -> None:
         """Reads what follows the last event, so that the connection can serve the next call."""
         with suppress(ModelError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
-                while await self.next() is not None:
+                while await self.next():
                     pass
 
     async def close(self) -> None:

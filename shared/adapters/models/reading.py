@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,6 +54,15 @@ class Reading:
         self._told_output = False
         self.started = False
         self.ended = False
+
+    def take_all(self, events: Iterable[Event]) -> str:
+        """Up to the last one of the answer; returns the visible text in them."""
+        pieces = []
+        for event in events:
+            pieces.append(self.take(event))
+            if self.ended:
+                break
+        return "".join(pieces)
 
     def take(self, event: Event) -> str:
         """Adds one event; returns the piece of visible text in it, if any."""
