@@ -31,6 +31,8 @@ WINDOW_SECONDS = 3.0
 CLOSE_SECONDS = 2.0
 LOOK_SECONDS = 0.05
 """How often a stream is looked at while it runs: as often as a screen is told."""
+MUCH_BYTES = 8_192
+"""So much at once is of a stream that nobody should wait for: there is more behind it."""
 _ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 """Of an event in a stream."""
 _LONGEST_END = max(map(len, _ENDS))
@@ -213,7 +215,8 @@ class Line:
         while True:
             with translated():
                 chunk = await anext(self._chunks, None)
-            self._look_at = self._loop.time() + LOOK_SECONDS
+            if chunk is None or len(chunk) < MUCH_BYTES:
+                self._look_at = self._loop.time() + LOOK_SECONDS
             events = self._read(chunk)
             if events or chunk is None:
                 return events

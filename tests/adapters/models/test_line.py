@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.models.provider import Line
+from shared.adapters.models.provider import LOOK_SECONDS, MUCH_BYTES, Line
 from shared.core.errors import ModelUnavailable
 
 EVENTS = [
@@ -77,3 +77,21 @@ async def test_nothing_of_a_stream_that_ends_at_once() -> None:
 async def test_an_event_that_never_ends_is_none() -> None:
     line = line_of(b"data: ", *([b"x" * 16_384] * 200))
     assert await line.next() == []
+
+
+@pytest.mark.parametrize(("size", "naps"), [(10, 1), (MUCH_BYTES - 1, 1), (MUCH_BYTES, 0), (100_000, 0)])
+async def test_who_reads_rests_unless_very_much_came_at_once(
+    monkeypatch: pytest.MonkeyPatch, size: int, naps: int
+) -> None:
+    napped: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        napped.append(seconds)
+
+    monkeypatch.setattr("shared.adapters.models.provider.asyncio.sleep", sleep)
+    head = written(EVENTS[:1])
+    line = line_of(head + b":" * (size - len(head)) if size > len(head) else head)
+    assert await line.next() == EVENTS[:1]
+    await line.rest()
+    assert len(napped) == naps
+    assert all(0 < seconds <= LOOK_SECONDS for seconds in napped)
