@@ -255,7 +255,8 @@ class LiveAnswer:
                 await self._opened(sender, message_id, part, seen)
             case NotSent(retry_after=retry_after):
                 self._draft.slowed(retry_after, self._post.clock.now())
-            case Unknown():
+            case Unknown(reason=reason):
+                self._tell_stray(reason)
                 self._maybe_shown = part.text if number == 0 else None
                 self._draft.end()
             case Moved(new_chat_id=new_chat_id):
@@ -276,10 +277,18 @@ class LiveAnswer:
         finally:
             if not ours:
                 self._draft.end()
-                await sender.delete(self._place.chat_id, [message_id])
+                gone = await sender.delete(self._place.chat_id, [message_id])
+                if not isinstance(gone, Done):
+                    self._tell_stray(f"not deleted: {gone}")
         if ours:
             self._draft.opened(message_id, part, seen, self._post.clock.now())
             self._start_refreshing()
+
+    def _tell_stray(self, reason: str) -> None:
+        """The one thing that may stand in a chat and is not known of."""
+        log.warning(
+            "telegram_bubble_uncertain", session_id=self._place.session_id, turn=self._turn, reason=reason
+        )
 
     def _start_refreshing(self) -> None:
         if self._refreshing is None:

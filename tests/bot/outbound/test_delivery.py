@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from bot.telegram.markup import LIVE_UNITS, render
 from bot.telegram.pacing import Clock, Limits
@@ -202,13 +204,19 @@ async def test_a_lost_acknowledgement_leaves_the_text_once_and_the_part_uncertai
     assert await shown(ann) == ["The one and only."]
 
 
+def uncertain(logs: list[Any]) -> list[Any]:
+    return [one for one in logs if one["event"] == "telegram_bubble_uncertain"]
+
+
 async def test_a_lost_first_bubble_never_costs_the_answer(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     answer = await desk.begin(await desk.place())
     await fake.fail("sendMessage", reset="before")
-    await answer.stream(ANSWER)
+    with capture_logs() as logs:
+        await answer.stream(ANSWER)
     assert len(await fake.calls("sendMessage")) == 1, "one that may be there is not sent again"
+    assert len(uncertain(logs)) == 1
     await answer.end()
     assert await shown(ann) == [seen(ANSWER)]
     assert await desk.states(answer) == ["delivered"]
@@ -346,8 +354,10 @@ async def test_a_bubble_that_could_not_be_noted_is_taken_back(
     answer = await desk.begin(await desk.place())
     with monkeypatch.context() as patch:
         patch.setattr(desk.deliveries, "bubble_shown", away)
-        await answer.say(WORDS)
+        with capture_logs() as logs:
+            await answer.say(WORDS)
     assert await shown(ann) == []
+    assert uncertain(logs) == []
     await answer.end()
     assert await shown(ann) == [seen(WORDS)]
 
