@@ -29,8 +29,8 @@ API_VERSION = "2026-10-21"
 """What SDK 2.11 sends; the model list is asked without it, so that a look at a window loads no SDK."""
 WINDOW_SECONDS = 3.0
 CLOSE_SECONDS = 2.0
-LOOK_SECONDS = 0.05
-"""How often a stream is looked at while it runs: as often as a screen is told."""
+LOOK_SECONDS = 0.1
+"""How often a stream is looked at while it runs: ten pieces a second look like writing."""
 MUCH_BYTES = 8_192
 """So much at once is of a stream that nobody should wait for: there is more behind it."""
 _ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
@@ -185,7 +185,7 @@ class Provider:
 class Line:
     """An open stream; hands out what has come, some events at a time.
 
-    Whoever reads each piece as it comes wakes for a few letters; screens are told at most every 50 ms.
+    Whoever reads each piece as it comes wakes for a few letters, and has a screen drawn for them.
     """
 
     def __init__(self, stream: AsyncStream[Any]) -> None:
