@@ -3,7 +3,7 @@
 Each bench runs as a process of its own, one after the other, and is ended when its time is over: all of them
 within two hours at the latest, usually within forty minutes; `--quick` is a small scale. What one bench could
 not measure is a line with the reason. Rows of PATH that are not measured this time stay as they are;
-`--docs docs/budgets.md` writes them into that page.
+`--docs docs/budgets.md README.md` writes them into these pages.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ def main(arguments: Sequence[str] | None = None, *, run: Run = run_piece) -> int
     if not given.no_run:
         asyncio.run(measure(given.only, quick=given.quick, keep=keep, run=run, say=_say))
     sys.stdout.writelines(f"{line}\n" for line in as_lines(rows))
-    if given.docs:
-        write_docs(given.docs, rows)
+    for page in given.docs:
+        write_docs(page, rows)
     missed = [
         number for number in given.only if rows.get(number, {}).get("verdict") not in ("must", "moonshot")
     ]
@@ -185,7 +185,9 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="PATH", help="where the table is kept")
     parser.add_argument("--only", nargs="+", choices=known, default=known, metavar="P3")
     parser.add_argument("--quick", action="store_true", help="on a small scale")
-    parser.add_argument("--docs", type=Path, metavar="PATH", help="write the table into this page")
+    parser.add_argument(
+        "--docs", type=Path, nargs="+", default=[], metavar="PATH", help="write the table into these pages"
+    )
     parser.add_argument("--no-run", action="store_true", help="only show or write what --json holds")
     return parser.parse_args(arguments)
 

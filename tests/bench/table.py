@@ -1,14 +1,16 @@
-"""The budgets as a table: on a terminal, and in `docs/budgets.md`."""
+"""The budgets as a table: on a terminal, in `docs/budgets.md`, and in short in the README."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.bench.budgets import BUDGETS, Budget
 
 BEGIN, END = "<!-- budgets: begin -->", "<!-- budgets: end -->"
+SHORT_BEGIN, SHORT_END = "<!-- budgets in short: begin -->", "<!-- budgets in short: end -->"
+SHORT_HEADINGS = ("", "what is measured", "must", "moonshot", "measured", "reached")
 HEADINGS = ("", "what is measured", "floor", "must", "moonshot", "measured", "reached", "conditions")
 NOT_YET = "not measured"
 
@@ -54,11 +56,27 @@ def as_markdown(rows: Rows) -> list[str]:
     return [*lines, "", "What stands between a figure and its moonshot:", "", *reasons] if reasons else lines
 
 
+def in_short(rows: Rows) -> list[str]:
+    lines = [_line(SHORT_HEADINGS), _line(["---"] * len(SHORT_HEADINGS))]
+    for one in BUDGETS:
+        row = rows.get(one.number, {})
+        figures = _figures(one, row.get("values", {})) or "–"
+        lines.append(_line((one.number, one.measured, one.must, one.moonshot, figures, _reached(row))))
+    return lines
+
+
 def write_docs(path: Path, rows: Rows) -> None:
-    """Between the two marks of the page; the rest of it is written by people."""
-    before, _, rest = path.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    path.write_text("\n".join([before + BEGIN, *as_markdown(rows), END]) + after)
+    """Between the marks of the page, whole or in short; the rest of it is written by people."""
+    page = _between(path.read_text(), BEGIN, END, as_markdown(rows))
+    path.write_text(_between(page, SHORT_BEGIN, SHORT_END, in_short(rows)))
+
+
+def _between(page: str, begin: str, end: str, lines: Sequence[str]) -> str:
+    if begin not in page:
+        return page
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return "\n".join([before + begin, *lines, end]) + after
 
 
 def _figures(budget: Budget, values: Mapping[str, float]) -> str:

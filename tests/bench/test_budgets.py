@@ -47,16 +47,24 @@ def test_every_figure_is_measured_by_a_bench() -> None:
         assert pieces_for([one.number for one in BUDGETS if set(piece.figures) & set(one.keys)])
 
 
-def test_the_page_shows_the_budgets_as_they_are() -> None:
-    page = (ROOT / "docs" / "budgets.md").read_text()
-    shown = [
+def rows_of(page: str) -> list[list[str]]:
+    lines = (ROOT / page).read_text().splitlines()
+    return [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in page.splitlines()
+        for line in lines
         if re.match(r"\| P\d+ \|", line)
     ]
-    assert [(row[0], row[3], row[4]) for row in shown] == [
+
+
+def test_the_page_shows_the_budgets_as_they_are() -> None:
+    assert [(row[0], row[3], row[4]) for row in rows_of("docs/budgets.md")] == [
         (one.number, one.must, one.moonshot) for one in BUDGETS
     ]
+
+
+def test_the_readme_shows_what_the_page_says() -> None:
+    """Without the floor and the conditions."""
+    assert rows_of("README.md") == [[*row[:2], *row[3:7]] for row in rows_of("docs/budgets.md")]
 
 
 @pytest.mark.parametrize(
@@ -154,9 +162,16 @@ def test_a_table_of_nothing_has_all_rows(tmp_path: Path) -> None:
     assert len(as_lines({})) == 20
     assert sum(line.startswith("| P") for line in as_markdown({})) == 20
     page = tmp_path / "page.md"
-    page.write_text("<!-- budgets: begin --><!-- budgets: end -->")
+    marks = "<!-- budgets: begin --><!-- budgets: end -->"
+    page.write_text(marks)
     write_docs(page, {})
     assert page.read_text().count("| not measured |") == 20
+    page.write_text(marks.replace("budgets", "budgets in short"))
+    write_docs(page, {})
+    assert page.read_text().count("| not measured |") == 20
+    page.write_text("Nothing of them.")
+    write_docs(page, {})
+    assert page.read_text() == "Nothing of them."
 
 
 def test_the_benches_run_with_this_python() -> None:
