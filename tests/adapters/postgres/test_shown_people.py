@@ -11,11 +11,16 @@ import pytest
 
 from shared.adapters.postgres.identities_sql import NAME
 from shared.adapters.postgres.insights import Insights, SessionQuery
-from shared.adapters.postgres.invariants import check_invariants
-from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.upkeep import PostgresUpkeep
 from shared.adapters.postgres.upkeep_sql import TELL_WHOSE, TOLD_AT_ONCE
-from tests.adapters.postgres.test_searched_names import ANOTHER, RENAME, Pool, kept_waiting, named
+from tests.adapters.postgres.test_searched_names import (
+    ANOTHER,
+    RENAME,
+    Pool,
+    kept_waiting,
+    named,
+    pool_that_keeps,
+)
 
 OF_BEFORE = "UPDATE sessions SET person_name = NULL, person_kind = NULL, person_anonymous = NULL"
 UNTOLD = "SELECT count(*) FROM sessions WHERE person_kind IS NULL"
@@ -23,15 +28,8 @@ UNTOLD = "SELECT count(*) FROM sessions WHERE person_kind IS NULL"
 
 @pytest.fixture
 async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = await open_pool(database_url, size=4)
-    yield pool
-    await pool.close()
-    connection = await asyncpg.connect(database_url, timeout=60)
-    try:
-        told = [one for one in await check_invariants(connection) if "another person" in one.what]
-    finally:
-        await connection.close()
-    assert told == []
+    async with pool_that_keeps(database_url, "another person") as pool:
+        yield pool
 
 
 async def shown(pool: Pool, sort: str = "-active") -> list[tuple[Any, ...]]:
