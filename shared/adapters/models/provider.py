@@ -189,6 +189,7 @@ class Line:
     """
 
     def __init__(self, stream: AsyncStream[Any]) -> None:
+        # Of the SDK's own ways to its decoder none says what came together.
         from anthropic._streaming import SSEDecoder
 
         self._stream = stream

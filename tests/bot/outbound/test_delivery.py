@@ -332,9 +332,6 @@ async def test_a_process_that_died_between_sending_and_knowing_sends_nothing_twi
 async def test_a_sent_part_that_could_not_be_noted_is_noted_later_and_not_sent_again(
     fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(*_: object, **__: object) -> None:
-        raise StorageUnavailable("for a moment")
-
     answer = await desk.begin(await desk.place())
     with monkeypatch.context() as patch:
         patch.setattr(desk.deliveries, "delivered", away)
@@ -345,12 +342,13 @@ async def test_a_sent_part_that_could_not_be_noted_is_noted_later_and_not_sent_a
     assert await shown(ann) == ["Once."]
 
 
+async def away(*_: object, **__: object) -> None:
+    raise StorageUnavailable("for a moment")
+
+
 async def test_a_bubble_that_could_not_be_noted_is_taken_back(
     fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(*_: object, **__: object) -> None:
-        raise StorageUnavailable("for a moment")
-
     answer = await desk.begin(await desk.place())
     with monkeypatch.context() as patch:
         patch.setattr(desk.deliveries, "bubble_shown", away)
@@ -360,6 +358,18 @@ async def test_a_bubble_that_could_not_be_noted_is_taken_back(
     assert uncertain(logs) == []
     await answer.end()
     assert await shown(ann) == [seen(WORDS)]
+
+
+async def test_one_that_could_be_neither_noted_nor_taken_back_is_told(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await fake.fail("deleteMessage", status=400, description="Bad Request: message can't be deleted")
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(desk.deliveries, "bubble_shown", away)
+        await answer.say(WORDS)
+    assert len(await shown(ann)) == 1
+    assert [one["reason"].startswith("not deleted") for one in uncertain(logs)] == [True]
 
 
 async def test_two_who_bring_the_same_answer_bring_it_once(
