@@ -92,8 +92,6 @@ class Storm:
                 # What ended since the last glance was not left lying.
                 await watch.last_glance(within_seconds=SETTLE_SECONDS)
                 await watch.close()
-            # A request that took too long may have left one, too; the bot says so.
-            weather.strays += sum(one.events["telegram_bubble_uncertain"] for one in processes)
             report = await self._report(weather, watch)
             return {**report, "settled_seconds": settled}
 

@@ -57,9 +57,7 @@ class Weather:
     away: list[tuple[float, float]] = field(default_factory=list)
     """From when to when Postgres was felled and came back, on the monotonic clock."""
     strays: int = 0
-    """Bubbles that may stand and nobody knows of: of answers that a killed bot may have been sending, and
-    those that a bot says it has lost.
-    """
+    """Answers that a killed bot may have been sending: of each one bubble may stand that nobody knows of."""
 
     async def blow(self) -> None:
         async with asyncio.TaskGroup() as group:
