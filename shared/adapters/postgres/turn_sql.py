@@ -202,8 +202,10 @@ SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.
 """
 """Whoever gives a turn back raises the epoch: where nobody has since the last claim, its process died.
 
-Of `turns` a part of this statement sees what was there before it.
+Of `turns` a part of this statement sees what was there before it. After a wait for the session's row all but that
+row is as it was before the wait.
 """
+LINK = "SELECT to_jsonb(l) FROM links l WHERE l.id = $1"
 
 _SHORT = """e.seq, te.turn_no, te.step,
        coalesce(e.role, CASE e.author WHEN 'assistant' THEN 'assistant' ELSE 'user' END) AS role, e.author,

@@ -109,7 +109,15 @@ class PostgresTurns:
             turn_sql.CLAIM, session_id, worker_id, channel, micro_per_input_token, micro_output,
             caps.timezone, caps.visitor, caps.person, caps.session, caps.total,
         )  # fmt: skip
-        return None if row is None else _claim_from(row, worker_id)
+        if row is None:
+            return None
+        if row["head"] is None or row["head_link"] is not None:
+            return _claim_from(row, worker_id)
+        # It waited for the commit of a compaction: the row is of now, and what it leads to is of before.
+        return _claim_from({**row, "head_link": await self._link(row["head"])}, worker_id)
+
+    async def _link(self, link_id: int) -> Any:
+        return await self._pool.fetchval(turn_sql.LINK, link_id)
 
     @store_method
     async def load(self, session_id: int, *, base_turn: int, through_turn: int) -> tuple[Entry, ...]:
@@ -414,7 +422,7 @@ def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
     return without_tool(config, "ask_human") if row["nobody_comes"] else config
 
 
-def _claim_from(row: Record, worker_id: int) -> Claim:
+def _claim_from(row: Record | Mapping[str, Any], worker_id: int) -> Claim:
     return Claim(
         session_id=row["id"],
         turn=row["turn_no"],

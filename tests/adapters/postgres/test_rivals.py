@@ -70,6 +70,50 @@ async def test_a_compactor_that_was_given_up_cannot_commit(guest: Visit) -> None
     assert await guest.one("SELECT count(*) FROM links") == 0
 
 
+async def test_a_turn_that_waited_for_a_compaction_knows_its_summary(guest: Visit) -> None:
+    """The session's row is read anew after the wait; a summary that was stored meanwhile must be, too."""
+    rivals = await rivals_of(guest)
+    await talk(guest, 5)
+    await guest.say("And when does the ferry leave?")
+    async with guest.app.pool.acquire() as connection:
+        held = connection.transaction()
+
+        async def hold() -> None:
+            await held.start()
+            await connection.execute("SELECT FROM sessions FOR UPDATE")
+
+        committing = asyncio.ensure_future(rivals.try_once(before_commit=hold))
+        await _waits(guest, 1)
+        answering = asyncio.ensure_future(guest.answered())
+        await _waits(guest, 2)
+        await held.rollback()
+        await asyncio.gather(committing, answering)
+    assert rivals.told == {"committed": 1}
+    link, asked = await guest.one("SELECT head FROM sessions"), await _last_audit(guest)
+    assert link is not None
+    assert (asked["head"], asked["base_turn"]) == (link, 3)
+    assert asked["parts"]["summary"] > 0
+    await guest.app.upkeep.end_job(rivals.job, state="done", outcome={})
+    await invariants_hold(guest)
+
+
+async def _waits(guest: Visit, count: int) -> None:
+    """Until so many statements wait for a lock."""
+    async with asyncio.timeout(20):
+        while await guest.one(_WAITING) < count:
+            await asyncio.sleep(0.01)
+
+
+async def _last_audit(guest: Visit) -> asyncpg.Record:
+    row = await guest.app.pool.fetchrow("SELECT * FROM turn_context_audit ORDER BY turn_id DESC LIMIT 1")
+    assert row is not None
+    return row
+
+
+_WAITING = """SELECT count(*) FROM pg_stat_activity
+ WHERE datname = current_database() AND wait_event_type = 'Lock'"""
+
+
 @dataclass(slots=True)
 class Storm:
     """Everything that can happen to one session at once, until enough of each has happened."""
