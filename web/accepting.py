@@ -69,7 +69,7 @@ async def store(parts: Parts, inbound: Inbound) -> Accepted:
     """Raises CidUsed; `tell` comes next."""
     try:
         async with asyncio.timeout(ACCEPT_SECONDS):
-            accepted = await parts.conversation.accept(inbound)
+            accepted = await parts.conversation.accept_and_begin(inbound)
             if accepted.repeated and await _is_other(parts, inbound, accepted):
                 raise CidUsed(inbound.cid or "")
     except TimeoutError:

@@ -274,4 +274,5 @@ def begin_to_drain(parts: Parts) -> None:
 async def stop_parts(parts: Parts, *, drain_seconds: float = DRAIN_SECONDS) -> None:
     begin_to_drain(parts)
     await parts.replies.close(drain_seconds=drain_seconds)
+    await parts.conversation.give_back()
     await parts.tasks.drain(2.0)

@@ -58,7 +58,7 @@ class Claim:
     refused_scope: str | None
     """The spending cap that said no, if one did."""
     view: View
-    """Without entries: they are loaded in the next statement."""
+    """Without entries: these come along or are loaded in the next statement."""
     near_caps: bool = False
     """With what this turn may cost, most of some cap is used, and nobody was told today."""
     party_kind: Literal["person", "group"] = "person"
@@ -73,6 +73,8 @@ class Claim:
     """Up to here everything was forgotten."""
     after_death: bool = False
     """The attempt before this one ended without a word."""
+    entries: tuple[Entry, ...] | None = None
+    """Of the view and the turn, where they came along with the claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

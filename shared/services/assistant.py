@@ -214,7 +214,11 @@ class Assistant:
 
     async def _live_view(self, claim: Claim, view: View) -> tuple[View, str | None]:
         """The view with everything up to the turn that is being answered, and the answer it is to replace."""
-        stored = await self._store.load(claim.session_id, base_turn=view.base_turn, through_turn=claim.turn)
+        stored = claim.entries if view is claim.view else None
+        if stored is None:
+            stored = await self._store.load(
+                claim.session_id, base_turn=view.base_turn, through_turn=claim.turn
+            )
         entries = without_former(stored, open_turn=claim.turn)
         # Pictures of this turn are looked at; those of earlier ones are read.
         earlier = [entry for entry in entries if entry.turn < claim.turn]
@@ -239,7 +243,8 @@ class Assistant:
             state.prunes = plan_pruning(entries, policy, cache_cold=cold, open_turn=state.claim.turn)
         state.pruned = saved_by(entries, state.prunes, policy)
         state.pending -= state.pruned
-        state.view = replace(state.view, entries=with_decisions(entries, state.prunes))
+        if state.prunes:
+            state.view = replace(state.view, entries=with_decisions(entries, state.prunes))
         if policy.hide_chatter_at is not None:
             self._hide_chatter(state, card)
 

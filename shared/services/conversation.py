@@ -40,7 +40,7 @@ from shared.core.tokens import estimate_blocks
 from shared.core.turns import AnswerStored, Caps, Claim, Outcome, Spending, SpendingWarning
 from shared.core.upkeep import SessionState
 from shared.ports import DUE_ELSEWHERE, EVERYBODY, Announcer, Doorbell, TokenCounter
-from shared.services.assistant import Assistant, Room
+from shared.services.assistant import Assistant, ClaimPrices, Room
 from shared.services.crash import CrashPoint
 from shared.services.endings import Answered, refusal
 from shared.services.spending import Bill
@@ -53,6 +53,8 @@ FAULTS_AT_MOST = 3
 LEASE_SECONDS = 4.0
 BEAT_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 30.0
+PRICES_SECONDS = 60.0
+"""So long the prices of a claim serve for those that come with a message, which waits for no provider."""
 
 
 class TurnStore(Protocol):
@@ -67,6 +69,17 @@ class TurnStore(Protocol):
         micro_per_input_token: float,
         micro_output: float,
     ) -> Claim | None: ...
+    async def accept_and_claim(
+        self,
+        inbound: Inbound,
+        *,
+        channel: str,
+        tokens: int,
+        worker_id: int,
+        caps: Caps,
+        micro_per_input_token: float,
+        micro_output: float,
+    ) -> tuple[Accepted, Claim] | None: ...
     async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored: ...
     async def postpone(
         self,
@@ -140,15 +153,64 @@ class Conversation:
         self._claiming: set[int] = set()
         self._unsure: set[int] = set()
         """Sessions whose claim had no reply: the lease may be ours, and nothing of ours works under it."""
+        self._begun: dict[int, tuple[Claim, float]] = {}
+        """Turns that were taken with their message, by session, and since when they wait for `answer`."""
+        self._prices: tuple[ClaimPrices, float] | None = None
         self._last_beat = time.monotonic()
 
     async def accept(self, inbound: Inbound) -> Accepted:
         """Store a message; when this returns, it will be answered. Raises BadInput, StorageUnavailable."""
-        check_text(inbound.text, most=self._message_chars, alone=not inbound.more)
-        tokens = estimate_blocks(inbound.blocks, self._counter.count)
+        tokens = self._measured_message(inbound)
         self._crash_point("before_accept")
         accepted = await self._turns.accept(inbound, channel=self._channel, tokens=tokens)
         self._crash_point("after_accept")
+        return accepted
+
+    async def accept_and_begin(self, inbound: Inbound) -> Accepted:
+        """As `accept`, for whoever calls `answer` next: where nothing else is due there, the turn is taken in
+        the same commit. Given back with the next beat if nobody does.
+        """
+        tokens = self._measured_message(inbound)
+        self._crash_point("before_accept")
+        accepted = await self._accept_and_claim(inbound, tokens)
+        if accepted is None:
+            accepted = await self._turns.accept(inbound, channel=self._channel, tokens=tokens)
+        self._crash_point("after_accept")
+        return accepted
+
+    def _measured_message(self, inbound: Inbound) -> int:
+        """Its tokens; raises BadInput."""
+        check_text(inbound.text, most=self._message_chars, alone=not inbound.more)
+        return estimate_blocks(inbound.blocks, self._counter.count)
+
+    async def _accept_and_claim(self, inbound: Inbound, tokens: int) -> Accepted | None:
+        """None where an answer is under way, here or elsewhere, or something else holds the conversation."""
+        session_id, known = inbound.session_id, self._prices
+        if known is None or time.monotonic() - known[1] > PRICES_SECONDS:
+            return None
+        if session_id in self._stops or session_id in self._claiming or session_id in self._begun:
+            return None
+        self._claiming.add(session_id)
+        try:
+            begun = await self._turns.accept_and_claim(
+                inbound,
+                channel=self._channel,
+                tokens=tokens,
+                worker_id=self._worker_id,
+                caps=self._caps,
+                micro_per_input_token=known[0].micro_per_input_token,
+                micro_output=known[0].micro_output,
+            )
+        except BaseException:
+            # Perhaps it was done, see `_claim`.
+            self._unsure.add(session_id)
+            raise
+        finally:
+            self._claiming.discard(session_id)
+        if begun is None:
+            return None
+        accepted, claim = begun
+        self._begun[session_id] = claim, time.monotonic()
         return accepted
 
     async def answer(self, session_id: int, emit: Emit) -> None:
@@ -197,9 +259,26 @@ class Conversation:
         if self._stops:
             for session_id in await self._turns.stops_requested(self._worker_id):
                 self._stop_here(session_id)
-        for session_id in self._unsure - self._claiming - self._stops.keys():
+        await self.give_back(after_seconds=BEAT_SECONDS)
+        for session_id in self._unsure - self._claiming - self._stops.keys() - self._begun.keys():
             await self._turns.let_go(session_id, worker_id=self._worker_id)
             self._unsure.discard(session_id)
+
+    async def give_back(self, *, after_seconds: float = 0.0) -> None:
+        """Turns that were taken with their message so long ago, and that nobody answers, are due again."""
+        now = time.monotonic()
+        for session_id, (claim, since) in list(self._begun.items()):
+            if now - since >= after_seconds and self._begun.pop(session_id, None) is not None:
+                await self._give_back(claim)
+
+    async def _give_back(self, claim: Claim) -> None:
+        try:
+            await self._turns.postpone(claim, seconds=0.0, fault=False, notice=None)
+        except Fenced:
+            pass
+        except StorageUnavailable:
+            self._unsure.add(claim.session_id)
+        await self._release(claim)
 
     async def gauge(self, session_id: int) -> ContextMeasured | None:
         return await self._assistant.gauge(session_id)
@@ -214,7 +293,11 @@ class Conversation:
             asked.set_result(None)
 
     async def _claim(self, session_id: int) -> Claim | None:
+        begun = self._begun.pop(session_id, None)
+        if begun is not None:
+            return begun[0]
         prices = await self._assistant.prices()
+        self._prices = prices, time.monotonic()
         self._claiming.add(session_id)
         try:
             return await self._turns.claim(
@@ -225,7 +308,7 @@ class Conversation:
                 micro_per_input_token=prices.micro_per_input_token,
                 micro_output=prices.micro_output,
             )
-        except StorageUnavailable:
+        except BaseException:
             # Perhaps it was done and only the reply is lost: while this process lives, nobody else takes it.
             self._unsure.add(session_id)
             raise

@@ -38,7 +38,7 @@ from web.parts import ModelShown
 
 QUESTION = "What was the name of the restaurant near the river that we liked so much last summer?"
 ANSWER = "You liked the Blue Heron, because of the grilled sardines and the view over the bridge at night."
-AIMS = {"overhead_ratio": 2.0, "statements": 4, "commits": 3, "redis_commands": 2, "rss_web_mib": 90,
+AIMS = {"overhead_ratio": 2.0, "statements": 2, "commits": 2, "redis_commands": 2, "rss_web_mib": 90,
         "rss_worker_mib": 90, "rss_web_after_model_mib": 180, "rss_worker_after_model_mib": 180,
         "up_ready_second_start_seconds": 8}  # fmt: skip
 _HOUSEKEEPING = ("info", "config", "ping", "hello", "client", "select", "subscribe", "unsubscribe")
@@ -67,7 +67,9 @@ async def run_block(turns: Turns, count: int) -> Block:
     )
 
 
-async def measure(*, turns: int, blocks: int, with_processes: bool, profile: bool) -> dict[str, Any]:
+async def measure(
+    *, turns: int, blocks: int, with_processes: bool, profile: bool, flush_ms: float = 0.0
+) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="evertalk-bench-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o711)
         async with EmbeddedServers(Path(name) / "servers", durable=True) as servers:
@@ -75,10 +77,23 @@ async def measure(*, turns: int, blocks: int, with_processes: bool, profile: boo
                 database_url=servers.database_url, redis_url=servers.redis_url, data_dir=Path(name)
             )
             await migrate(servers.database_url)
+            if flush_ms:
+                await _flush_slowly(servers.database_url, flush_ms)
             found = await _turns(settings, servers, turns, blocks, profile=profile)
     if with_processes:
         found |= await rest.measure(load_settings())
     return found
+
+
+async def _flush_slowly(database_url: str, milliseconds: float) -> None:
+    """Every commit waits so much longer for its flush, the floor's as ours."""
+    connection = await asyncpg.connect(database_url)
+    try:
+        await connection.execute(f"ALTER SYSTEM SET commit_delay = {round(milliseconds * 1000)}")
+        await connection.execute("ALTER SYSTEM SET commit_siblings = 0")
+        await connection.execute("SELECT pg_reload_conf()")
+    finally:
+        await connection.close()
 
 
 async def _turns(
@@ -210,6 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--turns", type=int, default=20, help="per block")
     parser.add_argument("--blocks", type=int, default=21, help="of each kind")
     parser.add_argument("--no-processes", action="store_true", help="leave memory and the start of `up` out")
+    parser.add_argument("--flush-ms", type=float, default=0.0, help="so much slower is each flush of the log")
     parser.add_argument("--profile", action="store_true", help="show where the time goes")
     given = parser.parse_args(arguments)
     keep_quiet()
@@ -220,6 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 blocks=given.blocks,
                 with_processes=not given.no_processes,
                 profile=given.profile,
+                flush_ms=given.flush_ms,
             )
         )
     print(json.dumps(found) if given.json else as_table(found))

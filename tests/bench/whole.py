@@ -100,6 +100,6 @@ class WholeTurns:
             dedupe_key=f"web:{cid}",
             cid=cid,
         )
-        accepted = await self.conversation.accept(inbound)
+        accepted = await self.conversation.accept_and_begin(inbound)
         self._hub.durable(self._session, accepted.event_seq, "msg", {"mid": accepted.mid, "text": text})
         await self.conversation.answer(self._session, Room(self._hub, self._session))

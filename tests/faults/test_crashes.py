@@ -39,7 +39,11 @@ WEB_CASES = (
     "after_tool_results",
     pytest.param("after_answer", marks=pytest.mark.row("F07")),
     "after_delivered",
+    pytest.param("after_accept:2", marks=pytest.mark.row("F02")),
+    pytest.param("after_claim:2", marks=pytest.mark.row("F04")),
 )
+BEGUN = ("after_accept:2", "after_claim:2")
+"""The second message of an idle conversation is stored and its turn taken in one commit."""
 WEB = (
     "before_accept",
     "after_accept",
@@ -117,6 +121,7 @@ async def played(request: pytest.FixtureRequest, plant: Plant, recovery: Recover
     """Each with a database of its own."""
     falls: dict[str, Fall] = {
         **dict.fromkeys(WEB_POINTS, _a_web_process_falls),
+        **dict.fromkeys(BEGUN, _a_web_process_falls_with_a_turn_begun),
         **dict.fromkeys(ERASURE, _an_erasure_is_cut_off),
         **dict.fromkeys(WORKER, _a_worker_falls),
         **dict.fromkeys(NIGHT, _a_worker_falls_at_night),
@@ -149,6 +154,19 @@ async def _a_web_process_falls(case: Case, recovery: Recovery, point: str, seed:
         assert await case.value("SELECT count(*) FROM notes") == 1
         if point.startswith("mid_stream"):
             assert await case.value(ABORTED) == 1
+
+
+async def _a_web_process_falls_with_a_turn_begun(case: Case, recovery: Recovery, point: str, _: int) -> None:
+    async with case.web(crash_point=point) as web, Person(case.port) as person:
+        await person.ask(REMEMBER)
+        await person.say("And what is my cat called?")
+        await web.crashed()
+        assert web.exits == [CRASHED], web.words()
+        assert await case.value("SELECT claimed_at = opened_at FROM turns WHERE turn_no = 2"), "not begun"
+        await person.answered()
+        recovery.note(f"web died at {point}", web.fell_at)
+        await case.promises_hold(person)
+        assert await case.value("SELECT attempt FROM turns WHERE turn_no = 2") == 2
 
 
 async def _talks_until_it_falls(web: Process, person: Person, chance: Random | None) -> None:

@@ -64,11 +64,14 @@ class ScriptedConversation:
             used=10, limit=100, percent=10.0, status="ok", parts={"history": 10}, estimated=True
         )
 
-    async def accept(self, inbound: Inbound) -> Accepted:
+    async def accept_and_begin(self, inbound: Inbound) -> Accepted:
         check_text(inbound.text, alone=not inbound.more)
         if self.failure is not None:
             raise self.failure
         return await self.turns.accept(inbound, channel="web", tokens=1)
+
+    async def give_back(self) -> None:
+        """Nothing was taken with its message."""
 
     async def answer(self, session_id: int, emit: Emit) -> None:
         while (turn := await self._due(session_id)) is not None:

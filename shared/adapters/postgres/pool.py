@@ -93,14 +93,14 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
 
 
 async def _read_json(connection: asyncpg.Connection) -> None:
-    await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=_WRITE, decoder=_read)
+    await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=_WRITE, decoder=read_json)
 
 
 _WRITE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _SCAN = json.JSONDecoder().raw_decode
 
 
-def _read(text: str) -> Any:
+def read_json(text: str) -> Any:
     """Postgres writes jsonb without blanks around it: a row's few bytes need no search for them."""
     return _SCAN(text)[0]
 

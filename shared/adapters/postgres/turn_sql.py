@@ -23,6 +23,20 @@ _MINE = """mine AS (
 _IF_ALL_ARE_MINE = "AND (SELECT count(*) FROM mine) = cardinality($11::bigint[])"
 
 
+_MESSAGE = """
+), e AS (
+  INSERT INTO entry_rows (session_id, seq, author, blocks, words, tokens, dedupe_key, cid)
+  SELECT $1, seq, 'person', $5::jsonb, $9, $6, $2, $7 FROM s
+), te AS (
+  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, turn_no, seq FROM s
+), ev AS (
+  INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
+  SELECT $1, event_seq, 'msg', seq, turn_no, $8::jsonb FROM s
+"""
+_MAY_WRITE = """archived_at IS NULL AND (left_by IS NULL OR NOT $4 = ANY (left_by))
+     AND NOT EXISTS (SELECT FROM entry_rows WHERE session_id = $1 AND dedupe_key = $2)"""
+
+
 def _accept(*, before: str = "", only: str = "") -> str:
     """A turn is answered where it came from: it collects messages of one place only.
 
@@ -35,21 +49,11 @@ WITH {before}s AS (
          next_turn = next_turn + (open_turn IS NULL OR open_address IS DISTINCT FROM $4)::int,
          open_turn = CASE WHEN open_address = $4 THEN coalesce(open_turn, next_turn) ELSE next_turn END,
          open_address = $4, last_channel = $3, last_active_at = now()
-   WHERE id = $1 AND archived_at IS NULL AND (left_by IS NULL OR NOT $4 = ANY (left_by))
-     AND NOT EXISTS (SELECT FROM entry_rows WHERE session_id = $1 AND dedupe_key = $2) {only}
+   WHERE id = $1 AND {_MAY_WRITE} {only}
   RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, open_turn AS turn_no
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id)
-  SELECT $1, turn_no, $3, $4 FROM s ON CONFLICT DO NOTHING
-), e AS (
-  INSERT INTO entry_rows (session_id, seq, author, blocks, words, tokens, dedupe_key, cid)
-  SELECT $1, seq, 'person', $5::jsonb, $9, $6, $2, $7 FROM s
-), te AS (
-  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, turn_no, seq FROM s
-), ev AS (
-  INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
-  SELECT $1, event_seq, 'msg', seq, turn_no, $8::jsonb FROM s
-"""
+  SELECT $1, turn_no, $3, $4 FROM s ON CONFLICT DO NOTHING{_MESSAGE}"""
 
 
 ACCEPT = f"{_accept()}) SELECT seq, turn_no, event_seq, now() AS at FROM s"
@@ -151,38 +155,34 @@ RECALLABLE = """(
 through each of the agent's in every turn.
 """
 
-CLAIM = f"""
-WITH s AS (
-  UPDATE sessions
-     SET turn_epoch = turn_epoch + 1, leased_by = $2, retry_at = NULL,
-         open_turn = nullif(open_turn, answered_turn + 1)
-   WHERE id = $1 AND answered_turn < next_turn - 1 AND (held_after IS NULL OR answered_turn < held_after)
-     AND (retry_at IS NULL OR retry_at <= now())
-     AND (leased_by IS NULL OR NOT EXISTS (
-           SELECT FROM workers w WHERE w.id = leased_by AND w.stopped_at IS NULL
-              AND w.beat > now() - interval '{LEASE_SECONDS} s'))
-     AND EXISTS (SELECT FROM turns t
-                  WHERE t.session_id = $1 AND t.turn_no = answered_turn + 1 AND t.channel = $3)
-     AND EXISTS (SELECT FROM workers w WHERE w.id = $2 AND w.stopped_at IS NULL
-                    AND w.beat > now() - interval '{LEASE_SECONDS} s')
-  RETURNING *
-), t AS (
-  UPDATE turns SET state = 'claimed', attempt = attempt + 1, epoch = s.turn_epoch,
-                   claimed_at = coalesce(claimed_at, now())
-    FROM s WHERE turns.session_id = s.id AND turns.turn_no = s.answered_turn + 1
-  RETURNING turns.*
-), cost AS (
-  SELECT CASE WHEN $4::float8 + $5::float8 > 0 OR c.config ? 'model' OR s.model <> '' THEN
-           ceil($4::float8 * (greatest(s.context_tokens, 2000) + 4000) + $5::float8)::bigint END AS micro,
-         (now() AT TIME ZONE $6)::date AS day, s.id, s.party_id, p.anonymous, c.config
+_WORKS = f"""w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"""
+_VIEW = """s.id, s.base_turn, s.flushed_turn, s.view_epoch, s.cycle, s.head, s.context_tokens, s.hold_compaction,
+       s.compaction_rest"""
+_WHEN_TURNS_BEGAN = """
+       (SELECT array_agg(x.opened_at)
+          FROM (SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
+                 ORDER BY n.turn_no DESC LIMIT 21) x)"""
+
+
+def _claimed(*, first: int, turn_times: str, more: str = "") -> str:
+    """What whoever answers must know of `s` and its turn `t`, with the money for it set aside.
+
+    From the parameter `first` on: micro-dollars per input token, those for the longest output, the time zone,
+    the caps of a visitor, a person, a session and all.
+    """
+    return f"""), cost AS (
+  SELECT CASE WHEN ${first}::float8 + ${first + 1}::float8 > 0 OR c.config ? 'model' OR s.model <> '' THEN
+           ceil(${first}::float8 * (greatest(s.context_tokens, 2000) + 4000) + ${first + 1}::float8)::bigint END AS micro,
+         (now() AT TIME ZONE ${first + 2})::date AS day, s.id, s.party_id, p.anonymous, c.config
     FROM s JOIN parties p ON p.id = s.party_id JOIN agents c ON c.id = s.agent_id
-{_hold(visitor=7, person=8, session=9, total=10)}), r AS (
+{_hold(visitor=first + 3, person=first + 4, session=first + 5, total=first + 6)}), r AS (
   INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes)
   SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held)
     FROM cost c, t WHERE EXISTS (SELECT FROM held)
   RETURNING id, scopes
 )
-SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
+SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.goal, s.mode, s.erased_turn, s.token_ratio, s.token_ratios, s.measured_by,
+       t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
        r.id AS reservation_id, coalesce(c.micro, 0) AS reserved_micro,
        {REFUSED_SCOPE} AS refused_scope, {NEAR_SCOPES} AS near_scopes,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
@@ -190,16 +190,33 @@ SELECT s.*, t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.
 {CORE_NOTES},
        CASE WHEN t.attempt > 1 THEN
          (SELECT o.epoch = s.turn_epoch - 1 FROM turns o WHERE o.session_id = s.id AND o.turn_no = t.turn_no)
-       ELSE false END AS after_death,
-       (SELECT array_agg(x.opened_at)
-          FROM (SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
-                 ORDER BY n.turn_no DESC LIMIT 21) x) AS turn_times,
+       ELSE false END AS after_death, {turn_times} AS turn_times,
        a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes,
        p.anonymous, p.kind AS party_kind, p.display_name, p.timezone,
-       {RECALLABLE} AS recallable
+       {RECALLABLE} AS recallable{more}
   FROM s CROSS JOIN t CROSS JOIN cost c JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id
   LEFT JOIN r ON true
 """
+
+
+CLAIM = f"""
+WITH s AS (
+  UPDATE sessions
+     SET turn_epoch = turn_epoch + 1, leased_by = $2, retry_at = NULL,
+         open_turn = nullif(open_turn, answered_turn + 1)
+   WHERE id = $1 AND answered_turn < next_turn - 1 AND (held_after IS NULL OR answered_turn < held_after)
+     AND (retry_at IS NULL OR retry_at <= now())
+     AND (leased_by IS NULL OR NOT EXISTS (SELECT FROM workers w WHERE w.id = leased_by AND {_WORKS}))
+     AND EXISTS (SELECT FROM turns t
+                  WHERE t.session_id = $1 AND t.turn_no = answered_turn + 1 AND t.channel = $3)
+     AND EXISTS (SELECT FROM workers w WHERE w.id = $2 AND {_WORKS})
+  RETURNING *
+), t AS (
+  UPDATE turns SET state = 'claimed', attempt = attempt + 1, epoch = s.turn_epoch,
+                   claimed_at = coalesce(claimed_at, now())
+    FROM s WHERE turns.session_id = s.id AND turns.turn_no = s.answered_turn + 1
+  RETURNING turns.*
+{_claimed(first=4, turn_times=_WHEN_TURNS_BEGAN)}"""
 """Whoever gives a turn back raises the epoch: where nobody has since the last claim, its process died.
 
 Of `turns` a part of this statement sees what was there before it. After a wait for the session's row all but that
@@ -210,32 +227,67 @@ LINK = "SELECT to_jsonb(l) FROM links l WHERE l.id = $1"
 _SHORT = """e.seq, te.turn_no, te.step,
        coalesce(e.role, CASE e.author WHEN 'assistant' THEN 'assistant' ELSE 'user' END) AS role, e.author,
        e.blocks, e.words, e.tokens, e.at, e.replaces_seq"""
-LOAD = f"""
+
+
+def _load(*, base: str, through: str) -> str:
+    return f"""
 SELECT {_SHORT},
        te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1) AS pinned, d.form, d.shown
   FROM turn_entries te
  CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
   LEFT JOIN LATERAL (SELECT x.form, x.shown FROM prune_decisions x
-                      WHERE x.session_id = $1 AND x.seq = te.seq AND x.turn_no <= $3
+                      WHERE x.session_id = $1 AND x.seq = te.seq AND x.turn_no <= {through}
                         AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1)
                       ORDER BY x.turn_no DESC LIMIT 1) d ON true
- WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3
+ WHERE te.session_id = $1 AND te.turn_no > {base} AND te.turn_no <= {through}
    AND te.turn_no <> ALL (SELECT x.turn_no FROM turns x
-                           WHERE x.session_id = $1 AND x.turn_no > $2 AND x.turn_no <= $3
+                           WHERE x.session_id = $1 AND x.turn_no > {base} AND x.turn_no <= {through}
                              AND x.state = 'failed' AND x.error_code = 'model_rejected_request')
 UNION ALL
 SELECT {_SHORT}, true, NULL, NULL
   FROM pins p
  CROSS JOIN LATERAL (SELECT * FROM turn_entries x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) te
  CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) e
- WHERE p.session_id = $1 AND te.turn_no <= $2
+ WHERE p.session_id = $1 AND te.turn_no <= {base}
  ORDER BY 2, 3
 """
+
+
+LOAD = _load(base="$2", through="$3")
 """Entries are shortened as they were in the turn `$3`. `OFFSET 0` keeps the way through the keys: a plan made before there were statistics joins in the square.
 
 A turn that was given up because the provider refused it is never sent again: every later one would be refused too.
 
 The innermost SELECT is asked once, so that a session without prunes is not searched for one per entry.
+"""
+
+_AND_THE_VIEW = f""", s.seq, s.event_seq, t.opened_at,
+       (SELECT array_agg((v.seq, v.turn_no, v.step, v.role, v.author, v.blocks::text, v.words, v.tokens, v.at,
+                          v.replaces_seq, v.pinned, v.form, v.shown::text))
+          FROM ({_load(base="s.base_turn", through="t.turn_no")}) v) AS entries"""
+"""As `LOAD` finds them, but JSON is text: inside of a record the driver does not read it."""
+
+ACCEPT_AND_CLAIM = f"""
+WITH s AS (
+  UPDATE sessions
+     SET next_seq = sessions.next_seq + 1, next_event_seq = sessions.next_event_seq + 1,
+         next_turn = sessions.next_turn + 1, open_turn = NULL, open_address = $4, last_channel = $3,
+         last_active_at = now(), turn_epoch = sessions.turn_epoch + 1, leased_by = $10
+    FROM (SELECT id, xmin AS version FROM sessions WHERE id = $1) seen
+   WHERE sessions.id = seen.id AND sessions.xmin = seen.version
+     AND {_MAY_WRITE}
+     AND answered_turn = next_turn - 1 AND held_after IS NULL AND retry_at IS NULL AND leased_by IS NULL
+     AND EXISTS (SELECT FROM workers w WHERE w.id = $10 AND {_WORKS})
+  RETURNING sessions.*, sessions.next_seq - 1 AS seq, sessions.next_event_seq - 1 AS event_seq,
+            sessions.next_turn - 1 AS turn_no
+), t AS (
+  INSERT INTO turns (session_id, turn_no, channel, address_id, state, attempt, epoch, claimed_at)
+  SELECT $1, turn_no, $3, $4, 'claimed', 1, turn_epoch, now() FROM s RETURNING turns.*{_MESSAGE}
+{_claimed(first=11, turn_times=f"array_prepend(t.opened_at, {_WHEN_TURNS_BEGAN})", more=_AND_THE_VIEW)}"""
+"""A message of an idle conversation, and the right to answer it, in one commit; no row when it is not idle.
+
+Nor when anything was changed in the conversation while this waited for its row: what is read of it here is all
+from before the wait.
 """
 
 FENCE = "id = $1 AND turn_epoch = $2 AND leased_by = $3 AND answered_turn = $4 - 1"

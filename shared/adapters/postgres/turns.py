@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
@@ -12,7 +13,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres import turn_sql
 from shared.adapters.postgres.answer_sql import ANSWER, ANSWER_PLAIN, AUDIT, USAGE
-from shared.adapters.postgres.pool import store_method
+from shared.adapters.postgres.pool import read_json, store_method
 from shared.core.agents import with_chosen_model, without_tool
 from shared.core.errors import CapReached, EvertalkError, Fenced, SessionMoved, UnknownSession
 from shared.core.exchange import Accepted, Inbound, InboxReceipt
@@ -51,14 +52,7 @@ class PostgresTurns:
         With a receipt also Fenced: another process has made a message of some of its updates, of which this
         one changed nothing; what is left of them is to be read again.
         """
-        extra: dict[str, Any] = {"cid": inbound.cid} if inbound.cid else {}
-        if inbound.attached:
-            extra["attachments"] = [one.shown() for one in inbound.attached]
-        said, written = _words_or_blocks(inbound.blocks)
-        arguments: tuple[Any, ...] = (
-            inbound.session_id, inbound.dedupe_key, channel, inbound.address_id,
-            written, tokens, inbound.cid if inbound.dedupe_key != f"web:{inbound.cid}" else None, extra, said,
-        )  # fmt: skip
+        arguments = _message(inbound, channel, tokens)
         sql, receipt = turn_sql.ACCEPT, inbound.receipt
         if receipt is not None:
             sql = turn_sql.ACCEPT_FROM_INBOX
@@ -81,6 +75,48 @@ class PostgresTurns:
             repeated=repeated,
             at_ms=int(row["at"].timestamp() * 1000),
         )
+
+    @store_method
+    async def accept_and_claim(
+        self,
+        inbound: Inbound,
+        *,
+        channel: str,
+        tokens: int,
+        worker_id: int,
+        caps: Caps,
+        micro_per_input_token: float,
+        micro_output: float,
+    ) -> tuple[Accepted, Claim] | None:
+        """Store a message of an idle conversation and take its turn, which brings its entries along.
+
+        None, and nothing was stored, where it is not idle: then `accept` and `claim` say how it is.
+        """
+        try:
+            row = await self._pool.fetchrow(
+                turn_sql.ACCEPT_AND_CLAIM, *_message(inbound, channel, tokens), worker_id,
+                micro_per_input_token, micro_output,
+                caps.timezone, caps.visitor, caps.person, caps.session, caps.total,
+            )  # fmt: skip
+        except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError):
+            return None  # it came twice at once, or `claim` is to tell why its turn cannot be taken
+        if row is None:
+            return None
+        said = Entry(
+            seq=row["seq"], turn=row["turn_no"], step=row["seq"], role="user", author="person",
+            blocks=inbound.blocks, tokens=tokens, at=row["opened_at"],
+        )  # fmt: skip
+        entries = (*(_entry_in_text(entry) for entry in row["entries"] or ()), said)
+        claim = _claim_from(row, worker_id, await described(self._pool, entries))
+        accepted = Accepted(
+            session_id=inbound.session_id,
+            seq=row["seq"],
+            turn=row["turn_no"],
+            event_seq=row["event_seq"],
+            repeated=False,
+            at_ms=int(row["opened_at"].timestamp() * 1000),
+        )
+        return accepted, claim
 
     async def _why_not(self, inbound: Inbound) -> EvertalkError:
         moved = await self._pool.fetchval(turn_sql.GOES_ON_ELSEWHERE, inbound.session_id, inbound.address_id)
@@ -123,7 +159,7 @@ class PostgresTurns:
     async def load(self, session_id: int, *, base_turn: int, through_turn: int) -> tuple[Entry, ...]:
         """Live entries in the order of the context, hidden pins first; former answers among them."""
         rows = await self._pool.fetch(turn_sql.LOAD, session_id, base_turn, through_turn)
-        return await described(self._pool, [entry_from(row) for row in rows])
+        return await described(self._pool, [_entry(*row) for row in rows])
 
     @store_method
     async def record_tool_calls(
@@ -350,21 +386,43 @@ class PostgresTurns:
 
 def entry_from(row: Record) -> Entry:
     """Of a row of the log, as it is stored or whole."""
-    said = row.get("words")
+    return _entry(
+        row["seq"], row["turn_no"], row["step"], row["role"], row["author"], row["blocks"], row.get("words"),
+        row["tokens"], row["at"], row["replaces_seq"], row["pinned"], row["form"], row["shown"],
+    )  # fmt: skip
+
+
+def _entry(
+    seq: int, turn: int, step: int, role: Any, author: Any, blocks: Any, words: str | None, tokens: int,
+    at: datetime, replaces: int | None, pinned: bool, form: Any, shown: Any,
+) -> Entry:  # fmt: skip
+    """In the order of `turn_sql.LOAD`."""
     return Entry(
-        seq=row["seq"],
-        turn=row["turn_no"],
-        step=row["step"],
-        role=row["role"],
-        author=row["author"],
-        blocks=blocks_from_json(row["blocks"]) if said is None else (Text(text=said),),
-        tokens=row["tokens"],
-        at=row["at"],
-        replaces=row["replaces_seq"],
-        pinned=row["pinned"],
-        pruned=row["form"],
-        pruned_as=row["shown"],
-    )
+        seq=seq, turn=turn, step=step, role=role, author=author,
+        blocks=blocks_from_json(blocks) if words is None else (Text(text=words),),
+        tokens=tokens, at=at, replaces=replaces, pinned=pinned, pruned=form, pruned_as=shown,
+    )  # fmt: skip
+
+
+def _entry_in_text(values: Sequence[Any]) -> Entry:
+    """As `_entry`, with `blocks` and `shown` as JSON texts."""
+    told = list(values)
+    for place in (5, 12):
+        if told[place] is not None:
+            told[place] = read_json(told[place])
+    return _entry(*told)
+
+
+def _message(inbound: Inbound, channel: str, tokens: int) -> tuple[Any, ...]:
+    """A person's message, for the statements that store one."""
+    extra: dict[str, Any] = {"cid": inbound.cid} if inbound.cid else {}
+    if inbound.attached:
+        extra["attachments"] = [one.shown() for one in inbound.attached]
+    said, written = _words_or_blocks(inbound.blocks)
+    return (
+        inbound.session_id, inbound.dedupe_key, channel, inbound.address_id,
+        written, tokens, inbound.cid if inbound.dedupe_key != f"web:{inbound.cid}" else None, extra, said,
+    )  # fmt: skip
 
 
 def _words_or_blocks(blocks: Sequence[Block]) -> tuple[str | None, list[dict[str, Any]] | None]:
@@ -422,7 +480,9 @@ def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
     return without_tool(config, "ask_human") if row["nobody_comes"] else config
 
 
-def _claim_from(row: Record | Mapping[str, Any], worker_id: int) -> Claim:
+def _claim_from(
+    row: Record | Mapping[str, Any], worker_id: int, entries: tuple[Entry, ...] | None = None
+) -> Claim:
     return Claim(
         session_id=row["id"],
         turn=row["turn_no"],
@@ -456,6 +516,7 @@ def _claim_from(row: Record | Mapping[str, Any], worker_id: int) -> Claim:
         mode=row["mode"],
         recallable=row["recallable"],
         erased_turn=row["erased_turn"],
+        entries=entries,
     )
 
 
