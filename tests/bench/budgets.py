@@ -59,13 +59,13 @@ BUDGETS: tuple[Budget, ...] = (
         must="≤ 2.0",
         moonshot="≤ 1.5",
         limits=(Limit(key="overhead_ratio", unit="×", must=2.0, moonshot=1.5),),
-        in_the_way="Of 5.3 ms on quiet cores Python takes 2.6, the floor's 0.7 of its 1.8: 1,600 calls of "
-        "functions, between a quarter and a third of it for the way of four statements through pool and "
-        "driver, a tenth to a fifth each for the request and for announcements. The server runs these "
-        "statements for 1.4 ms, since they write keys, links, ledger, reservation and delivery in the "
-        "commits that the floor makes bare; without the lists' indexes 3 % would be saved, without foreign "
-        "keys or triggers nothing that could be told from the noise. The rest is three flushes of the log, "
-        "as the floor has four. Two would need a third less of everything.",
+        in_the_way="Of 5.2 ms in a quiet minute Python takes 2.4, the floor's 0.7 of its 2.0. The server "
+        "works on the two statements for 1.5 – 1.8 ms, since they write keys, links, ledger, reservation and "
+        "delivery in the commits that the floor makes bare; without the lists' indexes 3 % would be saved, "
+        "without foreign keys or triggers nothing that could be told from the noise. What is spared is "
+        "two of the floor's four flushes of the log, which cost little on this disk: with a millisecond more "
+        "for each (`tests.bench.turn --flush-ms 1`) the same turn is 1.2 ×. Here, two would need a third "
+        "less of everything.",
     ),
     Budget(
         number="P2",

@@ -11,15 +11,11 @@ import asyncio
 import json
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.models.wire import counted_body
-from shared.adapters.postgres.migrate import migrate
 from shared.adapters.token_counter import VocabularyCounter
 from shared.app import App
 from shared.core.context import build_context
@@ -29,13 +25,14 @@ from shared.core.presets import preset
 from shared.core.prompts import default_layers
 from shared.core.session import Entry, View
 from shared.ports import ModelCard, ModelRequest
-from shared.settings import Settings, load_settings
+from shared.settings import Settings
+from tests.bench.ground import ground, settings_of
 from tests.bench.policies.log import entries_of
 from tests.bench.policies.workload import telegram
 from tests.bench.quiet import keep_quiet
 from tests.bench.rest import rss_mib
 from tests.bench.turn import ANSWER, QUESTION
-from tests.bench.whole import WholeTurns, app_with_instant_model
+from tests.bench.whole import WholeTurns, all_were_answered, app_with_instant_model
 from web.app import make_parts
 from web.parts import ModelShown
 
@@ -82,14 +79,8 @@ def measure_core(*, repeats: int = REPEATS) -> dict[str, Any]:
 
 
 async def measure_long(*, entries: int, turns: int, blocks: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="evertalk-bench-", ignore_cleanup_errors=True) as name:
-        Path(name).chmod(0o711)
-        async with EmbeddedServers(Path(name) / "servers", durable=True) as servers:
-            settings = load_settings(
-                database_url=servers.database_url, redis_url=servers.redis_url, data_dir=Path(name)
-            )
-            await migrate(servers.database_url)
-            return await _long(settings, entries, turns, blocks)
+    async with ground() as (servers, folder):
+        return await _long(settings_of(servers, folder), entries, turns, blocks)
 
 
 async def _long(settings: Settings, entries: int, turns: int, blocks: int) -> dict[str, Any]:
@@ -109,6 +100,7 @@ async def _long(settings: Settings, entries: int, turns: int, blocks: int) -> di
         pairs = [(await _block(short, turns), await _block(long, turns)) for _ in range(blocks)]
         more = (rss_mib(os.getpid()) or 0.0) - held
         read = [await _blocks_read(app, whole, turns) for whole in (short, long)]
+        await all_were_answered(app)
         ratios = [after / before for before, after in pairs]
         return {
             "million_entries": entries,

@@ -12,27 +12,25 @@ import io
 import json
 import pstats
 import statistics
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import asyncpg
 from redis.asyncio import Redis
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.postgres.migrate import migrate
 from shared.adapters.postgres.pool import open_pool
 from shared.app import App
 from shared.loading import keep_what_is_loaded
 from shared.settings import Settings, load_settings
 from tests.bench import rest
 from tests.bench.floor import BareTurns
+from tests.bench.ground import ground, settings_of
 from tests.bench.quiet import keep_quiet
-from tests.bench.whole import WholeTurns, app_with_instant_model
+from tests.bench.whole import WholeTurns, all_were_answered, app_with_instant_model
 from web.app import make_parts
 from web.parts import ModelShown
 
@@ -70,16 +68,10 @@ async def run_block(turns: Turns, count: int) -> Block:
 async def measure(
     *, turns: int, blocks: int, with_processes: bool, profile: bool, flush_ms: float = 0.0
 ) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="evertalk-bench-", ignore_cleanup_errors=True) as name:
-        Path(name).chmod(0o711)
-        async with EmbeddedServers(Path(name) / "servers", durable=True) as servers:
-            settings = load_settings(
-                database_url=servers.database_url, redis_url=servers.redis_url, data_dir=Path(name)
-            )
-            await migrate(servers.database_url)
-            if flush_ms:
-                await _flush_slowly(servers.database_url, flush_ms)
-            found = await _turns(settings, servers, turns, blocks, profile=profile)
+    async with ground() as (servers, folder):
+        if flush_ms:
+            await _flush_slowly(servers.database_url, flush_ms)
+        found = await _turns(settings_of(servers, folder), servers, turns, blocks, profile=profile)
     if with_processes:
         found |= await rest.measure(load_settings())
     return found
@@ -114,6 +106,7 @@ async def _turns(
                 await run_block(warm, max(10, turns // 5))
             found = await _interleaved(floor, whole, turns, blocks)
         found |= await _counts(app, redis, whole, turns)
+        await all_were_answered(app)
         if profile:
             found["profile"] = await _profile(whole, turns)
         return found

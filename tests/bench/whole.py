@@ -73,6 +73,12 @@ async def app_with_instant_model(settings: Settings, *, answer: str) -> App:
         return await open_app(settings, role="web")
 
 
+async def all_were_answered(app: App) -> None:
+    """Raises AssertionError where a cap or a fault has made turns cheaper than they are."""
+    rows = await app.pool.fetch("SELECT state, count(*) FROM turns GROUP BY 1")
+    assert [row["state"] for row in rows] == ["answered"], rows
+
+
 class WholeTurns:
     def __init__(self, app: App, hub: Hub) -> None:
         self._hub = hub
