@@ -60,12 +60,12 @@ BUDGETS: tuple[Budget, ...] = (
         moonshot="≤ 1.5",
         limits=(Limit(key="overhead_ratio", unit="×", must=2.0, moonshot=1.5),),
         in_the_way="Of 5.2 ms in a quiet minute Python takes 2.4, the floor's 0.7 of its 2.0. The server "
-        "works on the two statements for 1.5 – 1.8 ms, since they write keys, links, ledger, reservation and "
-        "delivery in the commits that the floor makes bare; without the lists' indexes 3 % would be saved, "
-        "without foreign keys or triggers nothing that could be told from the noise. What is spared is "
-        "two of the floor's four flushes of the log, which cost little on this disk: with a millisecond more "
-        "for each (`tests.bench.turn --flush-ms 1`) the same turn is 1.2 ×. Here, two would need a third "
-        "less of everything.",
+        "works on the two statements for 1.8 ms in a slow minute, since they write keys, links, ledger, "
+        "reservation and delivery in the commits that the floor makes bare; without the lists' indexes 3 % "
+        "would be saved, without foreign keys or triggers nothing that could be told from the noise. What is "
+        "spared is two of the floor's four flushes of the log, which cost little on this disk: with a "
+        "millisecond more for each (`tests.bench.turn --flush-ms 1`) the same turn is 1.2 ×. Here, two "
+        "would need a third less of everything.",
     ),
     Budget(
         number="P2",

@@ -12,6 +12,7 @@ from typing import Any
 from shared.adapters.postgres.visitors import PostgresVisitors, new_token
 from shared.app import App, open_app
 from shared.core.exchange import Accepted, Inbound, ReplyEvent, Stored
+from shared.core.messages import Block
 from shared.core.model import ToolSpec
 from shared.ports import Tool, ToolContext
 from shared.settings import Settings, load_settings
@@ -40,16 +41,19 @@ class Visit:
     address_id: int
     heard: list[ReplyEvent] = field(default_factory=list)
 
-    async def say(self, text: str, *, cid: str | None = None) -> Accepted:
+    def inbound(self, text: str, *, cid: str | None = None, more: tuple[Block, ...] = ()) -> Inbound:
         cid = cid or f"c{next(_cids)}"
-        inbound = Inbound(
+        return Inbound(
             session_id=self.session_id,
             address_id=self.address_id,
             text=text,
             dedupe_key=f"web:{cid}",
             cid=cid,
+            more=more,
         )
-        return await self.app.conversation.accept(inbound)
+
+    async def say(self, text: str, *, cid: str | None = None) -> Accepted:
+        return await self.app.conversation.accept(self.inbound(text, cid=cid))
 
     async def hear(self, event: ReplyEvent) -> None:
         self.heard.append(event)
@@ -74,6 +78,16 @@ class Visit:
 
     async def one(self, sql: str, *arguments: Any) -> Any:
         return await self.app.pool.fetchval(sql, *arguments)
+
+    async def until_waiting(self, statements: int = 1) -> None:
+        """Until so many statements wait for a lock."""
+        async with asyncio.timeout(20):
+            while await self.one(_WAITING) < statements:
+                await asyncio.sleep(0.01)
+
+
+_WAITING = """SELECT count(*) FROM pg_stat_activity
+ WHERE datname = current_database() AND wait_event_type = 'Lock'"""
 
 
 async def visit(app: App) -> Visit:

@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from itertools import count
 from typing import Any
 
 import asyncpg
 import pytest
 
+from shared.adapters.postgres.attachments import PostgresAttachments
 from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.postgres.pins import PostgresPins
 from shared.core.errors import SessionMoved, StorageUnavailable
-from shared.core.exchange import Accepted, Inbound
-from shared.core.messages import Text
+from shared.core.exchange import Accepted
+from shared.core.messages import Block, Image, Text
 from shared.core.turns import Claim
 from shared.services.assistant import ClaimPrices
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
 from tests.journeys.rivals import rivals_of
+from tests.journeys.test_pictures import PICTURE
 
-_cids = count(1)
 TURN = """SELECT t.state, t.attempt, s.leased_by IS NOT NULL AS leased, t.claimed_at = t.opened_at AS at_once
   FROM turns t JOIN sessions s ON s.id = t.session_id ORDER BY t.turn_no DESC LIMIT 1"""
 
@@ -46,17 +46,8 @@ async def guest(database_url: str, redis_url: str, provider: RunningFake) -> Asy
             await connection.close(timeout=30)
 
 
-async def begin(guest: Visit, text: str, *, cid: str | None = None) -> Accepted:
-    cid = cid or f"begun-{next(_cids)}"
-    return await guest.app.conversation.accept_and_begin(
-        Inbound(
-            session_id=guest.session_id,
-            address_id=guest.address_id,
-            text=text,
-            dedupe_key=f"web:{cid}",
-            cid=cid,
-        )
-    )
+async def begin(guest: Visit, text: str, *, cid: str | None = None, more: tuple[Block, ...] = ()) -> Accepted:
+    return await guest.app.conversation.accept_and_begin(guest.inbound(text, cid=cid, more=more))
 
 
 async def turn(guest: Visit) -> tuple[Any, ...]:
@@ -87,7 +78,8 @@ async def test_it_brings_along_what_a_load_would_have_found(guest: Visit) -> Non
     await PostgresPins(guest.app.pool).pin(guest.session_id, 1, most_tokens=1_000)
     await rivals.try_once()
     await guest.app.upkeep.end_job(rivals.job, state="done", outcome={})
-    await _brings_a_file(guest)
+    await begin(guest, "See the timetable.", more=(Text(text="9:40 Ålesund"),))  # stored as JSON
+    await guest.answered()
     await guest.app.pool.execute(
         """INSERT INTO prune_decisions (session_id, seq, form, shown, turn_no)
            SELECT $1, max(seq) - 1, 'clear', '{"a": "short", "b": null}', 5 FROM entries""",
@@ -108,15 +100,16 @@ async def test_it_brings_along_what_a_load_would_have_found(guest: Visit) -> Non
     await guest.answered()
 
 
-async def _brings_a_file(guest: Visit) -> None:
-    """A message of several blocks is stored as JSON."""
-    await guest.app.conversation.accept_and_begin(
-        Inbound(
-            session_id=guest.session_id, address_id=guest.address_id, text="See the timetable.",
-            dedupe_key="web:file", cid="file", more=(Text(text="9:40 Ålesund"),),
-        )
-    )  # fmt: skip
+async def test_pictures_are_looked_up_when_the_answer_begins(guest: Visit) -> None:
+    picture = await PostgresAttachments(guest.app.pool).store(
+        guest.session_id, body=PICTURE, mime="image/png"
+    )
+    more = (Image(attachment_id=picture, mime="image/png"),)
+    await begin(guest, "Look at this.", more=more)
+    claim, _ = guest.app.conversation._begun[guest.session_id]
+    assert claim.entries is None
     await guest.answered()
+    assert (await turn(guest))[0] == "answered"
 
 
 async def test_a_claim_says_the_same_whether_it_came_with_its_message_or_not(guest: Visit) -> None:
@@ -192,9 +185,7 @@ async def test_a_change_that_it_waited_for_is_seen_by_its_turn(guest: Visit) -> 
     async with guest.app.pool.acquire() as connection, connection.transaction():
         await connection.execute("UPDATE sessions SET goal = 'Find a ferry.'")
         beginning = asyncio.ensure_future(begin(guest, "What is my cat called?"))
-        async with asyncio.timeout(20):
-            while not await guest.one(_WAITS):
-                await asyncio.sleep(0.01)
+        await guest.until_waiting()
     await beginning
     assert guest.session_id not in guest.app.conversation._begun
     assert await turn(guest) == ("open", 0, False, None)
@@ -203,10 +194,6 @@ async def test_a_change_that_it_waited_for_is_seen_by_its_turn(guest: Visit) -> 
     assert claim.goal == "Find a ferry."
     await guest.app.conversation._give_back(claim)
     await guest.answered()
-
-
-_WAITS = """SELECT count(*) FROM pg_stat_activity
- WHERE datname = current_database() AND wait_event_type = 'Lock'"""
 
 
 @pytest.mark.parametrize("trouble", [StorageUnavailable("the reply is lost"), ValueError("not to be read")])

@@ -224,15 +224,15 @@ row is as it was before the wait.
 """
 LINK = "SELECT to_jsonb(l) FROM links l WHERE l.id = $1"
 
-_SHORT = """e.seq, te.turn_no, te.step,
+
+def _load(*, base: str, through: str, json: str = "") -> str:
+    """`json` casts what is JSON."""
+    short = f"""e.seq, te.turn_no, te.step,
        coalesce(e.role, CASE e.author WHEN 'assistant' THEN 'assistant' ELSE 'user' END) AS role, e.author,
-       e.blocks, e.words, e.tokens, e.at, e.replaces_seq"""
-
-
-def _load(*, base: str, through: str) -> str:
+       e.blocks{json}, e.words, e.tokens, e.at, e.replaces_seq"""
     return f"""
-SELECT {_SHORT},
-       te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1) AS pinned, d.form, d.shown
+SELECT {short},
+       te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1) AS pinned, d.form, d.shown{json}
   FROM turn_entries te
  CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
   LEFT JOIN LATERAL (SELECT x.form, x.shown FROM prune_decisions x
@@ -244,7 +244,7 @@ SELECT {_SHORT},
                            WHERE x.session_id = $1 AND x.turn_no > {base} AND x.turn_no <= {through}
                              AND x.state = 'failed' AND x.error_code = 'model_rejected_request')
 UNION ALL
-SELECT {_SHORT}, true, NULL, NULL
+SELECT {short}, true, NULL, NULL
   FROM pins p
  CROSS JOIN LATERAL (SELECT * FROM turn_entries x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) te
  CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) e
@@ -262,9 +262,7 @@ The innermost SELECT is asked once, so that a session without prunes is not sear
 """
 
 _AND_THE_VIEW = f""", s.seq, s.event_seq, t.opened_at,
-       (SELECT array_agg((v.seq, v.turn_no, v.step, v.role, v.author, v.blocks::text, v.words, v.tokens, v.at,
-                          v.replaces_seq, v.pinned, v.form, v.shown::text))
-          FROM ({_load(base="s.base_turn", through="t.turn_no")}) v) AS entries"""
+       (SELECT array_agg(v) FROM ({_load(base="s.base_turn", through="t.turn_no", json="::text")}) v) AS entries"""
 """As `LOAD` finds them, but JSON is text: inside of a record the driver does not read it."""
 
 ACCEPT_AND_CLAIM = f"""

@@ -88,7 +88,8 @@ class PostgresTurns:
         micro_per_input_token: float,
         micro_output: float,
     ) -> tuple[Accepted, Claim] | None:
-        """Store a message of an idle conversation and take its turn, which brings its entries along.
+        """Store a message of an idle conversation and take its turn, which brings its entries along unless
+        there are pictures among them.
 
         None, and nothing was stored, where it is not idle: then `accept` and `claim` say how it is.
         """
@@ -107,7 +108,9 @@ class PostgresTurns:
             blocks=inbound.blocks, tokens=tokens, at=row["opened_at"],
         )  # fmt: skip
         entries = (*(_entry_in_text(entry) for entry in row["entries"] or ()), said)
-        claim = _claim_from(row, worker_id, await described(self._pool, entries))
+        # What pictures show is looked up by `load`: after the commit nothing more is asked before the reply.
+        shows = any(isinstance(block, Image) for entry in entries for block in entry.blocks)
+        claim = _claim_from(row, worker_id, None if shows else entries)
         accepted = Accepted(
             session_id=inbound.session_id,
             seq=row["seq"],
@@ -404,10 +407,13 @@ def _entry(
     )  # fmt: skip
 
 
+_JSON_PLACES = 5, 12
+
+
 def _entry_in_text(values: Sequence[Any]) -> Entry:
     """As `_entry`, with `blocks` and `shown` as JSON texts."""
     told = list(values)
-    for place in (5, 12):
+    for place in _JSON_PLACES:
         if told[place] is not None:
             told[place] = read_json(told[place])
     return _entry(*told)

@@ -83,9 +83,9 @@ async def test_a_turn_that_waited_for_a_compaction_knows_its_summary(guest: Visi
             await connection.execute("SELECT FROM sessions FOR UPDATE")
 
         committing = asyncio.ensure_future(rivals.try_once(before_commit=hold))
-        await _waits(guest, 1)
+        await guest.until_waiting()
         answering = asyncio.ensure_future(guest.answered())
-        await _waits(guest, 2)
+        await guest.until_waiting(2)
         await held.rollback()
         await asyncio.gather(committing, answering)
     assert rivals.told == {"committed": 1}
@@ -97,21 +97,10 @@ async def test_a_turn_that_waited_for_a_compaction_knows_its_summary(guest: Visi
     await invariants_hold(guest)
 
 
-async def _waits(guest: Visit, count: int) -> None:
-    """Until so many statements wait for a lock."""
-    async with asyncio.timeout(20):
-        while await guest.one(_WAITING) < count:
-            await asyncio.sleep(0.01)
-
-
 async def _last_audit(guest: Visit) -> asyncpg.Record:
     row = await guest.app.pool.fetchrow("SELECT * FROM turn_context_audit ORDER BY turn_id DESC LIMIT 1")
     assert row is not None
     return row
-
-
-_WAITING = """SELECT count(*) FROM pg_stat_activity
- WHERE datname = current_database() AND wait_event_type = 'Lock'"""
 
 
 @dataclass(slots=True)
