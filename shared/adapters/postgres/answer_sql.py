@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.spend_sql import WRITTEN
-from shared.adapters.postgres.turn_sql import COMMITTED_MICRO, FENCE, OVERFLOW_COMES_FIRST
+from shared.adapters.postgres.turn_sql import COMMITTED_MICRO, FENCE, OVERFLOW_COMES_FIRST, VERSION
 
 USAGE = {
     "status": "text", "model": "text", "input_tokens": "bigint", "output_tokens": "bigint",
@@ -107,7 +107,8 @@ ANSWER_PLAIN = f"""{_CORE}
   INSERT INTO turn_context_audit ({_AUDIT_COLUMNS})
   SELECT $1, $4, {_numbered(AUDIT, 21 + len(USAGE))} FROM s
 )
-SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at, NULL::bigint AS job_id FROM s
+SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at,
+       {VERSION}, NULL::bigint AS job_id FROM s
 """
 """One call, its audit, and nothing else: each further part would cost its own preparation in every turn."""
 
@@ -139,7 +140,8 @@ ANSWER = f"""{_OR_COMMITTED}
   {OVERFLOW_COMES_FIRST}
   RETURNING id, due_at <= now() AS is_due
 )
-SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at, (SELECT id FROM j WHERE is_due LIMIT 1) AS job_id FROM s
+SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at,
+       {VERSION}, (SELECT id FROM j WHERE is_due LIMIT 1) AS job_id FROM s
 """
 """A turn that ends with a notice may have committed rounds that its outcome does not know of: they are paid, too.
 

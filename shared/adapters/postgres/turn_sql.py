@@ -158,10 +158,12 @@ through each of the agent's in every turn.
 _WORKS = f"""w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"""
 _VIEW = """s.id, s.base_turn, s.flushed_turn, s.view_epoch, s.cycle, s.head, s.context_tokens, s.hold_compaction,
        s.compaction_rest"""
-_WHEN_TURNS_BEGAN = """
+TURN_TIMES = 21
+"""Of the newest turns, so many tell how quickly a person writes."""
+_WHEN_TURNS_BEGAN = f"""
        (SELECT array_agg(x.opened_at)
           FROM (SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
-                 ORDER BY n.turn_no DESC LIMIT 21) x)"""
+                 ORDER BY n.turn_no DESC LIMIT {TURN_TIMES}) x)"""
 
 
 def _claimed(*, first: int, turn_times: str, more: str = "") -> str:
@@ -261,8 +263,13 @@ A turn that was given up because the provider refused it is never sent again: ev
 The innermost SELECT is asked once, so that a session without prunes is not searched for one per entry.
 """
 
-_AND_THE_VIEW = f""", s.seq, s.event_seq, t.opened_at,
-       (SELECT array_agg(v) FROM ({_load(base="s.base_turn", through="t.turn_no", json="::text")}) v) AS entries"""
+VERSION = "pg_current_xact_id()::xid AS version"
+"""Of a session's row that this statement writes."""
+
+_AND_THE_VIEW = f""", s.seq, s.event_seq, t.opened_at, s.is_known, {VERSION},
+       CASE WHEN NOT s.is_known THEN (
+         SELECT array_agg(v) FROM ({_load(base="s.base_turn", through="t.turn_no", json="::text")}) v
+       ) END AS entries"""
 """As `LOAD` finds them, but JSON is text: inside of a record the driver does not read it."""
 
 ACCEPT_AND_CLAIM = f"""
@@ -277,11 +284,11 @@ WITH s AS (
      AND answered_turn = next_turn - 1 AND held_after IS NULL AND retry_at IS NULL AND leased_by IS NULL
      AND EXISTS (SELECT FROM workers w WHERE w.id = $10 AND {_WORKS})
   RETURNING sessions.*, sessions.next_seq - 1 AS seq, sessions.next_event_seq - 1 AS event_seq,
-            sessions.next_turn - 1 AS turn_no
+            sessions.next_turn - 1 AS turn_no, seen.version IS NOT DISTINCT FROM $18::xid AS is_known
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id, state, attempt, epoch, claimed_at)
   SELECT $1, turn_no, $3, $4, 'claimed', 1, turn_epoch, now() FROM s RETURNING turns.*{_MESSAGE}
-{_claimed(first=11, turn_times=f"array_prepend(t.opened_at, {_WHEN_TURNS_BEGAN})", more=_AND_THE_VIEW)}"""
+{_claimed(first=11, turn_times=f"CASE WHEN NOT s.is_known THEN {_WHEN_TURNS_BEGAN} END", more=_AND_THE_VIEW)}"""
 """A message of an idle conversation, and the right to answer it, in one commit; no row when it is not idle.
 
 Nor when anything was changed in the conversation while this waited for its row: what is read of it here is all

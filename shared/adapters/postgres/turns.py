@@ -14,6 +14,7 @@ from asyncpg.pool import PoolConnectionProxy
 from shared.adapters.postgres import turn_sql
 from shared.adapters.postgres.answer_sql import ANSWER, ANSWER_PLAIN, AUDIT, USAGE
 from shared.adapters.postgres.pool import read_json, store_method
+from shared.adapters.postgres.remembered import Remembered, RememberedViews
 from shared.core.agents import with_chosen_model, without_tool
 from shared.core.errors import CapReached, EvertalkError, Fenced, SessionMoved, UnknownSession
 from shared.core.exchange import Accepted, Inbound, InboxReceipt
@@ -43,6 +44,7 @@ class PostgresTurns:
 
     def __init__(self, pool: asyncpg.Pool[Record]) -> None:
         self._pool = pool
+        self._remembered = RememberedViews()
 
     @store_method
     async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted:
@@ -91,13 +93,16 @@ class PostgresTurns:
         """Store a message of an idle conversation and take its turn, which brings its entries along unless
         there are pictures among them.
 
-        None, and nothing was stored, where it is not idle: then `accept` and `claim` say how it is.
+        None, and nothing was stored, where it is not idle: then `accept` and `claim` say how it is. Where
+        nothing happened since this process answered there, the entries are those that it remembers.
         """
+        known = self._remembered.take(inbound.session_id)
         try:
             row = await self._pool.fetchrow(
                 turn_sql.ACCEPT_AND_CLAIM, *_message(inbound, channel, tokens), worker_id,
                 micro_per_input_token, micro_output,
                 caps.timezone, caps.visitor, caps.person, caps.session, caps.total,
+                None if known is None else known.version,
             )  # fmt: skip
         except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError):
             return None  # it came twice at once, or `claim` is to tell why its turn cannot be taken
@@ -107,10 +112,20 @@ class PostgresTurns:
             seq=row["seq"], turn=row["turn_no"], step=row["seq"], role="user", author="person",
             blocks=inbound.blocks, tokens=tokens, at=row["opened_at"],
         )  # fmt: skip
-        entries = (*(_entry_in_text(entry) for entry in row["entries"] or ()), said)
+        if known is not None and row["is_known"]:
+            before, times = known.entries, known.turn_times
+        else:
+            before = tuple(_entry_in_text(entry) for entry in row["entries"] or ())
+            times = tuple(row["turn_times"] or ())
+        entries = (*before, said)
         # What pictures show is looked up by `load`: after the commit nothing more is asked before the reply.
         shows = any(isinstance(block, Image) for entry in entries for block in entry.blocks)
-        claim = _claim_from(row, worker_id, None if shows else entries)
+        claim = _claim_from(
+            row,
+            worker_id,
+            None if shows else entries,
+            turn_times=(said.at, *times[: turn_sql.TURN_TIMES - 1]),
+        )
         accepted = Accepted(
             session_id=inbound.session_id,
             seq=row["seq"],
@@ -236,6 +251,8 @@ class PostgresTurns:
         )  # fmt: skip
         if row is None:
             raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
+        if (grown := _grown(claim, outcome, row)) is not None:
+            self._remembered.keep(claim.session_id, grown)
         return AnswerStored(
             event_seq=row["event_seq"],
             payload=_payload(claim, outcome, row),
@@ -486,8 +503,32 @@ def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
     return without_tool(config, "ask_human") if row["nobody_comes"] else config
 
 
+def _grown(claim: Claim, outcome: Outcome, row: Record) -> Remembered | None:
+    """The view with the answer in it, where nothing else came between the claim and this commit.
+
+    An entry takes a seq, and whatever else changes what is live raises the view's epoch.
+    """
+    if claim.entries is None or outcome.blocks is None or outcome.state != "answered" or outcome.prunes:
+        return None
+    said, seq, view_epoch = claim.entries[-1], row["seq"], outcome.view_epoch
+    if seq != said.seq + 1 or row["view_moved"] or view_epoch not in (None, claim.view.view_epoch):
+        return None
+    if "replaces" in outcome.screen:
+        return None
+    words, blocks = _words_or_blocks(outcome.blocks)
+    answer = _entry(
+        seq, claim.turn, seq, "assistant", "assistant", blocks, words, outcome.tokens, row["at"], None, False,
+        None, None,
+    )  # fmt: skip
+    return Remembered(version=row["version"], entries=(*claim.entries, answer), turn_times=claim.turn_times)
+
+
 def _claim_from(
-    row: Record | Mapping[str, Any], worker_id: int, entries: tuple[Entry, ...] | None = None
+    row: Record | Mapping[str, Any],
+    worker_id: int,
+    entries: tuple[Entry, ...] | None = None,
+    *,
+    turn_times: tuple[datetime, ...] | None = None,
 ) -> Claim:
     return Claim(
         session_id=row["id"],
@@ -509,7 +550,7 @@ def _claim_from(
         context_tokens=row["context_tokens"],
         measured_by=row["measured_by"],
         token_ratios=row["token_ratios"],
-        turn_times=tuple(row["turn_times"] or ()),
+        turn_times=tuple(row["turn_times"] or ()) if turn_times is None else turn_times,
         reservation_id=row["reservation_id"],
         reserved_micro=row["reserved_micro"],
         refused_scope=row["refused_scope"],
