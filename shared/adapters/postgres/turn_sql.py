@@ -121,8 +121,8 @@ def _hold(*, visitor: int, person: int, session: int, total: int, among: str = "
 
 REFUSED_SCOPE = """(SELECT min(scope) FROM want w WHERE w.cap IS NOT NULL AND w.micro >= 0
            AND w.scope NOT IN (SELECT scope FROM held))"""
-NEAR_SCOPES = f"""(SELECT array_agg(h.scope ORDER BY h.scope) FROM held h JOIN want w USING (scope)
-         WHERE h.warned_at IS NULL AND h.used * 100 >= w.cap * {WARN_PERCENT})"""
+IS_NEAR = f"""EXISTS (SELECT FROM held h JOIN want w USING (scope)
+           WHERE h.warned_at IS NULL AND h.used * 100 >= w.cap * {WARN_PERCENT})"""
 
 NOBODY_COMES = """
        (SELECT coalesce(bool_and(coalesce(w.config -> 'handover' = 'false', false)), false)
@@ -130,15 +130,20 @@ NOBODY_COMES = """
 """
 """Whether a person can be asked for from no place of the conversation, as its sites say."""
 
-CORE_NOTES = f"""(SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
+
+def core_notes(agent: str) -> str:
+    """Of a session `s` and its agent by name: notes that may stand in the core block, by an index of their own."""
+    told = "id, kind, text, subject, authority, importance"
+    return f"""(SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
                  'authority', n.authority, 'importance', n.importance) ORDER BY n.importance DESC, n.id)
           FROM (SELECT m.* FROM party_family(s.party_id) AS family(id)
                  CROSS JOIN LATERAL (
-                   SELECT * FROM notes WHERE party_id = family.id AND scope = a.name AND superseded_by IS NULL
+                   SELECT {told} FROM notes
+                    WHERE party_id = family.id AND scope = {agent} AND superseded_by IS NULL
                       AND forgotten_at IS NULL AND expired_at IS NULL AND authority <> 'tool'
                     ORDER BY importance DESC, id DESC LIMIT {CORE_CANDIDATES}) m
                  ORDER BY m.importance DESC, m.id DESC LIMIT {CORE_CANDIDATES}) n) AS notes"""
-"""Of a session `s` and its agent `a`: the notes that may stand in the core block, by an index of their own."""
+
 
 RECALLABLE = """(
   s.indexed_turn > 0 AND least(s.indexed_turn, s.base_turn) > (
@@ -175,29 +180,29 @@ def _claimed(*, first: int, turn_times: str, more: str = "") -> str:
     return f"""), cost AS (
   SELECT CASE WHEN ${first}::float8 + ${first + 1}::float8 > 0 OR c.config ? 'model' OR s.model <> '' THEN
            ceil(${first}::float8 * (greatest(s.context_tokens, 2000) + 4000) + ${first + 1}::float8)::bigint END AS micro,
-         (now() AT TIME ZONE ${first + 2})::date AS day, s.id, s.party_id, p.anonymous, c.config
+         (now() AT TIME ZONE ${first + 2})::date AS day, s.id, s.party_id, p.anonymous, c.config,
+         c.name AS agent, p.kind, p.display_name, p.timezone
     FROM s JOIN parties p ON p.id = s.party_id JOIN agents c ON c.id = s.agent_id
 {_hold(visitor=first + 3, person=first + 4, session=first + 5, total=first + 6)}), r AS (
   INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes)
-  SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held)
-    FROM cost c, t WHERE EXISTS (SELECT FROM held)
-  RETURNING id, scopes
+  SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, h.scopes
+    FROM cost c, t, (SELECT array_agg(scope ORDER BY scope) AS scopes FROM held) h WHERE h.scopes IS NOT NULL
+  RETURNING id
 )
 SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.goal, s.mode, s.erased_turn, s.token_ratio, s.token_ratios, s.measured_by,
        t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
        r.id AS reservation_id, coalesce(c.micro, 0) AS reserved_micro,
-       {REFUSED_SCOPE} AS refused_scope, {NEAR_SCOPES} AS near_scopes,
+       {REFUSED_SCOPE} AS refused_scope, {IS_NEAR} AS is_near,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
-{CORE_NOTES},
+{core_notes("c.agent")},
        CASE WHEN t.attempt > 1 THEN
          (SELECT o.epoch = s.turn_epoch - 1 FROM turns o WHERE o.session_id = s.id AND o.turn_no = t.turn_no)
        ELSE false END AS after_death, {turn_times} AS turn_times,
-       a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes,
-       p.anonymous, p.kind AS party_kind, p.display_name, p.timezone,
+       c.agent AS agent_name, c.config AS agent_config, {NOBODY_COMES} AS nobody_comes,
+       c.anonymous, c.kind AS party_kind, c.display_name, c.timezone,
        {RECALLABLE} AS recallable{more}
-  FROM s CROSS JOIN t CROSS JOIN cost c JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id
-  LEFT JOIN r ON true
+  FROM s CROSS JOIN t CROSS JOIN cost c LEFT JOIN r ON true
 """
 
 

@@ -554,7 +554,7 @@ def _claim_from(
         reservation_id=row["reservation_id"],
         reserved_micro=row["reserved_micro"],
         refused_scope=row["refused_scope"],
-        near_caps=bool(row["near_scopes"]),
+        near_caps=row["is_near"],
         view=view_from(row, open_turn=row["turn_no"]),
         party_kind=row["party_kind"],
         display_name=row["display_name"],

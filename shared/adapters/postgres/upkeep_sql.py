@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.spend_sql import ADD_UP, RETURNING
-from shared.adapters.postgres.turn_sql import CORE_NOTES, LEASE_SECONDS, NOBODY_COMES, OVERFLOW_COMES_FIRST
+from shared.adapters.postgres.turn_sql import LEASE_SECONDS, NOBODY_COMES, OVERFLOW_COMES_FIRST, core_notes
 
 STATE = f"""
 SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes,
@@ -11,7 +11,7 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS no
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f
          WHERE f.session_id = s.id AND f.cycle = s.cycle AND f.outcome <> 'failed') AS thresholds,
-{CORE_NOTES},
+{core_notes("a.name")},
        coalesce((SELECT (c.parts->>'system')::bigint + (c.parts->>'tools')::bigint FROM turn_context_audit c
                   WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens,
        coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn), '')
