@@ -36,7 +36,7 @@ def former_answer(entries: Iterable[Entry], open_turn: int) -> str | None:
 
 def _asked_again(entries: Sequence[Entry]) -> dict[int, int]:
     """By turn, the question of an earlier turn that it asks once more."""
-    asked = {entry.turn: entry.replaces for entry in entries if _is_question(entry) and entry.replaces}
+    asked = {entry.turn: entry.replaces for entry in entries if entry.replaces and _is_question(entry)}
     first = {root: min(_turns_about(entries, root)) for root in asked.values() if root}
     return {turn: root for turn, root in asked.items() if root and first[root] < turn}
 

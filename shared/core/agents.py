@@ -9,6 +9,7 @@ from typing import Any
 
 from shared.core.messages import BEGINNERS
 from shared.core.prompts import MODES, SystemLayers, base_rules, default_manners, default_persona
+from shared.core.session import View
 from shared.core.turns import Claim
 from shared.core.upkeep import SessionState
 from shared.core.workspace import EMPTY, Workspace, about_person, has_character, instructions, memories
@@ -38,17 +39,23 @@ class Circumstances:
 
 
 def circumstances_of(
-    whose: Claim | SessionState, *, workspace: Workspace = EMPTY, trusts_visitors: bool = False
+    whose: Claim | SessionState,
+    view: View | None = None,
+    *,
+    workspace: Workspace = EMPTY,
+    trusts_visitors: bool = False,
 ) -> Circumstances:
     """Those of a turn, or those that the last turn of a session had: ghost turns read the same prefix.
 
-    `trusts_visitors`: whoever comes to the widget without a name is the owner of this installation.
+    `view` is theirs, where its entries came after the claim. `trusts_visitors`: whoever comes to the widget
+    without a name is the owner of this installation.
     """
     group = whose.party_kind == "group"
     stranger = whose.anonymous and not (trusts_visitors and whose.channel == "web")
     public = whose.agent_config.get("audience") == "public"
     turn = whose.turn if isinstance(whose, Claim) else max(1, whose.answered_turn)
-    begun_by = {entry.author for entry in whose.view.entries if entry.turn == turn} & BEGINNERS
+    entries = (view or whose.view).entries
+    begun_by = {entry.author for entry in entries if entry.turn == turn} & BEGINNERS
     return Circumstances(
         goal=whose.goal,
         mode=whose.mode,
@@ -70,7 +77,7 @@ def layers_for(config: Mapping[str, Any], at: Circumstances) -> SystemLayers:
         base=base_rules(),
         agent=_agent(config, workspace),
         workspace=instructions(workspace, first_turn=at.turn == 1, by_itself=at.by_itself and at.private),
-        mode=modes_of(config).get(at.mode, ""),
+        mode=modes_of(config).get(at.mode, "") if at.mode else "",
         goal=one_line(at.goal)[:GOAL_CHARS],
         memory=memories(workspace) if at.private else "",
         person="\n\n".join(part for part in person if part),
@@ -108,7 +115,9 @@ def without_tool(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def one_line(text: str) -> str:
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else " " for char in text)
+    return " ".join(text.split())
 
 
 def _agent(config: Mapping[str, Any], workspace: Workspace) -> str:

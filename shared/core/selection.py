@@ -22,6 +22,7 @@ Turn = tuple[Entry, ...]
 Chosen = frozenset[int]
 LeftOut = Callable[[View], int]
 """Stored tokens of a view that the next request would not hold."""
+_ALL_CHANNELS = frozenset(get_args(Channel))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +209,8 @@ def _tokens(entries: Iterable[Entry]) -> int:
 
 def window_through(view: View, policy: ContextPolicy) -> int | None:
     """The newest turn that can never be sent again, when enough of them have gathered; else None."""
+    if not _is_bounded(policy):
+        return None
     ended = [turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn]
     kept = _turns_ever_sent(ended, policy)
     if kept is None:
@@ -220,16 +223,18 @@ def window_through(view: View, policy: ContextPolicy) -> int | None:
 
 def grows_unseen(policy: ContextPolicy) -> bool:
     """Whether turns may be left out of requests without ever leaving for good: only a summary hides those."""
-    if _limits_of_all(policy) or (policy.trim_tokens is not None and policy.trim_from == "last"):
-        return False
-    return bool(policy.history_turns) or policy.trim_tokens is not None
+    return not _is_bounded(policy) and (bool(policy.history_turns) or policy.trim_tokens is not None)
+
+
+def _is_bounded(policy: ContextPolicy) -> bool:
+    return _limits_of_all(policy) or (policy.trim_tokens is not None and policy.trim_from == "last")
 
 
 def _limits_of_all(policy: ContextPolicy) -> bool:
     """Whether a number of messages or turns bounds every channel."""
-    channels = {channel for channel, _ in policy.history_turns}
-    every = channels >= set(get_args(Channel))
-    return every or policy.max_rounds is not None or policy.window_messages is not None
+    if policy.max_rounds is not None or policy.window_messages is not None:
+        return True
+    return {channel for channel, _ in policy.history_turns} >= _ALL_CHANNELS
 
 
 def _turns_ever_sent(ended: Sequence[Turn], policy: ContextPolicy) -> int | None:
@@ -237,7 +242,7 @@ def _turns_ever_sent(ended: Sequence[Turn], policy: ContextPolicy) -> int | None
     limits: list[int] = []
     if policy.max_rounds is not None:
         limits.append(policy.max_rounds)
-    if {channel for channel, _ in policy.history_turns} >= set(get_args(Channel)):
+    if {channel for channel, _ in policy.history_turns} >= _ALL_CHANNELS:
         limits.append(max(turns for _, turns in policy.history_turns))
     flat = [entry for turn in ended for entry in turn]
     if policy.window_messages is not None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 
 from shared.core.messages import Block, Image, Text, ToolResult, ToolUse, text_of, tool_results
 from shared.core.prompts import OUR_TAGS
@@ -19,6 +20,7 @@ MESSAGE_TOKENS = 10_000
 _CALL_CHARS = 300
 _CHARS_PER_TOKEN = 4
 
+_TURN: Callable[[Entry], int] = attrgetter("turn")
 _BEGINNING_CHARS = 2_000
 _FIRST_WORDS = 12
 
@@ -58,7 +60,7 @@ def render_source(
     """
     lines: list[str] = []
     date = ""
-    for _, group in groupby(entries, key=lambda entry: entry.turn):
+    for _, group in groupby(entries, key=_TURN):
         turn = list(group)
         for entry in turn:
             if (day := entry.at.date().isoformat()) != date:
@@ -172,4 +174,4 @@ def _harmless(line: str) -> str:
 
 
 def turns_of(entries: Iterable[Entry]) -> tuple[tuple[Entry, ...], ...]:
-    return tuple(tuple(group) for _, group in groupby(entries, key=lambda entry: entry.turn))
+    return tuple(tuple(group) for _, group in groupby(entries, key=_TURN))

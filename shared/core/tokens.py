@@ -69,11 +69,15 @@ def estimate_messages(messages: Iterable[Message], count: Count) -> int:
 def estimate_tools(tools: Sequence[ToolSpec], count: Count) -> int:
     if not tools:
         return 0
-    return TOOLS_PRESENT + sum(PER_TOOL + count(_described(tool)) for tool in tools)
+    return TOOLS_PRESENT + sum(PER_TOOL + count(text) for text in _described(tuple(tools)))
 
 
-@lru_cache(maxsize=256)
-def _described(tool: ToolSpec) -> str:
+@lru_cache(maxsize=64)
+def _described(tools: tuple[ToolSpec, ...]) -> tuple[str, ...]:
+    return tuple(map(_description, tools))
+
+
+def _description(tool: ToolSpec) -> str:
     return f"{tool.name} {tool.description} {_compact_json(tool.provider or tool.input_schema)}"
 
 

@@ -50,7 +50,8 @@ def _is_fine(messages: Sequence[Message]) -> bool:
         role: Role = "assistant" if index % 2 else "user"
         if message.role != role or not message.blocks:
             return False
-        if len(message.blocks) == 1 and not waiting and _is_said(message.blocks[0]):
+        first = message.blocks[0]
+        if len(message.blocks) == 1 and not waiting and isinstance(first, Text) and _is_words(first.text):
             continue
         asked: list[str] = []
         given: list[str] = []
@@ -70,8 +71,8 @@ def _is_fine(messages: Sequence[Message]) -> bool:
     return len(messages) % 2 == 1
 
 
-def _is_said(block: Block) -> bool:
-    return isinstance(block, Text) and bool(block.text) and not block.text.isspace()
+def _is_words(text: str) -> bool:
+    return bool(text) and not text.isspace()
 
 
 def _cleaned(messages: Iterable[Message]) -> list[Message]:

@@ -50,6 +50,8 @@ EMPTY = Workspace()
 
 def instructions(workspace: Workspace, *, first_turn: bool, by_itself: bool = False) -> str:
     """What holds for everybody that the agent talks with; `by_itself`: no person began the turn."""
+    if not workspace.files:
+        return ""
     names = (*INSTRUCTIONS, *((BOOTSTRAP,) if first_turn else ()), *((HEARTBEAT,) if by_itself else ()))
     return _shown((name, workspace.text(name)) for name in names)
 

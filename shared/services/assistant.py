@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any, Protocol
 
 from shared.core.again import former_answer, without_former
@@ -58,6 +59,7 @@ ORGANIZE_SECONDS = 30.0
 TAKEN_SECONDS = 3.0
 """A job that nobody has taken after so long is not waited for."""
 _LOOK_SECONDS = 0.1
+_AT: Callable[[Entry], datetime] = attrgetter("at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +179,7 @@ class Assistant:
             ratio=ratio_for(card.name, claim),
             anchor=claim.context_tokens if claim.measured_by in ("", card.name) else None,
             cache_life=cache_life(claim.turn_times),
-            circumstances=self._prompting.circumstances_of(replace(claim, view=view)),
+            circumstances=self._prompting.circumstances_of(claim, view),
         )
         state.anchor = state.anchor or None
         state.texts = [text for text in map(text_of, _said_now(state.view)) if text]
@@ -487,7 +489,7 @@ def cache_is_cold(view: View, life: timedelta = SHORT_LIFE) -> bool:
     before = view.entries[: len(view.entries) - len(mine)]
     if not before or not mine:
         return True
-    return max(entry.at for entry in mine) - max(entry.at for entry in before) > life
+    return max(map(_AT, mine)) - max(map(_AT, before)) > life
 
 
 def is_summary_now(job: JobOrder) -> bool:

@@ -31,6 +31,7 @@ from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
 
 log = structlog.get_logger(__name__)
 
+_POLICY_SECTIONS = ("preset", "context", "pruning")
 POLICIES_KEPT = 256
 """Agents' policies that a process remembers; beyond that it starts afresh."""
 LONG_CHARS = 4_000
@@ -110,9 +111,9 @@ class Prompting:
 
     def policy_of(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
         """The agent's policy; the deployment's when its row cannot be used, so that no turn breaks."""
-        asked = {name: agent_config.get(name) for name in ("preset", "context", "pruning")}
-        if not any(asked.values()) and not self.pruners:
+        if not (self.pruners or any(map(agent_config.get, _POLICY_SECTIONS))):
             return self.policy
+        asked = {name: agent_config.get(name) for name in _POLICY_SECTIONS}
         key = json.dumps(asked, sort_keys=True, default=str)
         if key not in self._policies:
             if len(self._policies) >= POLICIES_KEPT:
@@ -133,10 +134,10 @@ class Prompting:
     def model_of(self, agent_config: Mapping[str, Any]) -> str:
         return str(agent_config.get("model") or self.chat_model)
 
-    def circumstances_of(self, whose: Claim | SessionState) -> Circumstances:
+    def circumstances_of(self, whose: Claim | SessionState, view: View | None = None) -> Circumstances:
         """To be asked once per turn: files may change while it is answered, its prefix may not."""
         files = self.workspace_of(whose.agent_config)
-        return circumstances_of(whose, workspace=files, trusts_visitors=self.trusts_visitors)
+        return circumstances_of(whose, view, workspace=files, trusts_visitors=self.trusts_visitors)
 
     def workspace_of(self, agent_config: Mapping[str, Any]) -> Workspace:
         folder = agent_config.get("workspace")
@@ -187,8 +188,8 @@ class Prompting:
 
         Raises ContextBudgetExceeded when system and tools alone leave no room.
         """
-        offered = self._offered(tools, card, self.policy_of(agent_config))
         ratio, policy = ratio_of(token_ratio, card), self.policy_of(agent_config)
+        offered = self._offered(tools, card, policy)
         known = _channel(channel)
         chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
         at = self._with_room(circumstances or Circumstances(), min(card.window, policy.context_window))
@@ -295,8 +296,11 @@ class Prompting:
         )
 
 
+_CHANNELS: Mapping[str | None, Channel] = {channel: channel for channel in get_args(Channel)}
+
+
 def _channel(name: str | None) -> Channel | None:
-    return next((channel for channel in get_args(Channel) if channel == name), None)
+    return _CHANNELS.get(name)
 
 
 @lru_cache(maxsize=64)
@@ -336,7 +340,12 @@ def prompt_parts(prepared: Prepared) -> dict[str, str]:
     if prepared.recalled.text:
         texts.append(prepared.recalled.text)
     texts.append(_policy_text(prepared.policy))
-    return {hashlib.sha256(text.encode()).hexdigest(): text for text in texts}
+    return {_key_of(text): text for text in texts}
+
+
+@lru_cache(maxsize=64)
+def _key_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @lru_cache(maxsize=64)

@@ -38,6 +38,8 @@ class Recalling:
 
     async def for_turn(self, claim: Claim, view: View, *, window: int) -> Recalled:
         """What the open turn is reminded of: the same at every attempt, as far as the past is."""
+        if not (claim.recallable or claim.view.notes):
+            return NOTHING_RECALLED
         limit = min(self._limit(claim.agent_config), int(WINDOW_SHARE * window))
         core = set(core_block(claim.view.notes, self._prompting.counter.count).splitlines())
         known = tuple(note.id for note in claim.view.notes if f"- {' '.join(note.text.split())}" in core)

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 
 from shared.core.session import Entry
 
@@ -15,6 +16,7 @@ TOKENS_AT_MOST = 1_000_000
 TOKENS_OF_AN_ENTRY = 100
 """What an entry counts for beside its words: a message without words takes memory, too."""
 SECONDS_AT_MOST = 600.0
+_TOKENS: Callable[[Entry], int] = attrgetter("tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +29,7 @@ class Remembered:
 
     @property
     def weight(self) -> int:
-        return sum(entry.tokens + TOKENS_OF_AN_ENTRY for entry in self.entries)
+        return sum(map(_TOKENS, self.entries)) + TOKENS_OF_AN_ENTRY * len(self.entries)
 
 
 class RememberedViews:

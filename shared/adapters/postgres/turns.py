@@ -112,18 +112,18 @@ class PostgresTurns:
             seq=row["seq"], turn=row["turn_no"], step=row["seq"], role="user", author="person",
             blocks=inbound.blocks, tokens=tokens, at=row["opened_at"],
         )  # fmt: skip
+        fresh: tuple[Entry, ...]
         if known is not None and row["is_known"]:
-            before, times = known.entries, known.turn_times
+            before, times, fresh = known.entries, known.turn_times, (said,)
         else:
             before = tuple(_entry_in_text(entry) for entry in row["entries"] or ())
-            times = tuple(row["turn_times"] or ())
-        entries = (*before, said)
+            times, fresh = tuple(row["turn_times"] or ()), (*before, said)
         # What pictures show is looked up by `load`: after the commit nothing more is asked before the reply.
-        shows = any(isinstance(block, Image) for entry in entries for block in entry.blocks)
+        shows = any(isinstance(block, Image) for entry in fresh for block in entry.blocks)
         claim = _claim_from(
             row,
             worker_id,
-            None if shows else entries,
+            None if shows else (*before, said),
             turn_times=(said.at, *times[: turn_sql.TURN_TIMES - 1]),
         )
         accepted = Accepted(
@@ -251,7 +251,7 @@ class PostgresTurns:
         )  # fmt: skip
         if row is None:
             raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
-        if (grown := _grown(claim, outcome, row)) is not None:
+        if (grown := _grown(claim, outcome, row, said, written)) is not None:
             self._remembered.keep(claim.session_id, grown)
         return AnswerStored(
             event_seq=row["event_seq"],
@@ -503,7 +503,7 @@ def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
     return without_tool(config, "ask_human") if row["nobody_comes"] else config
 
 
-def _grown(claim: Claim, outcome: Outcome, row: Record) -> Remembered | None:
+def _grown(claim: Claim, outcome: Outcome, row: Record, words: str | None, blocks: Any) -> Remembered | None:
     """The view with the answer in it, where nothing else came between the claim and this commit.
 
     An entry takes a seq, and whatever else changes what is live raises the view's epoch.
@@ -515,7 +515,6 @@ def _grown(claim: Claim, outcome: Outcome, row: Record) -> Remembered | None:
         return None
     if "replaces" in outcome.screen:
         return None
-    words, blocks = _words_or_blocks(outcome.blocks)
     answer = _entry(
         seq, claim.turn, seq, "assistant", "assistant", blocks, words, outcome.tokens, row["at"], None, False,
         None, None,
