@@ -6,7 +6,7 @@ import asyncio
 import functools
 import json
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import asyncpg
 
@@ -17,6 +17,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STATEMENT_SECONDS = 10.0
+QUERIES_PER_CONNECTION = 50_000
 ACQUIRE_SECONDS = 5.0
 """How long a statement waits for a connection while slow ones hold them all."""
 _AWAY = (
@@ -46,13 +47,32 @@ _TRIES = 4
 
 
 class _Pool(asyncpg.Pool):
-    """Nobody waits for a connection without end."""
+    """Nobody waits for a connection without end. What begins with `_` is the driver's own, pinned by hash."""
 
     def acquire(self, *, timeout: float | None = None) -> Any:
-        if timeout is None and self.get_idle_size() == 0 and self.get_size() == self.get_max_size():
+        free: asyncio.Queue[Any] | None = cast("Any", self)._queue
+        if timeout is None and free is not None and free.empty():
             # Only then: a timeout costs a task of its own, and most calls find a free connection.
             timeout = ACQUIRE_SECONDS
         return super().acquire(timeout=timeout)
+
+    async def release(self, connection: Any, *, timeout: float | None = None) -> None:
+        """Without the task that guards against cancellation, where nothing is waited for on the way back."""
+        if self._comes_back_at_once(connection):
+            connection._con._on_release()
+            await connection._holder.release(None)
+        else:
+            await super().release(connection, timeout=timeout)
+
+    def _comes_back_at_once(self, connection: Any) -> bool:
+        held = connection._con
+        return (
+            held is not None
+            and connection._holder._pool is self
+            and connection._holder._generation == self._generation
+            and not (held.is_closed() or held.is_in_transaction() or held._protocol._is_cancelling())
+            and held._protocol.queries_count < QUERIES_PER_CONNECTION
+        )
 
 
 class _Connection(asyncpg.Connection):
@@ -73,7 +93,7 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
             init_size=None,
             min_size=1,
             max_size=size,
-            max_queries=50_000,
+            max_queries=QUERIES_PER_CONNECTION,
             max_inactive_connection_lifetime=300.0,
             connect=None,
             setup=None,

@@ -103,3 +103,34 @@ async def test_a_connection_that_was_closed_makes_room_for_another(
     async with pool.acquire() as connection:
         connection.terminate()
     assert await pool.fetchval("SELECT 1") == 1
+
+
+async def test_a_connection_that_needs_nothing_comes_back_without_a_task(
+    pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks: list[object] = []
+    monkeypatch.setattr("asyncpg.pool.asyncio.shield", tasks.append)
+    assert await pool.fetchval("SELECT 1") == 1
+    assert await pool.fetchval("SELECT 2") == 2
+    assert tasks == []
+    assert pool.get_idle_size() == 1
+
+
+async def test_after_a_failover_connections_in_use_are_closed_when_they_come_back(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    async with pool.acquire() as connection:
+        before = await connection.fetchval("SELECT pg_backend_pid()")
+        await pool.expire_connections()
+    assert await pool.fetchval("SELECT pg_backend_pid()") != before
+
+
+async def test_a_connection_that_has_served_long_enough_is_replaced(
+    pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await pool.fetchval("SELECT pg_backend_pid()")
+    for holder in pool._holders:  # type: ignore[attr-defined]
+        holder._max_queries = 1
+    monkeypatch.setattr("shared.adapters.postgres.pool.QUERIES_PER_CONNECTION", 1)
+    await pool.fetchval("SELECT 1")
+    assert await pool.fetchval("SELECT pg_backend_pid()") != before
