@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.spend_sql import WRITTEN
+from shared.adapters.postgres.spend_sql import WRITTEN, WRITTEN_ONE
 from shared.adapters.postgres.turn_sql import COMMITTED_MICRO, FENCE, OVERFLOW_COMES_FIRST, VERSION
 
 USAGE = {
@@ -103,7 +103,7 @@ def _shape(names: dict[str, str]) -> str:
 
 ANSWER_PLAIN = f"""{_CORE}
   SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 21)} FROM s
-  {WRITTEN}), au AS (
+  {WRITTEN_ONE}), au AS (
   INSERT INTO turn_context_audit ({_AUDIT_COLUMNS})
   SELECT $1, $4, {_numbered(AUDIT, 21 + len(USAGE))} FROM s
 )
