@@ -52,7 +52,8 @@ class RedisAnnouncer:
         }
         if url.startswith("unix"):
             options.pop("socket_keepalive")
-        self._publisher = Redis.from_url(url, socket_timeout=PUBLISH_SECONDS, max_connections=4, **options)
+        # Each publish has a time of its own around it: the client need not watch every read and write.
+        self._publisher = Redis.from_url(url, max_connections=4, **options)
         self._subscriber = Redis.from_url(url, socket_timeout=LISTEN_SECONDS, **options)
         self._channel = channel_of(self._publisher)
         self._for_all = f"{self._channel}{EVERYBODY}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter, is_
 from typing import Literal, overload
 
 from shared.core.fencing import FENCE, defused
@@ -37,6 +38,9 @@ from shared.core.transcript import repair
 
 RENDERER_VERSION = 3
 """Raised whenever the same state would give other bytes than before, so that a replay can tell."""
+
+_TOKENS: Callable[[Entry], int] = attrgetter("tokens")
+_SEQ: Callable[[Entry], int] = attrgetter("seq")
 
 MAX_MARKS = 3
 _LOOKBACK_BLOCKS = 15
@@ -106,8 +110,8 @@ def build_context(
         parts=parts,
         fixed=parts["system"] + parts["tools"] + _text_tokens(notes_block(core) if core else "", count),
         estimate=sum(parts.values()),
-        entry_seqs=tuple(entry.seq for entry in view.entries),
-        pin_seqs=tuple(entry.seq for entry in view.pins),
+        entry_seqs=tuple(map(_SEQ, view.entries)),
+        pin_seqs=tuple(map(_SEQ, view.pins)),
         volatile=passing,
     )
 
@@ -258,6 +262,8 @@ def _step_back(messages: Sequence[Message], end: int) -> int:
 
 
 def _history_tokens(stored: Sequence[Entry], shown: Sequence[Entry], count: Count) -> int:
+    if all(map(is_, stored, shown)):
+        return sum(map(_TOKENS, stored))
     return sum(
         before.tokens if before is after else estimate_blocks(after.blocks, count)
         for before, after in zip(stored, shown, strict=True)

@@ -154,7 +154,8 @@ def _counted(
 
 def turns_since_summary(view: View, policy: ContextPolicy) -> int:
     """Ended turns since the newest summary was made, or since the start; those it kept are not new."""
-    ended = max((entry.turn for entry in view.entries if entry.turn != view.open_turn), default=0)
+    # Entries stand in the order of their turns.
+    ended = next((entry.turn for entry in reversed(view.entries) if entry.turn != view.open_turn), 0)
     head = view.head
     if head is None or head.kind not in ("summary", "digest"):
         return max(0, ended - view.base_turn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -60,6 +61,7 @@ TAKEN_SECONDS = 3.0
 """A job that nobody has taken after so long is not waited for."""
 _LOOK_SECONDS = 0.1
 _AT: Callable[[Entry], datetime] = attrgetter("at")
+_TURN: Callable[[Entry], int] = attrgetter("turn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,15 +225,11 @@ class Assistant:
             )
         entries = without_former(stored, open_turn=claim.turn)
         # Pictures of this turn are looked at; those of earlier ones are read.
-        earlier = [entry for entry in entries if entry.turn < claim.turn]
-        known = await self._pictures.told(earlier, whose=self._whose(claim))
-        entries = (*known, *(entry for entry in entries if entry.turn >= claim.turn))
-        live = replace(
-            view,
-            entries=tuple(entry for entry in entries if entry.turn > view.base_turn),
-            pins=tuple(entry for entry in entries if entry.turn <= view.base_turn),
-            open_turn=claim.turn,
-        )
+        now = bisect_left(entries, claim.turn, key=_TURN)
+        known = await self._pictures.told(entries[:now], whose=self._whose(claim))
+        entries = (*known, *entries[now:])
+        hidden = bisect_right(entries, view.base_turn, key=_TURN)
+        live = replace(view, entries=entries[hidden:], pins=entries[:hidden], open_turn=claim.turn)
         return live, former_answer(stored, claim.turn)
 
     def _prune(self, state: Attempt, card: ModelCard) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Protocol, get_args
 
 import structlog
@@ -21,7 +22,7 @@ from shared.core.prompts import SystemLayers
 from shared.core.prune_rules import BadPruneRules, Pruner, PruneRules, prune_rules
 from shared.core.recall import NOTHING_RECALLED, Recalled
 from shared.core.selection import Selection, select
-from shared.core.session import View
+from shared.core.session import Entry, View
 from shared.core.spill import Artifact, can_open
 from shared.core.tools import WINDOW_SHARE, affordable
 from shared.core.turns import Claim, ContextAudit
@@ -31,6 +32,8 @@ from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
 
 log = structlog.get_logger(__name__)
 
+_SEQ: Callable[[Entry], int] = attrgetter("seq")
+_PINNED: Callable[[Entry], bool] = attrgetter("pinned")
 _POLICY_SECTIONS = ("preset", "context", "pruning")
 POLICIES_KEPT = 256
 """Agents' policies that a process remembers; beyond that it starts afresh."""
@@ -387,12 +390,12 @@ def recipe_of(prepared: Prepared, view: View) -> dict[str, Any]:
     }
     if sent.pins:
         recipe["pins"] = [entry.seq for entry in sent.pins]
-    if any(entry.pinned for entry in sent.entries):
+    if any(map(_PINNED, sent.entries)):
         recipe["pinned"] = [entry.seq for entry in sent.entries if entry.pinned]
-    if forms := {str(entry.seq): entry.pruned for entry in sent.entries if entry.pruned}:
-        recipe["forms"] = forms
-    if shown := {str(entry.seq): dict(entry.pruned_as) for entry in sent.entries if entry.pruned_as}:
-        recipe["shown"] = shown
+    if pruned := [entry for entry in sent.entries if entry.pruned]:
+        recipe["forms"] = {str(entry.seq): entry.pruned for entry in pruned}
+        if shown := {str(entry.seq): dict(entry.pruned_as) for entry in pruned if entry.pruned_as}:
+            recipe["shown"] = shown
     if prepared.request.cache_long:
         recipe["hour"] = True
     if prepared.recalled.text:
@@ -431,7 +434,7 @@ def audit_of(
     model_ms: int | None = None,
 ) -> ContextAudit:
     sent = prepared.selection.view.entries
-    seqs = [entry.seq for entry in sent]
+    seqs = tuple(map(_SEQ, sent))
     return ContextAudit(
         model_alias=prepared.card.name,
         model_context_limit=prepared.budget.window,
