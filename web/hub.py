@@ -40,6 +40,8 @@ POLLS_WHILE_HEARING = 5
 """With Redis at hand Postgres is looked at only every so many polls."""
 PAGE = 500
 OUTGOING = 1_000
+GATHER_SECONDS = 0.002
+"""So long announcements gather: what a turn does itself goes first, and several take one publish."""
 WANTED = {"t": "wanted"}
 """Asks other processes for the text so far of an answer; never a frame of a screen."""
 LEFT = {"t": "left"}
@@ -420,6 +422,7 @@ class Hub:
     async def _announce(self) -> None:
         while True:
             session_id, message = await self._outgoing.get()
+            await asyncio.sleep(GATHER_SECONDS)
             waiting = {session_id: [message]}
             while not self._outgoing.empty():
                 session_id, message = self._outgoing.get_nowait()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from shared.core.messages import BEGINNERS
@@ -16,6 +17,8 @@ from shared.core.workspace import EMPTY, Workspace, about_person, has_character,
 
 ASSISTANT = "Evertalk"
 GOAL_CHARS = 500
+LAYERS_KEPT = 64
+"""Prompts of agents that a process remembers: between two turns of a person nothing of theirs changes."""
 _NAME_CHARS = 80
 _ZONE = re.compile(r"[A-Za-z0-9_+/-]{1,64}")
 
@@ -71,13 +74,20 @@ def circumstances_of(
 
 def layers_for(config: Mapping[str, Any], at: Circumstances) -> SystemLayers:
     """In the order in which they win: rules, agent, mode, goal, memory, who the person is."""
+    persona, name = str(config.get("persona") or ""), str(config.get("name") or ASSISTANT)
+    mode = modes_of(config).get(at.mode, "") if at.mode else ""
+    return _layers(persona, name, mode, replace(at, turn=min(at.turn, 2), mode=""))
+
+
+@lru_cache(maxsize=LAYERS_KEPT)
+def _layers(persona: str, name: str, mode: str, at: Circumstances) -> SystemLayers:
     workspace = at.workspace
     person = [_who(at), about_person(workspace) if at.private else ""]
     return SystemLayers(
         base=base_rules(),
-        agent=_agent(config, workspace),
+        agent=persona or _agent(name, workspace),
         workspace=instructions(workspace, first_turn=at.turn == 1, by_itself=at.by_itself and at.private),
-        mode=modes_of(config).get(at.mode, "") if at.mode else "",
+        mode=mode,
         goal=one_line(at.goal)[:GOAL_CHARS],
         memory=memories(workspace) if at.private else "",
         person="\n\n".join(part for part in person if part),
@@ -120,12 +130,10 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _agent(config: Mapping[str, Any], workspace: Workspace) -> str:
-    if persona := config.get("persona"):
-        return str(persona)
+def _agent(name: str, workspace: Workspace) -> str:
     if has_character(workspace):
         return default_manners()
-    return default_persona(assistant_name=one_line(str(config.get("name") or ASSISTANT)))
+    return default_persona(assistant_name=one_line(name))
 
 
 def _who(at: Circumstances) -> str:

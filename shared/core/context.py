@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from operator import attrgetter, is_
 from typing import Literal, overload
 
@@ -177,6 +178,7 @@ def _told(block: Block) -> Block:
     return block
 
 
+@lru_cache(maxsize=64)
 def _system_parts(layers: SystemLayers, core: str) -> tuple[SystemPart, ...]:
     told = replace(
         layers,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from types import MappingProxyType
 
 from shared.core.forms import OUR_SUMMARY_TAG, SECTIONS_TAG, form_of
@@ -89,7 +89,6 @@ If you do not know something, say so; do not pretend to remember what you cannot
 Never repeat passwords, keys or other secrets."""
 
 
-@lru_cache(maxsize=64)
 def default_persona(*, assistant_name: str) -> str:
     return f"""\
 You are {assistant_name}, a friendly and reliable assistant in a chat.

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Protocol
 
 from shared.core.agents import Circumstances
@@ -352,7 +353,12 @@ def lower_ceiling(maximum: int | None, ceiling: int | None, tried: int) -> int:
 def runtime_facts(view: View) -> str:
     """The clock as it was when the person wrote: the same in every tool round and after a crash."""
     asked = [entry.at for entry in entries_of_open_turn(view) if entry.author in BEGINNERS]
-    return f"It is {max(asked).astimezone(UTC):%A, %Y-%m-%d %H:%M} UTC." if asked else ""
+    return _minute(max(asked).replace(second=0, microsecond=0)) if asked else ""
+
+
+@lru_cache(maxsize=16)
+def _minute(at: datetime) -> str:
+    return f"It is {at.astimezone(UTC):%A, %Y-%m-%d %H:%M} UTC."
 
 
 def entries_of_open_turn(view: View) -> tuple[Entry, ...]:
