@@ -151,7 +151,7 @@ def spending(
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
         known=usage.known,
-        cost_micro=cost_micro(replace(usage, known=True), card.prices),
+        cost_micro=cost_micro(usage if usage.known else replace(usage, known=True), card.prices),
         request_id=request_id,
         aborted=aborted,
     )

@@ -125,8 +125,8 @@ IS_NEAR = f"""EXISTS (SELECT FROM held h JOIN want w USING (scope)
            WHERE h.warned_at IS NULL AND h.used * 100 >= w.cap * {WARN_PERCENT})"""
 
 NOBODY_COMES = """
-       (SELECT coalesce(bool_and(coalesce(w.config -> 'handover' = 'false', false)), false)
-          FROM addresses x LEFT JOIN sites w ON x.channel = 'web' AND w.name = x.account WHERE x.session_id = s.id)
+       NOT EXISTS (SELECT FROM addresses x LEFT JOIN sites w ON x.channel = 'web' AND w.name = x.account
+                    WHERE x.session_id = s.id AND w.config -> 'handover' IS DISTINCT FROM 'false')
 """
 """Whether a person can be asked for from no place of the conversation, as its sites say."""
 
@@ -166,9 +166,8 @@ _VIEW = """s.id, s.base_turn, s.flushed_turn, s.view_epoch, s.cycle, s.head, s.c
 TURN_TIMES = 21
 """Of the newest turns, so many tell how quickly a person writes."""
 _WHEN_TURNS_BEGAN = f"""
-       (SELECT array_agg(x.opened_at)
-          FROM (SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
-                 ORDER BY n.turn_no DESC LIMIT {TURN_TIMES}) x)"""
+       ARRAY(SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
+              ORDER BY n.turn_no DESC LIMIT {TURN_TIMES})"""
 
 
 def _claimed(*, first: int, turn_times: str, more: str = "") -> str:
@@ -186,7 +185,7 @@ def _claimed(*, first: int, turn_times: str, more: str = "") -> str:
 {_hold(visitor=first + 3, person=first + 4, session=first + 5, total=first + 6)}), r AS (
   INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes)
   SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, h.scopes
-    FROM cost c, t, (SELECT array_agg(scope ORDER BY scope) AS scopes FROM held) h WHERE h.scopes IS NOT NULL
+    FROM cost c, t, (SELECT ARRAY(SELECT scope FROM held ORDER BY scope) AS scopes) h WHERE h.scopes <> '{{}}'
   RETURNING id
 )
 SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.goal, s.mode, s.erased_turn, s.token_ratio, s.token_ratios, s.measured_by,
@@ -194,7 +193,7 @@ SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.goal, s.mode, s.erased_turn
        r.id AS reservation_id, coalesce(c.micro, 0) AS reserved_micro,
        {REFUSED_SCOPE} AS refused_scope, {IS_NEAR} AS is_near,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
-       (SELECT jsonb_agg(f.threshold) FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
+       ARRAY(SELECT f.threshold FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
 {core_notes("c.agent")},
        CASE WHEN t.attempt > 1 THEN
          (SELECT o.epoch = s.turn_epoch - 1 FROM turns o WHERE o.session_id = s.id AND o.turn_no = t.turn_no)
