@@ -40,8 +40,8 @@ POLLS_WHILE_HEARING = 5
 """With Redis at hand Postgres is looked at only every so many polls."""
 PAGE = 500
 OUTGOING = 1_000
-GATHER_SECONDS = 0.002
-"""So long announcements gather: what a turn does itself goes first, and several take one publish."""
+GATHER_SECONDS = 0.001
+"""So long announcements gather: a turn's own work goes first, and what comes together is one message."""
 WANTED = {"t": "wanted"}
 """Asks other processes for the text so far of an answer; never a frame of a screen."""
 LEFT = {"t": "left"}
