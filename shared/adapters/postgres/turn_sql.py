@@ -163,6 +163,18 @@ through each of the agent's in every turn.
 _WORKS = f"""w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"""
 _VIEW = """s.id, s.base_turn, s.flushed_turn, s.view_epoch, s.cycle, s.head, s.context_tokens, s.hold_compaction,
        s.compaction_rest"""
+_OF_SESSION = ", ".join(
+    f"sessions.{name}"
+    for name in (
+        "id", "agent_id", "party_id", "answered_turn", "base_turn", "flushed_turn", "indexed_turn", "erased_turn",
+        "turn_epoch", "view_epoch", "cycle", "head", "model", "goal", "mode", "context_tokens", "token_ratio",
+        "token_ratios", "measured_by", "hold_compaction", "compaction_rest",
+    )
+)  # fmt: skip
+_OF_TURN = (
+    "session_id, turn_no, attempt, faults, stop_requested, told_waiting, address_id, channel, opened_at"
+)
+"""What a claim reads of both: each part of it would prepare every other column, too."""
 TURN_TIMES = 21
 """Of the newest turns, so many tell how quickly a person writes."""
 _WHEN_TURNS_BEGAN = f"""
@@ -216,12 +228,12 @@ WITH s AS (
      AND EXISTS (SELECT FROM turns t
                   WHERE t.session_id = $1 AND t.turn_no = answered_turn + 1 AND t.channel = $3)
      AND EXISTS (SELECT FROM workers w WHERE w.id = $2 AND {_WORKS})
-  RETURNING *
+  RETURNING {_OF_SESSION}
 ), t AS (
   UPDATE turns SET state = 'claimed', attempt = attempt + 1, epoch = s.turn_epoch,
                    claimed_at = coalesce(claimed_at, now())
     FROM s WHERE turns.session_id = s.id AND turns.turn_no = s.answered_turn + 1
-  RETURNING turns.*
+  RETURNING turns.{_OF_TURN.replace(", ", ", turns.")}
 {_claimed(first=4, turn_times=_WHEN_TURNS_BEGAN)}"""
 """Whoever gives a turn back raises the epoch: where nobody has since the last claim, its process died.
 
@@ -287,11 +299,11 @@ WITH s AS (
      AND {_MAY_WRITE}
      AND answered_turn = next_turn - 1 AND held_after IS NULL AND retry_at IS NULL AND leased_by IS NULL
      AND EXISTS (SELECT FROM workers w WHERE w.id = $10 AND {_WORKS})
-  RETURNING sessions.*, sessions.next_seq - 1 AS seq, sessions.next_event_seq - 1 AS event_seq,
+  RETURNING {_OF_SESSION}, sessions.next_seq - 1 AS seq, sessions.next_event_seq - 1 AS event_seq,
             sessions.next_turn - 1 AS turn_no, seen.version IS NOT DISTINCT FROM $18::xid AS is_known
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id, state, attempt, epoch, claimed_at)
-  SELECT $1, turn_no, $3, $4, 'claimed', 1, turn_epoch, now() FROM s RETURNING turns.*{_MESSAGE}
+  SELECT $1, turn_no, $3, $4, 'claimed', 1, turn_epoch, now() FROM s RETURNING {_OF_TURN}{_MESSAGE}
 {_claimed(first=11, turn_times=f"CASE WHEN NOT s.is_known THEN {_WHEN_TURNS_BEGAN} END", more=_AND_THE_VIEW)}"""
 """A message of an idle conversation, and the right to answer it, in one commit; no row when it is not idle.
 
