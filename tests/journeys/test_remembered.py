@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -147,6 +148,15 @@ async def only_the_turn_before_is_remembered(guest: Visit) -> None:
     views.keep(guest.session_id, older)
 
 
+async def a_standby_took_over_that_was_behind(guest: Visit) -> None:
+    """The number of a transaction that was lost is another one's now."""
+    views = guest.app.turns._remembered
+    kept = views.take(guest.session_id)
+    assert kept is not None
+    lost = replace(kept.entries[-1], seq=kept.entries[-1].seq + 1)
+    views.keep(guest.session_id, replace(kept, entries=(*kept.entries, lost)))
+
+
 async def said_while_answering(guest: Visit) -> None:
     await begin(guest, "First.")
     await asyncio.gather(guest.answered(), begin(guest, "Second."))
@@ -156,7 +166,7 @@ async def said_while_answering(guest: Visit) -> None:
 CHANGES: tuple[Callable[[Visit], Awaitable[None]], ...] = (
     pin, pin_and_unpin, edit, ask_again, forget_a_message, forget_everything, compact, compact_and_undo,
     begin_anew, a_human_answers, another_process_answers, only_the_turn_before_is_remembered,
-    said_while_answering,
+    a_standby_took_over_that_was_behind, said_while_answering,
 )  # fmt: skip
 
 

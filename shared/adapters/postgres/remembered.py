@@ -60,13 +60,13 @@ class RememberedViews:
         weight = view.weight
         self._kept[session_id] = view, weight, self._now()
         self._tokens += weight
-        while self._tokens > self._most_tokens or self._is_old():
+        while self._tokens > self._most_tokens:
             self._drop(next(iter(self._kept)))
 
-    def _is_old(self) -> bool:
-        if not self._kept:
-            return False
-        return self._now() - next(iter(self._kept.values()))[2] > self._seconds
+    def forget_old(self) -> None:
+        """To be called now and then: what nobody comes back to is let go of, too."""
+        while self._kept and self._now() - next(iter(self._kept.values()))[2] > self._seconds:
+            self._drop(next(iter(self._kept)))
 
     def _drop(self, session_id: int) -> tuple[Remembered, int, float] | None:
         kept = self._kept.pop(session_id, None)

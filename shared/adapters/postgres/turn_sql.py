@@ -282,7 +282,7 @@ The innermost SELECT is asked once, so that a session without prunes is not sear
 VERSION = "pg_current_xact_id()::xid AS version"
 """Of a session's row that this statement writes."""
 
-_AND_THE_VIEW = f""", s.seq, s.event_seq, t.opened_at, s.is_known, {VERSION},
+_AND_THE_VIEW = f""", s.seq, s.event_seq, t.opened_at, s.is_known,
        CASE WHEN NOT s.is_known THEN (
          SELECT array_agg(v) FROM ({_load(base="s.base_turn", through="t.turn_no", json="::text")}) v
        ) END AS entries"""
@@ -300,7 +300,8 @@ WITH s AS (
      AND answered_turn = next_turn - 1 AND held_after IS NULL AND retry_at IS NULL AND leased_by IS NULL
      AND EXISTS (SELECT FROM workers w WHERE w.id = $10 AND {_WORKS})
   RETURNING {_OF_SESSION}, sessions.next_seq - 1 AS seq, sessions.next_event_seq - 1 AS event_seq,
-            sessions.next_turn - 1 AS turn_no, seen.version IS NOT DISTINCT FROM $18::xid AS is_known
+            sessions.next_turn - 1 AS turn_no, seen.version IS NOT DISTINCT FROM $18::xid
+              AND sessions.next_seq - 2 IS NOT DISTINCT FROM $19::bigint AS is_known
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id, state, attempt, epoch, claimed_at)
   SELECT $1, turn_no, $3, $4, 'claimed', 1, turn_epoch, now() FROM s RETURNING {_OF_TURN}{_MESSAGE}
@@ -308,7 +309,8 @@ WITH s AS (
 """A message of an idle conversation, and the right to answer it, in one commit; no row when it is not idle.
 
 Nor when anything was changed in the conversation while this waited for its row: what is read of it here is all
-from before the wait.
+from before the wait. `$18` and `$19` are the version and the last seq of what is remembered of it, or null: a
+standby that was behind gives the numbers of lost transactions again.
 """
 
 FENCE = "id = $1 AND turn_epoch = $2 AND leased_by = $3 AND answered_turn = $4 - 1"

@@ -102,7 +102,7 @@ class PostgresTurns:
                 turn_sql.ACCEPT_AND_CLAIM, *_message(inbound, channel, tokens), worker_id,
                 micro_per_input_token, micro_output,
                 caps.timezone, caps.visitor, caps.person, caps.session, caps.total,
-                None if known is None else known.version,
+                *(None, None) if known is None else (known.version, known.entries[-1].seq),
             )  # fmt: skip
         except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError):
             return None  # it came twice at once, or `claim` is to tell why its turn cannot be taken
@@ -117,7 +117,7 @@ class PostgresTurns:
             before, times, fresh = known.entries, known.turn_times, (said,)
         else:
             before = tuple(_entry_in_text(entry) for entry in row["entries"] or ())
-            times, fresh = tuple(row["turn_times"] or ()), (*before, said)
+            times, fresh = tuple(row["turn_times"]), (*before, said)
         # What pictures show is looked up by `load`: after the commit nothing more is asked before the reply.
         shows = any(isinstance(block, Image) for entry in fresh for block in entry.blocks)
         claim = _claim_from(
@@ -377,6 +377,7 @@ class PostgresTurns:
         self, channel: str, *, accounts: Sequence[str] | None = None, limit: int = 100
     ) -> list[int]:
         """Sessions whose next turn is due and held by no living process; of these accounts only, if named."""
+        self._remembered.forget_old()
         named = None if accounts is None else list(accounts)
         rows = await self._pool.fetch(turn_sql.UNANSWERED, channel, limit, named)
         return [row["id"] for row in rows]
@@ -549,7 +550,7 @@ def _claim_from(
         context_tokens=row["context_tokens"],
         measured_by=row["measured_by"],
         token_ratios=row["token_ratios"],
-        turn_times=tuple(row["turn_times"] or ()) if turn_times is None else turn_times,
+        turn_times=tuple(row["turn_times"]) if turn_times is None else turn_times,
         reservation_id=row["reservation_id"],
         reserved_micro=row["reserved_micro"],
         refused_scope=row["refused_scope"],

@@ -67,6 +67,9 @@ def test_after_a_while_they_are_forgotten_taken_or_not() -> None:
     watch.now = 700
     assert views.take(1) is None
     views.keep(3, view())
-    assert list(views._kept) == [2, 3]
     watch.now = 1_101
-    assert views.take(2) is None
+    views.forget_old()
+    assert list(views._kept) == [3]
+    watch.now = 1_301
+    views.forget_old()
+    assert (list(views._kept), views._tokens) == ([], 0)
