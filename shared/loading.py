@@ -6,9 +6,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_BORN_BETWEEN_SEARCHES = 10_000
-"""A turn makes some thousands of objects that end with it and need no search; a megabyte may wait for one."""
-
 
 @contextmanager
 def nothing_searched() -> Iterator[None]:
@@ -22,6 +19,5 @@ def nothing_searched() -> Iterator[None]:
 
 def keep_what_is_loaded() -> None:
     """What was loaded stays: no later search for garbage has to walk through it."""
-    gc.set_threshold(_BORN_BETWEEN_SEARCHES, 20, 20)
     gc.freeze()
     gc.enable()

@@ -76,6 +76,7 @@ def layers_for(config: Mapping[str, Any], at: Circumstances) -> SystemLayers:
     """In the order in which they win: rules, agent, mode, goal, memory, who the person is."""
     persona, name = str(config.get("persona") or ""), str(config.get("name") or ASSISTANT)
     mode = modes_of(config).get(at.mode, "") if at.mode else ""
+    # Of the turn it matters whether it is the first, of the mode what it asks for: all else is one prompt.
     return _layers(persona, name, mode, replace(at, turn=min(at.turn, 2), mode=""))
 
 

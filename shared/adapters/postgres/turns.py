@@ -377,7 +377,7 @@ class PostgresTurns:
         self, channel: str, *, accounts: Sequence[str] | None = None, limit: int = 100
     ) -> list[int]:
         """Sessions whose next turn is due and held by no living process; of these accounts only, if named."""
-        self._remembered.forget_old()
+        self._remembered.forget_old()  # every process asks again and again
         named = None if accounts is None else list(accounts)
         rows = await self._pool.fetch(turn_sql.UNANSWERED, channel, limit, named)
         return [row["id"] for row in rows]

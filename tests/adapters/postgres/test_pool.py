@@ -126,11 +126,10 @@ async def test_after_a_failover_connections_in_use_are_closed_when_they_come_bac
 
 
 async def test_a_connection_that_has_served_long_enough_is_replaced(
-    pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
+    database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = await pool.fetchval("SELECT pg_backend_pid()")
-    for holder in pool._holders:  # type: ignore[attr-defined]
-        holder._max_queries = 1
     monkeypatch.setattr("shared.adapters.postgres.pool.QUERIES_PER_CONNECTION", 1)
-    await pool.fetchval("SELECT 1")
-    assert await pool.fetchval("SELECT pg_backend_pid()") != before
+    pool = await open_pool(database_url, size=1)
+    first, second = [await pool.fetchval("SELECT pg_backend_pid()") for _ in range(2)]
+    assert first != second
+    await pool.close()
