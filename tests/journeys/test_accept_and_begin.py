@@ -85,8 +85,7 @@ async def test_it_brings_along_what_a_load_would_have_found(guest: Visit) -> Non
            SELECT $1, max(seq) - 1, 'clear', '{"a": "short", "b": null}', 5 FROM entries""",
         guest.session_id,
     )
-    # As every decision is stored: with an answer, which writes the row of its session.
-    await guest.app.pool.execute("UPDATE sessions SET cycle = cycle")
+    guest.app.turns._remembered.take(guest.session_id)  # as in a process that has not answered here
     claim = await begun_claim(guest, "And when does the last one leave?")
     loaded = await guest.app.turns.load(
         guest.session_id, base_turn=claim.view.base_turn, through_turn=claim.turn

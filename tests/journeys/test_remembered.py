@@ -1,4 +1,4 @@
-"""A turn after one that this process answered reads no entry again; after any change it reads them all."""
+"""A turn after one that this process answered reads no entry again; after any change they are loaded."""
 
 from __future__ import annotations
 
@@ -171,15 +171,32 @@ CHANGES: tuple[Callable[[Visit], Awaitable[None]], ...] = (
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-async def test_after_a_change_it_is_read_anew(
+async def test_after_a_change_nothing_of_before_is_told(
     guest: Visit, read: list[int], change: Callable[[Visit], Awaitable[None]]
 ) -> None:
     await told(guest, "The ferry leaves at 9:40.", "And I have a dog.")
-    read.clear()
     await change(guest)
     claim = await begun_claim(guest, "What did I say?")
+    assert claim.entries in (None, await loaded(guest, claim))
+    await guest.answered()
+    claim = await begun_claim(guest, "And before that?")
     assert claim.entries == await loaded(guest, claim)
     await guest.answered()
+
+
+async def test_what_is_no_longer_so_is_read_after_the_claim_and_known_from_the_next_turn_on(
+    guest: Visit, read: list[int]
+) -> None:
+    await told(guest, "The ferry leaves at 9:40.")
+    await pin(guest)
+    read.clear()
+    claim = await begun_claim(guest, "And I have a dog.")
+    assert claim.entries is None
+    await guest.answered()
+    assert not read
+    await told(guest, "Rex.", "What did I say?")
+    assert read == list(range(1, 7))
+    assert await guest.one("SELECT bool_and(state = 'answered') FROM turns")
 
 
 async def test_a_change_while_a_turn_is_answered_is_seen_by_the_next_one(

@@ -282,13 +282,14 @@ The innermost SELECT is asked once, so that a session without prunes is not sear
 VERSION = "pg_current_xact_id()::xid AS version"
 """Of a session's row that this statement writes."""
 
-_AND_THE_VIEW = f""", s.seq, s.event_seq, t.opened_at, s.is_known,
-       CASE WHEN NOT s.is_known THEN (
-         SELECT array_agg(v) FROM ({_load(base="s.base_turn", through="t.turn_no", json="::text")}) v
-       ) END AS entries"""
+_AND_THE_MESSAGE = ", s.seq, s.event_seq, t.opened_at"
+_AND_THE_VIEW = f"""{_AND_THE_MESSAGE},
+       (SELECT array_agg(v) FROM ({_load(base="s.base_turn", through="t.turn_no", json="::text")}) v) AS entries"""
 """As `LOAD` finds them, but JSON is text: inside of a record the driver does not read it."""
 
-ACCEPT_AND_CLAIM = f"""
+
+def _accept_and_claim(*, turn_times: str, told: str = "", more: str) -> str:
+    return f"""
 WITH s AS (
   UPDATE sessions
      SET next_seq = sessions.next_seq + 1, next_event_seq = sessions.next_event_seq + 1,
@@ -300,17 +301,29 @@ WITH s AS (
      AND answered_turn = next_turn - 1 AND held_after IS NULL AND retry_at IS NULL AND leased_by IS NULL
      AND EXISTS (SELECT FROM workers w WHERE w.id = $10 AND {_WORKS})
   RETURNING {_OF_SESSION}, sessions.next_seq - 1 AS seq, sessions.next_event_seq - 1 AS event_seq,
-            sessions.next_turn - 1 AS turn_no, seen.version IS NOT DISTINCT FROM $18::xid
-              AND sessions.next_seq - 2 IS NOT DISTINCT FROM $19::bigint AS is_known
+            sessions.next_turn - 1 AS turn_no{told}
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id, state, attempt, epoch, claimed_at)
   SELECT $1, turn_no, $3, $4, 'claimed', 1, turn_epoch, now() FROM s RETURNING {_OF_TURN}{_MESSAGE}
-{_claimed(first=11, turn_times=f"CASE WHEN NOT s.is_known THEN {_WHEN_TURNS_BEGAN} END", more=_AND_THE_VIEW)}"""
+{_claimed(first=11, turn_times=turn_times, more=more)}"""
+
+
+ACCEPT_AND_CLAIM = _accept_and_claim(turn_times=_WHEN_TURNS_BEGAN, more=_AND_THE_VIEW)
 """A message of an idle conversation, and the right to answer it, in one commit; no row when it is not idle.
 
 Nor when anything was changed in the conversation while this waited for its row: what is read of it here is all
-from before the wait. `$18` and `$19` are the version and the last seq of what is remembered of it, or null: a
-standby that was behind gives the numbers of lost transactions again.
+from before the wait.
+"""
+
+ACCEPT_AND_CLAIM_KNOWN = _accept_and_claim(
+    told=""", seen.version = $18::xid AND sessions.next_seq - 2 = $19::bigint AS is_known""",
+    turn_times=f"CASE WHEN NOT s.is_known THEN {_WHEN_TURNS_BEGAN} END",
+    more=f"{_AND_THE_MESSAGE}, s.is_known",
+)
+"""As `ACCEPT_AND_CLAIM` without the entries: a part that is not needed is prepared all the same.
+
+`$18` and `$19` are the version and the last seq of what is remembered: a standby that was behind gives the
+numbers of lost transactions again.
 """
 
 FENCE = "id = $1 AND turn_epoch = $2 AND leased_by = $3 AND answered_turn = $4 - 1"

@@ -90,19 +90,19 @@ class PostgresTurns:
         micro_per_input_token: float,
         micro_output: float,
     ) -> tuple[Accepted, Claim] | None:
-        """Store a message of an idle conversation and take its turn, which brings its entries along unless
-        there are pictures among them.
+        """Store a message of an idle conversation and take its turn, which brings its entries along: as this
+        process remembers them, if it does.
 
-        None, and nothing was stored, where it is not idle: then `accept` and `claim` say how it is. Where
-        nothing happened since this process answered there, the entries are those that it remembers.
+        They are left to `load` where there are pictures among them, or where something happened since what is
+        remembered. None, and nothing was stored, where it is not idle: `accept` and `claim` say how it is.
         """
         known = self._remembered.take(inbound.session_id)
+        sql = turn_sql.ACCEPT_AND_CLAIM if known is None else turn_sql.ACCEPT_AND_CLAIM_KNOWN
         try:
             row = await self._pool.fetchrow(
-                turn_sql.ACCEPT_AND_CLAIM, *_message(inbound, channel, tokens), worker_id,
-                micro_per_input_token, micro_output,
+                sql, *_message(inbound, channel, tokens), worker_id, micro_per_input_token, micro_output,
                 caps.timezone, caps.visitor, caps.person, caps.session, caps.total,
-                *(None, None) if known is None else (known.version, known.entries[-1].seq),
+                *() if known is None else (known.version, known.entries[-1].seq),
             )  # fmt: skip
         except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError):
             return None  # it came twice at once, or `claim` is to tell why its turn cannot be taken
@@ -112,20 +112,8 @@ class PostgresTurns:
             seq=row["seq"], turn=row["turn_no"], step=row["seq"], role="user", author="person",
             blocks=inbound.blocks, tokens=tokens, at=row["opened_at"],
         )  # fmt: skip
-        fresh: tuple[Entry, ...]
-        if known is not None and row["is_known"]:
-            before, times, fresh = known.entries, known.turn_times, (said,)
-        else:
-            before = tuple(_entry_in_text(entry) for entry in row["entries"] or ())
-            times, fresh = tuple(row["turn_times"]), (*before, said)
-        # What pictures show is looked up by `load`: after the commit nothing more is asked before the reply.
-        shows = any(isinstance(block, Image) for entry in fresh for block in entry.blocks)
-        claim = _claim_from(
-            row,
-            worker_id,
-            None if shows else (*before, said),
-            turn_times=(said.at, *times[: turn_sql.TURN_TIMES - 1]),
-        )
+        entries, times = _with_the_message(said, row, known)
+        claim = _claim_from(row, worker_id, entries, turn_times=times)
         accepted = Accepted(
             session_id=inbound.session_id,
             seq=row["seq"],
@@ -502,6 +490,23 @@ def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
     """The agent's, as it holds in this conversation."""
     config = with_chosen_model(row["agent_config"], row["model"])
     return without_tool(config, "ask_human") if row["nobody_comes"] else config
+
+
+def _with_the_message(
+    said: Entry, row: Record, known: Remembered | None
+) -> tuple[tuple[Entry, ...] | None, tuple[datetime, ...]]:
+    """The entries of a claim, if it has them, and when its turns began."""
+    before: tuple[Entry, ...] | None
+    if known is None:
+        before, times = tuple(map(_entry_in_text, row["entries"] or ())), row["turn_times"]
+        unseen = (*before, said)
+    elif row["is_known"]:
+        before, times, unseen = known.entries, known.turn_times, (said,)
+    else:
+        before, times, unseen = None, row["turn_times"], ()
+    if any(isinstance(block, Image) for entry in unseen for block in entry.blocks):
+        before = None  # what they show is looked up by `load`: after the commit nothing is asked here
+    return None if before is None else (*before, said), (said.at, *times[: turn_sql.TURN_TIMES - 1])
 
 
 def _grown(claim: Claim, outcome: Outcome, row: Record, words: str | None, blocks: Any) -> Remembered | None:
