@@ -27,6 +27,7 @@ POINTS = (
     "after_read",
     "after_ask_human",
     "after_operator_reply",
+    "mid_login",
     "after_job_claim",
     "after_flush_model",
     "after_flush",

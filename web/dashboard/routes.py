@@ -15,6 +15,7 @@ from shared.adapters.postgres.operators import Operators
 from shared.adapters.postgres.second_factors import SecondFactors
 from shared.adapters.postgres.uploads import PostgresUploads
 from shared.adapters.vault import Vault
+from shared.services.crash import crash_at
 from shared.services.forgetting import Announces
 from shared.services.handover import OperatorDesk
 from shared.services.inspecting import Inspecting
@@ -153,7 +154,9 @@ def add_dashboard(
         pool=pool,
         insights=Insights(pool, timezone=settings.timezone),
         operators=known,
-        factors=SecondFactors(pool, operators=known, vault=_vault_of(settings)),
+        factors=SecondFactors(
+            pool, operators=known, vault=_vault_of(settings), crash_point=crash_at(settings.crash_point)
+        ),
         files=PostgresUploads(pool),
         settings=settings,
         commands=commands,

@@ -543,6 +543,20 @@ _PEOPLE = (
     ),
     _Check(
         code="I7",
+        what="an operator who is locked is logged in",
+        rows=f"""SELECT {_at("operator=o.id")} FROM operators o
+                  WHERE o.disabled_at IS NOT NULL
+                    AND EXISTS (SELECT FROM operator_sessions s WHERE s.operator_id = o.id)""",
+    ),
+    _Check(
+        code="I7",
+        what="a second factor is of who cannot use one, or is spent before it is set up",
+        rows=f"""SELECT {_at("operator=o.id")} FROM operators o JOIN operator_factors f
+                     ON f.operator_id = o.id
+                  WHERE o.issuer IS NOT NULL OR (f.confirmed_at IS NULL) <> (f.last_step = 0)""",
+    ),
+    _Check(
+        code="I7",
         what="a note is superseded for a link that is no more",
         rows=f"""SELECT {_at("note=n.id", "link=n.party_link_id")} FROM notes n
                    JOIN notes k ON k.id = n.superseded_by

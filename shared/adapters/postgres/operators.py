@@ -293,32 +293,44 @@ class Operators:
     @store_method
     async def begin(self, operator_id: int, *, how: How, source: str, browser: str = "") -> str | None:
         """The token of a new login; None when the operator was locked meanwhile."""
-        token = secrets.token_urlsafe(_TOKEN_BYTES)
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
-            name = await connection.fetchval(
-                f"""WITH lapsed AS (
-                      DELETE FROM operator_sessions WHERE expires_at <= now()
-                          OR seen_at <= now() - interval '{IDLE_MINUTES} minutes'
-                    ), who AS (
-                      UPDATE operators SET last_login_at = now() WHERE id = $2 AND disabled_at IS NULL
-                      RETURNING id, name
-                    ), begun AS (
-                      INSERT INTO operator_sessions
-                             (token_hash, operator_id, expires_at, how, source, browser)
-                      SELECT $1, id, now() + interval '{SESSION_HOURS} hours', $3, $4, $5 FROM who
-                    )
-                    SELECT name FROM who""",
-                digest_of(token),
-                operator_id,
-                how,
-                source[:100],
-                browser_words(browser),
-                timeout=_STATEMENT_SECONDS,
+            return await begin_login(connection, operator_id, how=how, source=source, browser=browser)
+
+
+async def begin_login(
+    connection: asyncpg.Connection[asyncpg.Record] | Any,
+    operator_id: int,
+    *,
+    how: How,
+    source: str,
+    browser: str = "",
+) -> str | None:
+    """Inside of the caller's transaction: the token of a new login, None for who is locked."""
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    name = await connection.fetchval(
+        f"""WITH lapsed AS (
+              DELETE FROM operator_sessions WHERE expires_at <= now()
+                  OR seen_at <= now() - interval '{IDLE_MINUTES} minutes'
+            ), who AS (
+              UPDATE operators SET last_login_at = now() WHERE id = $2 AND disabled_at IS NULL
+              RETURNING id, name
+            ), begun AS (
+              INSERT INTO operator_sessions
+                     (token_hash, operator_id, expires_at, how, source, browser)
+              SELECT $1, id, now() + interval '{SESSION_HOURS} hours', $3, $4, $5 FROM who
             )
-            if name is None:
-                return None
-            await append_audit(connection, actor=name, action="login", detail={"how": how, "source": source})
-        return token
+            SELECT name FROM who""",
+        digest_of(token),
+        operator_id,
+        how,
+        source[:100],
+        browser_words(browser),
+        timeout=_STATEMENT_SECONDS,
+    )
+    if name is None:
+        return None
+    await append_audit(connection, actor=name, action="login", detail={"how": how, "source": source})
+    return token
 
 
 async def append_audit(

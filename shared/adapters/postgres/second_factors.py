@@ -12,7 +12,14 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from shared.adapters.postgres.login_tries import LoginTries, keys_of
-from shared.adapters.postgres.operators import How, Operators, TooManyTries, append_audit, digest_of
+from shared.adapters.postgres.operators import (
+    How,
+    Operators,
+    TooManyTries,
+    append_audit,
+    begin_login,
+    digest_of,
+)
 from shared.adapters.postgres.pool import store_method
 from shared.adapters.vault import Sealed, Vault
 from shared.core.errors import EvertalkError
@@ -66,11 +73,19 @@ class FactorBegun:
 class SecondFactors:
     """Raises StorageUnavailable; CannotUnseal with another secret key than the one it was set up with."""
 
-    def __init__(self, pool: Pool, *, operators: Operators, vault: Callable[[], Vault]) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        operators: Operators,
+        vault: Callable[[], Vault],
+        crash_point: Callable[[str], None],
+    ) -> None:
         """`vault` is called in a thread when one is needed: most operators have no second factor."""
         self._pool = pool
         self._operators = operators
         self._vault = vault
+        self._crash_point = crash_point
         self._tries = LoginTries(pool)
 
     @store_method
@@ -129,13 +144,15 @@ class SecondFactors:
         if isinstance(wait, TooManyTries):
             return wait
         try:
-            how: How = await self._take_step(step["operator_id"], code, digest_of(token))
+            begun = await self._take_step(
+                step["operator_id"], code, digest_of(token), source=source, browser=browser
+            )
         except WrongCode:
             detail = {"source": source, "how": "code"}
             await self._operators.record(actor="nobody", action="login.refused", detail=detail)
             return None
         await self._tries.succeeded(wait, tries=2)
-        return await self._operators.begin(step["operator_id"], how=how, source=source, browser=browser)
+        return begun
 
     @store_method
     async def _begun(self, token: str) -> asyncpg.Record | None:
@@ -183,15 +200,21 @@ class SecondFactors:
             await _audit(connection, row, "second_factor.off")
 
     @store_method
-    async def _take_step(self, operator_id: int, code: str, token_hash: bytes) -> How:
+    async def _take_step(
+        self, operator_id: int, code: str, token_hash: bytes, *, source: str, browser: str
+    ) -> str | None:
+        """A code is spent for a login that stands, or not at all: a recovery code is not to be had again."""
         async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
+            # First, as whoever locks an operator does: neither waits for what the other holds.
+            await connection.execute("SELECT FROM operators WHERE id = $1 FOR NO KEY UPDATE", operator_id)
             await self._used(connection, operator_id, code)
+            self._crash_point("mid_login")
             how: How | None = await connection.fetchval(
                 "DELETE FROM operator_steps WHERE token_hash = $1 RETURNING how", token_hash
             )
             if how is None:
                 raise WrongCode  # another browser was faster with the same half of a login
-            return how
+            return await begin_login(connection, operator_id, how=how, source=source, browser=browser)
 
     async def _used(self, connection: Any, operator_id: int, code: str) -> asyncpg.Record:
         """The factor's row, its code or recovery code spent; raises WrongCode."""

@@ -407,6 +407,20 @@ BROKEN = [
            INSERT INTO login_links (token_hash, operator_id, expires_at)
            SELECT sha256('x'), id, now() + interval '1 hour' FROM o""",
     ),
+    (
+        "I7",
+        "who is locked is logged in",
+        """WITH o AS (INSERT INTO operators (name, disabled_at) VALUES ('ida', now()) RETURNING id)
+           INSERT INTO operator_sessions (token_hash, operator_id, expires_at, how, source, browser)
+           SELECT sha256('x'), id, now() + interval '1 hour', 'link', 'a', '' FROM o""",
+    ),
+    (
+        "I7",
+        "spent before it is set up",
+        """WITH o AS (INSERT INTO operators (name) VALUES ('ida') RETURNING id)
+           INSERT INTO operator_factors (operator_id, key_id, sealed, last_step)
+           SELECT id, 'k', 'x', 7 FROM o""",
+    ),
     ("I7", "collects messages of two places", "UPDATE sessions SET open_address = 1 WHERE id = 2"),
     (
         "I7",

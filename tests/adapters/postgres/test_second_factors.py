@@ -25,6 +25,7 @@ from shared.adapters.postgres.second_factors import (
 from shared.adapters.vault import CannotUnseal, Vault
 from shared.core.operators import OfTheProvider
 from shared.core.totp import RECOVERY_CODES
+from shared.services.crash import no_crash
 from tests.one_time import one_time_code
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -48,7 +49,9 @@ async def operators(pool: Pool) -> AsyncIterator[Operators]:
 
 @pytest.fixture
 async def factors(pool: Pool, operators: Operators) -> SecondFactors:
-    return SecondFactors(pool, operators=operators, vault=functools.cache(lambda: Vault(SECRET_KEY)))
+    return SecondFactors(
+        pool, operators=operators, vault=functools.cache(lambda: Vault(SECRET_KEY)), crash_point=no_crash
+    )
 
 
 @pytest.fixture
@@ -234,7 +237,7 @@ async def test_another_secret_key_opens_nothing_and_says_so(
     pool: Pool, operators: Operators, factors: SecondFactors, ada: int
 ) -> None:
     key, _ = await set_up(pool, factors, ada)
-    other = SecondFactors(pool, operators=operators, vault=lambda: Vault(b"o" * 40))
+    other = SecondFactors(pool, operators=operators, vault=lambda: Vault(b"o" * 40), crash_point=no_crash)
     with pytest.raises(CannotUnseal):
         await other.log_in(token=await half_way(operators), code=await one_time_code(pool, key), source="a")
 
