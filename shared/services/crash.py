@@ -26,6 +26,7 @@ POINTS = (
     "after_feedback",
     "after_read",
     "after_ask_human",
+    "after_handover",
     "after_operator_reply",
     "mid_login",
     "after_job_claim",

@@ -208,6 +208,7 @@ class OperatorDesk:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _said(self, moved: Moved) -> Moved:
+        self._crash_point("after_handover")
         await announce(self._announcer, moved)
         return moved
 

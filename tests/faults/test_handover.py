@@ -26,7 +26,8 @@ ON = {"EVERTALK_HANDOVER": "on"}
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 AFTER_REPLY, AFTER_ASKING = "after_operator_reply", "after_ask_human"
 BEFORE_WORD, AFTER_WORD = "telegram_before_word", "telegram_after_word"
-POINTS = (AFTER_REPLY, AFTER_ASKING, BEFORE_WORD, AFTER_WORD)
+AFTER_TAKING, AFTER_RETURN = "after_handover", "after_handover:2"
+POINTS = (AFTER_REPLY, AFTER_ASKING, AFTER_TAKING, AFTER_RETURN, BEFORE_WORD, AFTER_WORD)
 BACK = "SELECT held_after IS NULL FROM sessions"
 
 
@@ -86,6 +87,32 @@ async def test_the_web_process_dies_behind_an_operators_words_and_they_come_once
         await operator.post("handover", {"action": "return"})
         await person.ask("Thank you.")
         assert [m["text"] for m in person.messages if m["role"] == "operator"] == ["Here I am."]
+        await case.promises_hold(person)
+
+
+@pytest.mark.parametrize("point", [AFTER_TAKING, AFTER_RETURN])
+async def test_the_web_process_dies_behind_a_hand_over_and_what_waited_is_answered_by_one(
+    case: Case, recovery: Recovery, point: str
+) -> None:
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with (
+        case.web(crash_point=point, **ON) as web,
+        Person(case.port) as person,
+        aiohttp.ClientSession(cookie_jar=jar, timeout=aiohttp.ClientTimeout(total=20)) as http,
+    ):
+        await person.ask("Good morning.")
+        operator = Dashboard(case, http)
+        await operator.log_in()
+        assert (await operator.post("handover", {"action": "take"}))["state"] == "human"
+        said = await person.say("Is anybody there?")
+        await person.until(lambda: said in person.acks, "the acknowledgement")
+        assert (await operator.post("handover", {"action": "return"}))["state"] == "bot"
+        await person.answered()
+        recovery.note("web died behind a hand-over", web.fell_at)
+        assert web.exits == [CRASHED], web.words()
+        assert await case.value(
+            "SELECT array_agg(action ORDER BY id) FROM audit WHERE action LIKE 'handover.%'"
+        ) == ["handover.take", "handover.return"]
         await case.promises_hold(person)
 
 
