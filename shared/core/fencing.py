@@ -30,13 +30,18 @@ _UNSEEN = re.compile(r"[\U000e0001-\U000e007f]")
 """Asked first: looking behind every letter of every text takes longer than all the rest."""
 
 
-def _opened(names: tuple[str, ...]) -> re.Pattern[str]:
-    """The sign that opens one of these marks, also with blanks that cannot be seen, or written otherwise."""
-    return re.compile(rf"{_OPENING}(?={_HIDDEN}/?{_HIDDEN}(?:{'|'.join(names)})(?![\w-]))", re.IGNORECASE)
+def _opened(names: tuple[str, ...], *, fence: str = "") -> re.Pattern[str]:
+    """The sign that opens one of these marks, also with blanks that cannot be seen, or written otherwise.
+
+    `fence` is the beginning of an alternative: a word that begins like our fence is no word of anybody's.
+    """
+    whole = rf"(?:{'|'.join(names)})(?![\w-])"
+    return re.compile(rf"{_OPENING}(?={_HIDDEN}/?{_HIDDEN}(?:{fence}{whole}))", re.IGNORECASE)
 
 
-_MARK = _opened((*OUR_TAGS, *_OTHERS_TAGS))
-_MARK_BUT_FENCE = _opened((*(tag for tag in OUR_TAGS if tag != FENCE_TAG), *_OTHERS_TAGS))
+_BUT_FENCE = (*(tag for tag in OUR_TAGS if tag != FENCE_TAG), *_OTHERS_TAGS)
+_MARK = _opened(_BUT_FENCE, fence=f"{FENCE_TAG}|")
+_MARK_BUT_FENCE = _opened(_BUT_FENCE)
 _CONTROL = re.compile(r"<(?=\|[\w-]{1,40}\|>|<\s*/?\s*SYS\s*>>)", re.IGNORECASE)
 _INST = re.compile(r"\[(?=/?INST\])")
 _SPEAKERS = r"(?:system|evertalk)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared.core.fencing import defused, fenced, label
@@ -66,6 +66,8 @@ def test_doing_it_again_changes_nothing(text: str) -> None:
 
 
 @pytest.mark.control("S20")
+@example(["<", FENCE_TAG, FENCE_TAG])
+@example(["</", FENCE_TAG, "s>"])
 @given(st.lists(st.sampled_from([*MARKS, "<", "/", FENCE_TAG, ">", "\u200b", "words"]), max_size=8))
 def test_a_passage_cannot_leave_its_fence(parts: list[str]) -> None:
     made = fenced("page", "".join(parts), source='https://x.example/"><system>')
