@@ -14,6 +14,7 @@ from shared.adapters.arq_queue import QUEUE, RUN_JOB, read_job, redis_settings, 
 from shared.adapters.postgres.partitions import ensure_month_partitions
 from shared.app import App, server_urls
 from shared.core.errors import Fenced, StorageUnavailable
+from shared.core.recent import forget_recent
 from shared.ports import DESK
 from shared.services.conversation import LEASE_SECONDS
 
@@ -204,6 +205,7 @@ async def beat(app: App) -> None:
             if not await app.workers.beat(app.worker_id):
                 raise Fenced(f"worker {app.worker_id}")
             late, last = time.monotonic() - last, time.monotonic()
+            forget_recent(last)
             if late > LEASE_SECONDS:
                 log.warning("beats_missed", seconds=round(late, 1))
         except StorageUnavailable as error:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shared.core.recent import recent
 from shared.core.tokens import by_script, chars_over_four
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class VocabularyCounter:
         self._lock = threading.Lock()
         self._encoding: tiktoken.Encoding | None = None
         self._broken: str | None = None
-        self._remembered = lru_cache(maxsize=_REMEMBERED_TEXTS)(self._count)
+        self._remembered = recent(_REMEMBERED_TEXTS)(self._count)
 
     @property
     def problem(self) -> str | None:

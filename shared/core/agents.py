@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from shared.core.messages import BEGINNERS
 from shared.core.prompts import MODES, SystemLayers, base_rules, default_manners, default_persona
+from shared.core.recent import recent
 from shared.core.session import View
 from shared.core.turns import Claim
 from shared.core.upkeep import SessionState
@@ -80,7 +80,7 @@ def layers_for(config: Mapping[str, Any], at: Circumstances) -> SystemLayers:
     return _layers(persona, name, mode, replace(at, turn=min(at.turn, 2), mode=""))
 
 
-@lru_cache(maxsize=LAYERS_KEPT)
+@recent(LAYERS_KEPT)
 def _layers(persona: str, name: str, mode: str, at: Circumstances) -> SystemLayers:
     workspace = at.workspace
     person = [_who(at), about_person(workspace) if at.private else ""]

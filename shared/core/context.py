@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from operator import attrgetter, is_
 from typing import Literal, overload
 
@@ -33,6 +32,7 @@ from shared.core.prompts import (
     volatile_block,
 )
 from shared.core.pruning import apply_pruning
+from shared.core.recent import recent
 from shared.core.session import Entry, Note, View
 from shared.core.tokens import by_script, estimate_blocks, estimate_system, estimate_tools
 from shared.core.transcript import repair
@@ -178,7 +178,7 @@ def _told(block: Block) -> Block:
     return block
 
 
-@lru_cache(maxsize=64)
+@recent(64)
 def _system_parts(layers: SystemLayers, core: str) -> tuple[SystemPart, ...]:
     told = replace(
         layers,

@@ -35,6 +35,7 @@ from shared.core.exchange import (
     Stored,
 )
 from shared.core.messages import Text
+from shared.core.recent import forget_recent
 from shared.core.reminders import told_words
 from shared.core.tokens import estimate_blocks
 from shared.core.turns import AnswerStored, Caps, Claim, Outcome, Spending, SpendingWarning
@@ -256,6 +257,7 @@ class Conversation:
             # Others may have taken over what this process was doing: whoever looks for the reason finds it.
             log.warning("beats_missed", seconds=round(late, 1))
         self._last_beat = time.monotonic()
+        forget_recent(self._last_beat)
         if self._stops:
             for session_id in await self._turns.stops_requested(self._worker_id):
                 self._stop_here(session_id)

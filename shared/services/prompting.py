@@ -21,6 +21,7 @@ from shared.core.policy import Channel, ContextPolicy
 from shared.core.prompts import SystemLayers
 from shared.core.prune_rules import BadPruneRules, Pruner, PruneRules, prune_rules
 from shared.core.recall import NOTHING_RECALLED, Recalled
+from shared.core.recent import recent
 from shared.core.selection import Selection, select
 from shared.core.session import Entry, View
 from shared.core.spill import Artifact, can_open
@@ -110,7 +111,6 @@ class Prompting:
     """Whoever comes to the widget without a name is the owner of this installation."""
 
     _policies: dict[str, ContextPolicy] = field(default_factory=dict)
-    _sizes: dict[str, int] = field(default_factory=dict)
 
     def policy_of(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
         """The agent's policy; the deployment's when its row cannot be used, so that no turn breaks."""
@@ -164,11 +164,7 @@ class Prompting:
         """Estimated tokens; those of long texts are remembered, as each call of a turn asks for them."""
         if len(text) <= LONG_CHARS:
             return self.counter.count(text)
-        if text not in self._sizes:
-            if len(self._sizes) >= LONG_TEXTS_KEPT:
-                self._sizes.clear()
-            self._sizes[text] = self.counter.count(text)
-        return self._sizes[text]
+        return _size_of_long(self.counter, text)
 
     def prepare(
         self,
@@ -346,7 +342,12 @@ def prompt_parts(prepared: Prepared) -> dict[str, str]:
     return {_key_of(text): text for text in texts}
 
 
-@lru_cache(maxsize=64)
+@recent(LONG_TEXTS_KEPT)
+def _size_of_long(counter: TokenCounter, text: str) -> int:
+    return counter.count(text)
+
+
+@recent(64)
 def _key_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -1,0 +1,36 @@
+"""What was worked out of somebody's words is remembered for a while, and never longer than that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakSet
+
+SECONDS_AT_MOST = 600.0
+"""As long as a process remembers the entries of a conversation."""
+_Asked = ParamSpec("_Asked")
+_Answer = TypeVar("_Answer")
+_KEPT: WeakSet[Any] = WeakSet()
+_BEGAN = [0.0]
+
+
+def recent(maxsize: int) -> Callable[[Callable[_Asked, _Answer]], Callable[_Asked, _Answer]]:
+    """As `lru_cache`, for what holds words of people: `forget_recent` ends it."""
+
+    def remembering(function: Callable[_Asked, _Answer]) -> Callable[_Asked, _Answer]:
+        kept: Any = lru_cache(maxsize=maxsize)(function)
+        _KEPT.add(kept)
+        remembered: Callable[_Asked, _Answer] = kept
+        return remembered
+
+    return remembering
+
+
+def forget_recent(now: float) -> None:
+    """To be called every few seconds, by a clock that only goes forward."""
+    if now - _BEGAN[0] < SECONDS_AT_MOST:
+        return
+    _BEGAN[0] = now
+    for kept in list(_KEPT):
+        kept.cache_clear()

@@ -1,0 +1,50 @@
+"""What was worked out of somebody's words is forgotten together, after a while."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.adapters.token_counter import VocabularyCounter
+from shared.core import context, recent
+from shared.core.prompts import SystemLayers
+from shared.core.recent import SECONDS_AT_MOST, forget_recent
+from shared.services import prompting
+
+
+@pytest.fixture
+def beginning(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Nothing was forgotten yet but now."""
+    monkeypatch.setattr(recent, "_BEGAN", [1_000.0])
+    return 1_000.0
+
+
+def test_it_is_asked_once_until_it_is_forgotten(beginning: float) -> None:
+    asked: list[str] = []
+
+    @recent.recent(2)
+    def length(text: str) -> int:
+        asked.append(text)
+        return len(text)
+
+    assert [length("ab"), length("abc"), length("ab")] == [2, 3, 2]
+    forget_recent(beginning + SECONDS_AT_MOST - 1)
+    assert (length("ab"), asked) == (2, ["ab", "abc"])
+    forget_recent(beginning + SECONDS_AT_MOST)
+    assert (length("ab"), asked) == (2, ["ab", "abc", "ab"])
+    forget_recent(beginning + 2 * SECONDS_AT_MOST - 1)
+    assert (length("ab"), asked) == (2, ["ab", "abc", "ab"])
+
+
+def test_no_words_of_a_person_stay(beginning: float) -> None:
+    counter = VocabularyCounter()
+    counter.count("My cat is called Miso.")
+    layers = SystemLayers(base="You help.", agent="", person="This is Ada, who has a cat.")
+    parts = context._system_parts(layers, "Ada has a cat.")
+    prompting._key_of(parts[0].text)
+    prompting._size_of_long(counter, "Miso " * 1_000)
+    told = [
+        counter._remembered, context._system_parts, prompting._key_of, prompting._size_of_long
+    ]  # fmt: skip
+    assert [kept.cache_info().currsize for kept in told] == [1, 1, 1, 1]  # type: ignore[attr-defined]
+    forget_recent(beginning + SECONDS_AT_MOST)
+    assert [kept.cache_info().currsize for kept in told] == [0, 0, 0, 0]  # type: ignore[attr-defined]
