@@ -16,12 +16,14 @@ from shared.core.messages import Block
 from shared.core.model import ToolSpec
 from shared.ports import Tool, ToolContext
 from shared.settings import Settings, load_settings
+from tests.midday import MIDDAY
 
 _cids = count(1)
 
 
 def settings_for(database_url: str, redis_url: str, **overrides: Any) -> Settings:
-    return load_settings(database_url=database_url, redis_url=redis_url, **overrides)
+    given = {"timezone": MIDDAY, **overrides}
+    return load_settings(database_url=database_url, redis_url=redis_url, **given)
 
 
 def with_little_room(database_url: str, redis_url: str, provider: str) -> Settings:

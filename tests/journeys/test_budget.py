@@ -11,6 +11,7 @@ from shared.core.exchange import Stored
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit
 from tests.journeys.test_flush import guests
+from tests.midday import MIDDAY, TODAY
 
 LONG_NOTE = {"name": "save_memory", "input": {"kind": "fact", "text": "The dog is called Bertil. " * 100}}
 SPENT = "SELECT coalesce(sum(spent_micro), 0)::bigint FROM spend_days WHERE scope = 'total'"
@@ -19,9 +20,7 @@ SPENT = "SELECT coalesce(sum(spent_micro), 0)::bigint FROM spend_days WHERE scop
 @pytest.fixture
 async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
     """Whose invariants are checked at the end."""
-    async for visitor in guests(
-        database_url, redis_url, provider, cap_person_per_day_usd="2", timezone="Europe/Berlin"
-    ):
+    async for visitor in guests(database_url, redis_url, provider, cap_person_per_day_usd="2"):
         yield visitor
 
 
@@ -35,9 +34,9 @@ async def budget(guest: Visit, **more: Any) -> str:
 async def set_aside(guest: Visit, scope: str, micro: int) -> None:
     """As if somebody else had spent it today; the reservation keeps the books in order."""
     await guest.app.pool.execute(
-        """WITH r AS (INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro, state,
-                                                scopes, ended_at)
-                      SELECT id, party_id, (now() AT TIME ZONE 'Europe/Berlin')::date, $3, $3, 'settled',
+        f"""WITH r AS (INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro,
+                                                state, scopes, ended_at)
+                      SELECT id, party_id, {TODAY}, $3, $3, 'settled',
                              ARRAY[$2], now() FROM sessions WHERE id = $1 RETURNING day)
            INSERT INTO spend_days AS d (scope, day, spent_micro) SELECT $2, day, $3 FROM r
            ON CONFLICT (scope, day) DO UPDATE SET spent_micro = d.spent_micro + excluded.spent_micro""",
@@ -55,7 +54,7 @@ async def test_budget_tells_what_is_left_and_when_it_begins_anew(guest: Visit) -
     told = await budget(guest)
     assert "- You: $1.70 of $2.00 (85 %) ⚠️" in told
     assert "of $100.00 (0 %)" in told
-    assert "It begins anew at 00:00 (Europe/Berlin)" in told
+    assert f"It begins anew at 00:00 ({MIDDAY})" in told
     assert "This conversation today: < $0.01" in told
     assert "unknown" not in told
     assert "Du: 1,70 $ von 2,00 $ (85 %)" in await budget(guest, language="de")
@@ -86,7 +85,7 @@ async def test_a_warning_comes_once_with_the_answer_and_is_no_answer(guest: Visi
 async def test_at_the_limit_the_person_is_told_when_it_goes_on_and_commands_work(guest: Visit) -> None:
     await set_aside(guest, await party(guest), 2_000_000)
     words = await guest.ask("Hello")
-    assert "after midnight (Europe/Berlin)" in words
+    assert f"after midnight ({MIDDAY})" in words
     assert await guest.one("SELECT error_code FROM turns") == "cap_reached"
     assert await guest.one("SELECT refused_scope FROM turns") == "party"
     assert "(100 %) ⛔" in await budget(guest)

@@ -17,11 +17,12 @@ from shared.core.turns import Caps, Claim, JobOrder, Outcome, Spending
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
 from tests.journeys.test_flush import guests, talk
+from tests.midday import MIDDAY
 
 NOTE = {"name": "save_memory", "input": {"kind": "fact", "text": "The dog is called Bertil."}}
 ROUND = {"match": {"kind": "chat"}, "times": 1, "action": {"tool_use": [NOTE]}}
 BUSY = {"match": {"kind": "chat"}, "times": -1, "action": {"status": 429, "retry_after": 0}}
-CAPS = Caps(total=100_000_000, person=None, visitor=None, session=None)
+CAPS = Caps(total=100_000_000, person=None, visitor=None, session=None, timezone=MIDDAY)
 OPEN = "SELECT count(*) FROM reservations WHERE state = 'held'"
 SPENT = "SELECT coalesce(sum(spent_micro), 0)::bigint FROM spend_days WHERE scope = 'total'"
 LEDGER = "SELECT coalesce(sum(cost_micro), 0)::bigint FROM usage"

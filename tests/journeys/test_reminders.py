@@ -109,7 +109,7 @@ async def test_in_quiet_hours_it_waits_for_their_end(
 ) -> None:
     now = datetime.now(UTC)
     quiet = f"{now.hour}-{(now.hour + 3) % 24}"
-    async for guest in guests(database_url, redis_url, provider, quiet_hours=quiet):
+    async for guest in guests(database_url, redis_url, provider, quiet_hours=quiet, timezone="UTC"):
         await asked(guest, provider, TELLS)
         await comes_due(guest)
         assert await looked(guest) == "I will remind you."

@@ -15,10 +15,11 @@ from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.workers import PostgresWorkers
 from shared.core.alerts import NotSent, Refused, Sending, Sent, Unknown, message
+from tests.midday import MIDDAY, TODAY
 from tests.web.dashboard.seed import a_session
 
 TARGETS = ("telegram:-100", "webhook", "email")
-RULES = Rules(cap_micro=5_000_000, over_seconds=0.0, handover_seconds=300.0)
+RULES = Rules(cap_micro=5_000_000, over_seconds=0.0, handover_seconds=300.0, timezone=MIDDAY)
 CANARY = "canary-7f3a9b"
 
 
@@ -51,8 +52,8 @@ class Desk:
 
     async def spend(self, micro: int) -> None:
         await self.pool.execute(
-            """INSERT INTO spend_days (scope, day, spent_micro)
-               VALUES ('total', (now() AT TIME ZONE 'UTC')::date, $1)
+            f"""INSERT INTO spend_days (scope, day, spent_micro)
+               VALUES ('total', {TODAY}, $1)
                ON CONFLICT (scope, day) DO UPDATE SET spent_micro = excluded.spent_micro""",
             micro,
         )
@@ -103,8 +104,8 @@ async def test_an_agents_own_caps_are_told_at_80_and_at_100_percent_once_for_eac
     await desk.pool.execute(
         """UPDATE agents SET config = '{"caps": {"session_usd": 1, "person_per_day_usd": 2}}'"""
     )
-    spent = """INSERT INTO spend_days (scope, day, spent_micro, warned_at)
-               VALUES ($1, (now() AT TIME ZONE 'UTC')::date - $3::int, $2::bigint,
+    spent = f"""INSERT INTO spend_days (scope, day, spent_micro, warned_at)
+               VALUES ($1, {TODAY} - $3::int, $2::bigint,
                        CASE WHEN $2::bigint >= 800000 THEN now() END)
                ON CONFLICT (scope, day) DO UPDATE
                   SET spent_micro = excluded.spent_micro, warned_at = excluded.warned_at"""
@@ -143,8 +144,8 @@ async def test_a_refusal_by_an_agents_cap_is_told_as_used_up(desk: Desk) -> None
         "UPDATE agents SET name = 'An odd name', config = '{\"caps\": {\"session_usd\": 1}}'"
     )
     await desk.pool.execute(
-        """INSERT INTO spend_days (scope, day, spent_micro, warned_at)
-           VALUES ($1, (now() AT TIME ZONE 'UTC')::date, 950000, now())""",
+        f"""INSERT INTO spend_days (scope, day, spent_micro, warned_at)
+           VALUES ($1, {TODAY}, 950000, now())""",
         f"session:{seeded.session_id}",
     )
     assert await desk.look() == (1, 0)

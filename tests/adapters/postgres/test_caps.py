@@ -12,15 +12,21 @@ from shared.core.errors import CapReached
 from shared.core.messages import Text
 from shared.core.turns import Caps, Claim, Outcome, Spending
 from tests.journeys.house import Visit, visit
+from tests.midday import MIDDAY
 
 RIVALS = 100
-NONE = Caps(total=None, person=None, visitor=None, session=None)
 ONE_CLAIM = 6_000
 """What a claim sets aside at one micro-dollar per token: 2,000 at least, and 4,000 for what is new."""
 
 
-def caps(**given: int | str) -> Caps:
-    return Caps(**{"total": None, "person": None, "visitor": None, "session": None, **given})  # type: ignore[arg-type]
+def caps(
+    *,
+    total: int | None = None,
+    person: int | None = None,
+    visitor: int | None = None,
+    session: int | None = None,
+) -> Caps:
+    return Caps(total=total, person=person, visitor=visitor, session=session, timezone=MIDDAY)
 
 
 def cost(micro: int) -> tuple[Spending, ...]:

@@ -16,6 +16,7 @@ from shared.core.memory import near_duplicate, note_from, note_hash
 from shared.core.notes import NewNote, NoteSource
 from shared.core.upkeep import JobClaim
 from tests.journeys.house import Visit, running_app, settings_for, visit
+from tests.midday import MIDDAY
 
 WORDS = ("likes tea", "drinks coffee", "plays chess", "has two cats", "has three cats")
 TEXTS = [
@@ -144,18 +145,18 @@ async def claimed(guest: Visit) -> JobClaim:
 
 async def test_the_night_is_asked_for_once_a_day_and_only_when_there_is_something(guest: Visit) -> None:
     ask = guest.app.tidying.ask
-    assert await ask(timezone="UTC", hour=0) == []
+    assert await ask(timezone=MIDDAY, hour=0) == []
     whose = await guest.app.notes.whose(guest.session_id)
     await guest.app.notes.save(note_from({"text": "My dog is called Bertil."}), whose)
-    assert await ask(timezone="UTC", hour=24) == []
-    (job_id,) = await ask(timezone="UTC", hour=0)
-    assert await ask(timezone="UTC", hour=0) == []
+    assert await ask(timezone=MIDDAY, hour=24) == []
+    (job_id,) = await ask(timezone=MIDDAY, hour=0)
+    assert await ask(timezone=MIDDAY, hour=0) == []
     await guest.app.maintenance.run(job_id)
     row = await guest.app.pool.fetchrow("SELECT state, outcome FROM jobs WHERE id = $1", job_id)
     assert row is not None
     assert row["state"] == "done"
     assert row["outcome"] == {"notes": 1, "doubles": 0, "expired": 0, "let_go": 0, "parts": 0}
-    assert await ask(timezone="UTC", hour=0) == []
+    assert await ask(timezone=MIDDAY, hour=0) == []
 
 
 async def test_a_dated_note_leaves_the_prompt_by_night_and_can_still_be_found(guest: Visit) -> None:

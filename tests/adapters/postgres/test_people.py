@@ -23,6 +23,7 @@ from shared.adapters.postgres.visitors import PostgresVisitors, new_token
 from shared.core.errors import SessionMoved
 from shared.core.exchange import Accepted, Inbound
 from shared.core.people import CODE_ALPHABET, GUESSES, Joined, Parted
+from tests.midday import TODAY
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 BOT = 7_000
@@ -402,15 +403,15 @@ async def test_what_both_spent_today_counts_for_the_one_and_only_once(pool: Pool
     for place, micro in ((page, 300), (phone, 500)):
         scope = f"party:{place.party_id}"
         await pool.execute(
-            """INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro, state,
+            f"""INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro, state,
                                          scopes, ended_at)
-               VALUES ($1, $2, (now() AT TIME ZONE 'UTC')::date, $3, $3, 'settled',
+               VALUES ($1, $2, {TODAY}, $3, $3, 'settled',
                        ARRAY[$4], now())""",
             place.first_session, place.party_id, micro, scope,
         )  # fmt: skip
         await pool.execute(
-            """INSERT INTO spend_days (scope, day, spent_micro)
-               VALUES ($1, (now() AT TIME ZONE 'UTC')::date, $2)""",
+            f"""INSERT INTO spend_days (scope, day, spent_micro)
+               VALUES ($1, {TODAY}, $2)""",
             scope, micro,
         )  # fmt: skip
     spent = "SELECT spent_micro FROM spend_days WHERE scope = 'party:' || $1::text"

@@ -10,6 +10,7 @@ import pytest
 
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.running_sums import SOURCES, RunningSums, SpentToday
+from tests.midday import DAY_BEGAN, MIDDAY, zone_where_it_is
 from tests.web.dashboard import seed
 from tests.web.dashboard.seed import a_long_session, a_session
 
@@ -119,14 +120,14 @@ async def test_the_spend_of_a_day_begins_anew_at_midnight(pool: Pool) -> None:
     async with pool.acquire() as connection:
         seeded = await a_session(connection)
         await seed.spend(connection, seeded)
-    today = SpentToday(pool, "UTC")
-    day = "at >= date_trunc('day', now())"
+    today = SpentToday(pool, MIDDAY)
+    began = DAY_BEGAN
 
     async def as_sql() -> dict[str, Any]:
         row = await pool.fetchrow(
             f"""SELECT coalesce(sum(cost_micro), 0) AS spent,
                        count(*) FILTER (WHERE cost_micro IS NULL) AS unknown, count(*) AS calls
-                  FROM usage WHERE {day}"""
+                  FROM usage WHERE at >= {began}"""
         )
         assert row is not None
         return dict(row)
@@ -135,8 +136,8 @@ async def test_the_spend_of_a_day_begins_anew_at_midnight(pool: Pool) -> None:
     async with pool.acquire() as connection:
         await seed.spend(connection, await a_session(connection))
     assert await today.read() == await as_sql()
-    day = "at >= date_trunc('day', now() AT TIME ZONE 'Asia/Tokyo') AT TIME ZONE 'Asia/Tokyo'"
-    today._timezone = "Asia/Tokyo"
+    today._timezone = zone_where_it_is(9)
+    began = DAY_BEGAN.replace(MIDDAY, today._timezone)
     assert await today.read() == await as_sql()
 
 
@@ -145,8 +146,8 @@ async def test_what_was_being_written_when_others_were_counted_is_not_forgotten(
         seeded = await a_session(connection)
         await seed.spend(connection, seeded)
     minutes = iter(range(99))
-    today = SpentToday(pool, "UTC", clock=lambda: next(minutes) * 60.0)
-    of_today = "SELECT count(*) FROM usage WHERE at >= date_trunc('day', now())"
+    today = SpentToday(pool, MIDDAY, clock=lambda: next(minutes) * 60.0)
+    of_today = f"SELECT count(*) FROM usage WHERE at >= {DAY_BEGAN}"
     for _ in range(2):
         await today.read()
     settled = today._kept.edge

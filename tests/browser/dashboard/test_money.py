@@ -18,6 +18,7 @@ from shared.adapters.postgres.pool import open_pool
 from shared.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.place import Place, fits, log_in
+from tests.midday import DAY_BEGAN, MIDDAY
 from tests.web.dashboard import money_seed, seed
 from tests.web.dashboard.conftest import RunCommands
 from tests.web.dashboard.serve import served
@@ -31,7 +32,7 @@ async def place(module_database_url: str) -> AsyncIterator[Place]:
     async with pool.acquire() as connection:
         seeded, links = await seed.a_long_session(connection, turns=300)
         await money_seed.a_month(connection, seeded)
-    settings, commands = load_settings(), RunCommands()
+    settings, commands = load_settings(timezone=MIDDAY), RunCommands()
     async with served(web.Application(), pool=pool, settings=settings, commands=commands) as url:
         yield Place(
             url=url,
@@ -72,9 +73,7 @@ def card(page: Page, name: str) -> Any:
 
 async def test_the_overview_leads_to_what_needs_an_eye(page: Page, place: Place) -> None:
     await photograph(page, "overview-light")
-    spent = await place.pool.fetchval(
-        "SELECT sum(cost_micro)::float8 FROM usage WHERE at >= date_trunc('day', now())"
-    )
+    spent = await place.pool.fetchval(f"SELECT sum(cost_micro)::float8 FROM usage WHERE at >= {DAY_BEGAN}")
     await expect(card(page, "Spent today")).to_have_text(f"≥ ${spent / 1e6:.2f}")
     await expect(card(page, "Failed jobs")).to_have_text("1")
     await expect(card(page, "Model provider")).to_have_text("–")

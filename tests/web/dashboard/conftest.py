@@ -18,6 +18,7 @@ from shared.adapters.postgres.work_changes import PostgresWorkChanges
 from shared.services.crash import no_crash
 from shared.services.work_desk import WorkDesk
 from shared.settings import load_settings
+from tests.midday import MIDDAY
 from tests.web.dashboard.serve import served
 from tests.web.inspecting import inspecting_over
 
@@ -111,7 +112,7 @@ async def stranger(database_url: str, pool: asyncpg.Pool[asyncpg.Record]) -> Asy
         served(
             app,
             pool=pool,
-            settings=load_settings(),
+            settings=load_settings(timezone=MIDDAY),
             commands=commands,
             inspecting=inspecting_over(pool),
             work_desk=work_desk_of(pool, bell),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.midday import TODAY
 from tests.web.dashboard import seed
 from tests.web.dashboard.seed import Seeded
 
@@ -58,8 +59,8 @@ async def a_month(connection: Connection, first: Seeded) -> list[Seeded]:
         first.session_id,
     )
     await connection.execute(
-        """INSERT INTO spend_days (scope, day, spent_micro, reserved_micro, warned_at)
-           VALUES ('total', current_date, 700000, 50000, NULL), ('party:1', current_date, 5, 0, now())
+        f"""INSERT INTO spend_days (scope, day, spent_micro, reserved_micro, warned_at)
+           VALUES ('total', {TODAY}, 700000, 50000, NULL), ('party:1', {TODAY}, 5, 0, now())
            ON CONFLICT DO NOTHING"""
     )
     await connection.execute(

@@ -21,6 +21,7 @@ from shared.adapters.models.breaker import Breaker
 from shared.adapters.postgres.insights_sql import SORTS
 from shared.adapters.postgres.workers import PostgresWorkers
 from shared.settings import load_settings
+from tests.midday import DAY_BEGAN, MIDDAY, TODAY
 from tests.web.callers import make_operator
 from tests.web.dashboard import money_seed, seed
 from tests.web.dashboard.conftest import Dashboard
@@ -29,7 +30,7 @@ from tests.web.dashboard.serve import served
 KINDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 KEYS = {
     "model": "u.model",
-    "day": "(u.at AT TIME ZONE 'UTC')::date::text",
+    "day": f"(u.at AT TIME ZONE '{MIDDAY}')::date::text",
     "purpose": "u.purpose",
     "agent": "a.name",
     "person": "p.public_id::text",
@@ -86,10 +87,10 @@ async def test_costs_by_each_group_are_what_the_ledger_says(dashboard: Dashboard
 
 async def test_a_period_holds_both_of_its_days_and_nothing_else(dashboard: Dashboard) -> None:
     await a_month(dashboard)
-    day = await dashboard.pool.fetchval("SELECT (now() AT TIME ZONE 'UTC')::date - 4")
+    day = await dashboard.pool.fetchval(f"SELECT {TODAY} - 4")
     page = await dashboard.get(f"/costs?from={day}&to={day}")
     calls = await dashboard.pool.fetchval(
-        "SELECT count(*) FROM usage WHERE (at AT TIME ZONE 'UTC')::date = $1", day
+        f"SELECT count(*) FROM usage WHERE (at AT TIME ZONE '{MIDDAY}')::date = $1", day
     )
     assert page["total"]["calls"] == calls > 0
     assert [one["day"] for one in page["days"]] == [day.isoformat()]
@@ -112,7 +113,7 @@ async def test_a_price_that_nobody_knows_is_null_and_a_day_without_calls_is_noug
 async def test_the_overview_is_what_sql_says(dashboard: Dashboard) -> None:
     await a_month(dashboard)
     page, one = await dashboard.get("/overview"), dashboard.pool.fetchval
-    today = "at >= date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
+    today = f"at >= {DAY_BEGAN}"
     assert page["spend_micro"] == await one(f"SELECT sum(cost_micro)::bigint FROM usage WHERE {today}")
     assert page["calls"] == await one(f"SELECT count(*) FROM usage WHERE {today}")
     assert page["charged_micro"] == 750_000
@@ -226,7 +227,7 @@ async def test_savings_are_what_sql_and_the_price_list_say(dashboard: Dashboard)
     await a_month(dashboard)
     await dashboard.pool.execute("UPDATE usage SET cost_micro = 7, at = now() WHERE purpose = 'compact'")
     page, one = await dashboard.get("/savings"), dashboard.pool.fetchval
-    month = "at >= date_trunc('month', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
+    month = f"at >= {DAY_BEGAN.replace('day', 'month')}"
     plain = 0
     for model, into, out in (("claude-opus-5-5", 4, 20), ("claude-sonnet-5-5", 2, 10)):
         plain += await one(
