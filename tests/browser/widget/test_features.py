@@ -209,6 +209,34 @@ def test_a_pin_says_so_without_a_message_of_its_own(desk: Desk, stub: Stub) -> N
     expect(page.locator(".result")).to_have_count(0)
 
 
+UNTIL_TOLD = """() => {
+    const soon = window.setTimeout;
+    window.later = [];
+    window.setTimeout = (run, ms, ...more) => ms > 1000 ? window.later.push(run) : soon(run, ms, ...more);
+}"""
+"""What waits for longer than a second waits until the test lets it run."""
+
+
+def test_a_button_that_says_copied_says_so_though_its_answer_is_drawn_anew(desk: Desk) -> None:
+    desk.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page, other = desk.chat(), desk.chat()
+    asked(page)
+    copy = page.locator("article.assistant .meta button").first
+    expect(copy).to_have_text("Copy")
+    page.evaluate(UNTIL_TOLD)
+    copy.click()
+    expect(copy).to_have_text("Copied")
+    other.get_by_role("button", name="Pin", exact=True).click()
+    expect(page.get_by_role("button", name="Unpin")).to_be_visible()
+    expect(copy).to_have_text("Copied")
+    expect(page.get_by_role("button", name="Copied")).to_have_count(1)
+    page.evaluate("window.later.forEach(run => run())")
+    expect(copy).to_have_text("Copy")
+    copy.press("Enter")
+    expect(copy).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "You said: hello"
+
+
 def test_a_pin_that_is_lost_with_its_socket_is_asked_for_again_under_the_same_id(
     desk: Desk, stub: Stub
 ) -> None:

@@ -122,7 +122,7 @@ export function timeline(tools) {
     } else show(meta, item.status === "sending" ? t("sending") : item.queued ? t("queued") : time(item.at));
   }
 
-  /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body @param {HTMLElement} meta */
+  /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body @param {any} meta */
   function answer(item, article, body, meta) {
     const notice = item.role === "notice";
     const draft = item.status === "draft" && !item.partial;
@@ -135,8 +135,9 @@ export function timeline(tools) {
     if (draft && !item.text) body.append(waiting());
     if (draft) return show(meta, item.text && tools.chat.run?.state === "tool" && working());
     const failed = item.error && !more.told && h("span", { class: "bad" }, typeof item.error === "string" && /\s/.test(item.error) ? item.error : item.error.message ?? t("answer_failed"));
-    show(meta, failed, item.partial && !failed && h("span", { class: "tag" }, t("stopped")), item.text && !notice && copyButton(item),
-      more.again, more.thumbs, more.pin, time(item.at));
+    // The same button each time: it may just be saying that it did.
+    const copy = (meta.words = item.text) && !notice && (meta.copy ??= button(t("copy"), () => tools.copy(meta.words, meta.copy)));
+    show(meta, failed, item.partial && !failed && h("span", { class: "tag" }, t("stopped")), copy, more.again, more.thumbs, more.pin, time(item.at));
   }
 
   /** What stands beside answers comes with the first of them. */
@@ -165,8 +166,6 @@ export function timeline(tools) {
 
   /** @param {string} words @param {() => void} run */
   const button = (words, run) => h("button", { class: "quiet", type: "button", onclick: run }, words);
-  /** @param {any} item */
-  const copyButton = (item) => { const node = button(t("copy"), () => tools.copy(item.text, node)); return node; };
   /** @param {string | undefined} at */
   const time = (at) => at && h("time", { datetime: at, title: when(at, lang()) }, clock(at, lang()));
 
