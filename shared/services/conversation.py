@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -99,7 +99,7 @@ class TurnStore(Protocol):
     async def unanswered(
         self, channel: str, *, accounts: Sequence[str] | None = None, limit: int = 100
     ) -> list[int]: ...
-    async def let_go(self, session_id: int, *, worker_id: int) -> None: ...
+    async def let_go(self, session_ids: Collection[int], *, worker_id: int) -> None: ...
     async def request_stop(self, session_id: int) -> bool: ...
     async def stops_requested(self, worker_id: int) -> list[int]: ...
 
@@ -262,9 +262,20 @@ class Conversation:
             for session_id in await self._turns.stops_requested(self._worker_id):
                 self._stop_here(session_id)
         await self.give_back(after_seconds=BEAT_SECONDS)
-        for session_id in self._unsure - self._claiming - self._stops.keys() - self._begun.keys():
-            await self._turns.let_go(session_id, worker_id=self._worker_id)
-            self._unsure.discard(session_id)
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        """Of all that it is unsure of and does nothing in, by one statement: many take a beat no longer."""
+        idle = self._unsure - self._claiming - self._stops.keys() - self._begun.keys()
+        if not idle:
+            return
+        # Out of the set meanwhile: whichever is unsure anew by its end is let go of with the next beat.
+        self._unsure -= idle
+        try:
+            await self._turns.let_go(idle, worker_id=self._worker_id)
+        except BaseException:
+            self._unsure |= idle
+            raise
 
     async def give_back(self, *, after_seconds: float = 0.0) -> None:
         """Turns that were taken with their message so long ago, and that nobody answers, are due again."""

@@ -417,9 +417,12 @@ SELECT event_seq, now() AS at FROM s
 """
 
 LET_GO = """
+WITH s AS (
+  SELECT id FROM sessions WHERE id = ANY ($1::bigint[]) AND leased_by = $2 ORDER BY id FOR NO KEY UPDATE)
 UPDATE sessions SET leased_by = NULL, retry_at = now(), turn_epoch = turn_epoch + 1
- WHERE id = $1 AND leased_by = $2
+ WHERE id IN (SELECT id FROM s)
 """
+"""Several are locked in the order in which everybody locks them."""
 
 RESERVE = f"""
 WITH cost AS (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from operator import attrgetter
@@ -279,9 +279,9 @@ class PostgresTurns:
         return row["event_seq"], payload
 
     @store_method
-    async def let_go(self, session_id: int, *, worker_id: int) -> None:
+    async def let_go(self, session_ids: Collection[int], *, worker_id: int) -> None:
         """Whatever this process may have claimed there without hearing of it is due again."""
-        await self._pool.execute(turn_sql.LET_GO, session_id, worker_id)
+        await self._pool.execute(turn_sql.LET_GO, list(session_ids), worker_id)
 
     @store_method
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None:

@@ -1,0 +1,137 @@
+"""A process that is unsure of what it has claimed lets go of it with its next beat, by one statement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+
+import pytest
+
+from shared.core.errors import StorageUnavailable
+from shared.core.exchange import ReplyEvent
+from shared.core.turns import Caps
+from shared.services.assistant import ClaimPrices
+from shared.services.conversation import Conversation
+from shared.services.crash import no_crash
+
+WORKER = 7
+
+
+class Turns:
+    """A store that loses the reply of each claim; `asked` are the sessions of each statement that lets go."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[int]] = []
+        self.before: Callable[[], Awaitable[None]] | None = None
+        self.claiming: asyncio.Event | None = None
+
+    async def claim(self, session_id: int, **_: Any) -> None:
+        if self.claiming is not None:
+            await self.claiming.wait()
+        raise StorageUnavailable("the reply is lost")
+
+    async def let_go(self, session_ids: Collection[int], *, worker_id: int) -> None:
+        assert worker_id == WORKER
+        self.asked.append(sorted(session_ids))
+        if self.before is not None:
+            await self.before()
+
+
+class Alive:
+    async def beat(self, worker_id: int) -> bool:
+        return worker_id == WORKER
+
+
+class Prices:
+    async def prices(self) -> ClaimPrices:
+        return ClaimPrices(micro_per_input_token=0.0, micro_output=0.0)
+
+
+class House:
+    def __init__(self) -> None:
+        self.turns = Turns()
+        parts: dict[str, Any] = {
+            "assistant": Prices(),
+            "counter": None,
+            "doorbell": None,
+            "turns": self.turns,
+        }
+        self.conversation = Conversation(
+            channel="web", worker_id=WORKER, workers=Alive(), crash_point=no_crash,
+            caps=Caps(total=None, person=None, visitor=None, session=None), **parts,
+        )  # fmt: skip
+
+    async def loses(self, *session_ids: int) -> None:
+        for session_id in session_ids:
+            with pytest.raises(StorageUnavailable):
+                await self.conversation.answer(session_id, self.nobody)
+
+    async def beats(self) -> list[list[int]]:
+        """What this one beat let go of."""
+        known = len(self.turns.asked)
+        await self.conversation.heartbeat()
+        return self.turns.asked[known:]
+
+    async def nobody(self, event: ReplyEvent) -> None:
+        raise AssertionError(event)
+
+
+async def test_however_many_they_are_one_statement_lets_go_of_them() -> None:
+    house = House()
+    assert await house.beats() == []
+    await house.loses(*range(1, 101))
+    assert await house.beats() == [list(range(1, 101))]
+    assert await house.beats() == []
+
+
+@pytest.mark.parametrize("trouble", [StorageUnavailable("too slow"), asyncio.CancelledError()])
+async def test_when_the_statement_fails_none_of_them_is_forgotten(trouble: BaseException) -> None:
+    house = House()
+    await house.loses(1, 2, 3)
+
+    async def fails() -> None:
+        raise trouble
+
+    house.turns.before = fails
+    with pytest.raises(type(trouble)):
+        await house.beats()
+    house.turns.before = None
+    await house.loses(4)
+    assert await house.beats() == [[1, 2, 3, 4]]
+    assert await house.beats() == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_whatever_is_unsure_anew_meanwhile_waits_for_the_next_beat(fails: bool) -> None:
+    house = House()
+    await house.loses(1, 2)
+
+    async def meanwhile() -> None:
+        await house.loses(2, 3)
+        if fails:
+            raise StorageUnavailable("too slow")
+
+    house.turns.before = meanwhile
+    if fails:
+        with pytest.raises(StorageUnavailable):
+            await house.beats()
+    else:
+        assert await house.beats() == [[1, 2]]
+    house.turns.before = None
+    assert await house.beats() == [[1, 2, 3] if fails else [2, 3]]
+    assert await house.beats() == []
+
+
+async def test_what_is_being_claimed_again_is_left_alone_until_that_has_ended() -> None:
+    house = House()
+    await house.loses(1, 2)
+    house.turns.claiming = asyncio.Event()
+    again = asyncio.ensure_future(house.conversation.answer(2, house.nobody))
+    await asyncio.sleep(0)
+    assert await house.beats() == [[1]]
+    assert await house.beats() == []
+    house.turns.claiming.set()
+    with pytest.raises(StorageUnavailable):
+        await again
+    assert await house.beats() == [[2]]
