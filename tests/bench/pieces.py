@@ -41,9 +41,11 @@ PIECES: tuple[Piece, ...] = (
             "rss_web_mib",
             "rss_worker_mib",
         ),
-        seconds=300,
+        seconds=600,
+        full=("--blocks", "77", "--minutes", "5"),
         quick=("--turns", "5", "--blocks", "5"),
         told=(
+            "overhead_ratio_of_groups",
             "cpu_ratio",
             "floor_cpu_ms_per_turn",
             "wall_ms_per_turn",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.bench.turn import as_table, measure
+from tests.bench.turn import _groups, as_table, measure
 
 
 async def test_the_bench_counts_what_a_turn_costs() -> None:
@@ -12,3 +12,17 @@ async def test_the_bench_counts_what_a_turn_costs() -> None:
     assert found["statements"] == 2
     assert found["redis_commands"] <= 2
     assert "overhead_ratio" in as_table(found)
+
+
+async def test_blocks_that_are_spread_are_all_measured() -> None:
+    found = await measure(turns=2, blocks=3, minutes=0.01, with_processes=False, profile=False)
+    assert len(found["overhead_ratio_of_groups"]) == 2
+    assert (found["blocks"], len(found["overhead_ratios"])) == (3, 3)
+
+
+def test_groups_of_blocks_stand_evenly_over_the_minutes() -> None:
+    assert _groups(21, 0) == [(0.0, 21)]
+    assert _groups(3, 1) == [(0.0, 2), (60.0, 1)]
+    groups = _groups(77, 5)
+    assert [blocks for _, blocks in groups] == [7] * 11
+    assert sum(seconds for seconds, _ in groups) == 300

@@ -1,4 +1,7 @@
-"""What a turn costs without the model: `python -m tests.bench.turn [--json] [--turns N] [--blocks N]`.
+"""What a turn costs without the model: `python -m tests.bench.turn [--json] [--turns N] [--minutes N] …`.
+
+A machine that others share computes twice as fast in one minute as in the next, and its disk does not: blocks
+that are spread over some minutes say more than as many at once.
 
 Both sides run on uvloop and never search what was loaded for garbage, as the web process does.
 """
@@ -39,6 +42,8 @@ ANSWER = "You liked the Blue Heron, because of the grilled sardines and the view
 AIMS = {"overhead_ratio": 2.0, "statements": 2, "commits": 2, "redis_commands": 2, "rss_web_mib": 90,
         "rss_worker_mib": 90, "rss_web_after_model_mib": 180, "rss_worker_after_model_mib": 180,
         "up_ready_second_start_seconds": 8}  # fmt: skip
+TOGETHER = 7
+"""Blocks of each kind in a group."""
 _HOUSEKEEPING = ("info", "config", "ping", "hello", "client", "select", "subscribe", "unsubscribe")
 
 
@@ -66,12 +71,18 @@ async def run_block(turns: Turns, count: int) -> Block:
 
 
 async def measure(
-    *, turns: int, blocks: int, with_processes: bool, profile: bool, flush_ms: float = 0.0
+    *,
+    turns: int,
+    blocks: int,
+    with_processes: bool,
+    profile: bool,
+    flush_ms: float = 0.0,
+    minutes: float = 0.0,
 ) -> dict[str, Any]:
     async with ground() as (servers, folder):
         if flush_ms:
             await _flush_slowly(servers.database_url, flush_ms)
-        found = await _turns(settings_of(servers, folder), servers, turns, blocks, profile=profile)
+        found = await _turns(settings_of(servers, folder), servers, turns, blocks, minutes, profile=profile)
     if with_processes:
         found |= await rest.measure(load_settings())
     return found
@@ -89,7 +100,7 @@ async def _flush_slowly(database_url: str, milliseconds: float) -> None:
 
 
 async def _turns(
-    settings: Settings, servers: EmbeddedServers, turns: int, blocks: int, *, profile: bool
+    settings: Settings, servers: EmbeddedServers, turns: int, blocks: int, minutes: float, *, profile: bool
 ) -> dict[str, Any]:
     app = await app_with_instant_model(settings, answer=ANSWER)
     redis = Redis.from_url(servers.redis_url)
@@ -104,7 +115,7 @@ async def _turns(
             await floor.prepare()
             for warm in (floor, whole):
                 await run_block(warm, max(10, turns // 5))
-            found = await _interleaved(floor, whole, turns, blocks)
+            found = await _interleaved(floor, whole, turns, _groups(blocks, minutes))
         found |= await _counts(app, redis, whole, turns)
         await all_were_answered(app)
         if profile:
@@ -117,11 +128,40 @@ async def _turns(
         await app.close()
 
 
-async def _interleaved(floor: Turns, whole: Turns, turns: int, blocks: int) -> dict[str, Any]:
-    pairs = [(await run_block(floor, turns), await run_block(whole, turns)) for _ in range(blocks)]
+def _groups(blocks: int, minutes: float) -> list[tuple[float, int]]:
+    """Seconds to wait, and the blocks that then run one after the other."""
+    if not minutes:
+        return [(0.0, blocks)]
+    count = max(2, blocks // TOGETHER)
+    size, more = divmod(blocks, count)
+    apart = minutes * 60 / (count - 1)
+    return [(apart if number else 0.0, size + (number < more)) for number in range(count)]
+
+
+async def _alive_for(seconds: float, whole: WholeTurns) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        await whole.conversation.heartbeat()
+        await asyncio.sleep(min(1.0, left))
+
+
+async def _interleaved(
+    floor: Turns, whole: WholeTurns, turns: int, groups: Sequence[tuple[float, int]]
+) -> dict[str, Any]:
+    pairs: list[tuple[Block, Block]] = []
+    middles: list[float] = []
+    for seconds, blocks in groups:
+        if seconds:
+            await _alive_for(seconds, whole)
+            for warm in (floor, whole):
+                await run_block(warm, turns)
+        group = [(await run_block(floor, turns), await run_block(whole, turns)) for _ in range(blocks)]
+        middles.append(statistics.median(ours.wall_ms / bare.wall_ms for bare, ours in group))
+        pairs += group
     ratios = [ours.wall_ms / bare.wall_ms for bare, ours in pairs]
     return {
         "overhead_ratio": round(statistics.median(ratios), 2),
+        "overhead_ratio_of_groups": [round(middle, 2) for middle in middles],
         "overhead_ratios": [round(ratio, 2) for ratio in ratios],
         "cpu_ratio": round(statistics.median(ours.cpu_ms / bare.cpu_ms for bare, ours in pairs), 2),
         "cpu_ms_per_turn": round(statistics.median(ours.cpu_ms for _, ours in pairs), 2),
@@ -129,7 +169,7 @@ async def _interleaved(floor: Turns, whole: Turns, turns: int, blocks: int) -> d
         "wall_ms_per_turn": round(statistics.median(ours.wall_ms for _, ours in pairs), 2),
         "floor_wall_ms_per_turn": round(statistics.median(bare.wall_ms for bare, _ in pairs), 2),
         "turns_per_block": turns,
-        "blocks": blocks,
+        "blocks": len(pairs),
     }
 
 
@@ -217,6 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--turns", type=int, default=20, help="per block")
     parser.add_argument("--blocks", type=int, default=21, help="of each kind")
+    parser.add_argument("--minutes", type=float, default=0.0, help="over which the blocks are spread")
     parser.add_argument("--no-processes", action="store_true", help="leave memory and the start of `up` out")
     parser.add_argument("--flush-ms", type=float, default=0.0, help="so much slower is each flush of the log")
     parser.add_argument("--profile", action="store_true", help="show where the time goes")
@@ -230,6 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 with_processes=not given.no_processes,
                 profile=given.profile,
                 flush_ms=given.flush_ms,
+                minutes=given.minutes,
             )
         )
     print(json.dumps(found) if given.json else as_table(found))

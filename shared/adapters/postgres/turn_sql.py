@@ -182,10 +182,10 @@ _WHEN_TURNS_BEGAN = f"""
               ORDER BY n.turn_no DESC LIMIT {TURN_TIMES})"""
 
 
-def _claimed(*, first: int, turn_times: str, more: str = "") -> str:
+def _claimed(*, first: int, turn_times: str, after_death: str = "false", more: str = "") -> str:
     """What whoever answers must know of `s` and its turn `t`, with the money for it set aside.
 
-    From the parameter `first` on: micro-dollars per input token, those for the longest output, the time zone,
+    `after_death` can be true of a turn only that was there before. From the parameter `first` on: micro-dollars per input token, those for the longest output, the time zone,
     the caps of a visitor, a person, a session and all.
     """
     return f"""), cost AS (
@@ -207,15 +207,17 @@ SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.goal, s.mode, s.erased_turn
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        ARRAY(SELECT f.threshold FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
 {core_notes("c.agent")},
-       CASE WHEN t.attempt > 1 THEN
-         (SELECT o.epoch = s.turn_epoch - 1 FROM turns o WHERE o.session_id = s.id AND o.turn_no = t.turn_no)
-       ELSE false END AS after_death, {turn_times} AS turn_times,
+       {after_death} AS after_death, {turn_times} AS turn_times,
        c.agent AS agent_name, c.config AS agent_config, {NOBODY_COMES} AS nobody_comes,
        c.anonymous, c.kind AS party_kind, c.display_name, c.timezone,
        {RECALLABLE} AS recallable{more}
   FROM s CROSS JOIN t CROSS JOIN cost c LEFT JOIN r ON true
 """
 
+
+_AFTER_DEATH = """CASE WHEN t.attempt > 1 THEN
+         (SELECT o.epoch = s.turn_epoch - 1 FROM turns o WHERE o.session_id = s.id AND o.turn_no = t.turn_no)
+       ELSE false END"""
 
 CLAIM = f"""
 WITH s AS (
@@ -234,7 +236,7 @@ WITH s AS (
                    claimed_at = coalesce(claimed_at, now())
     FROM s WHERE turns.session_id = s.id AND turns.turn_no = s.answered_turn + 1
   RETURNING turns.{_OF_TURN.replace(", ", ", turns.")}
-{_claimed(first=4, turn_times=_WHEN_TURNS_BEGAN)}"""
+{_claimed(first=4, turn_times=_WHEN_TURNS_BEGAN, after_death=_AFTER_DEATH)}"""
 """Whoever gives a turn back raises the epoch: where nobody has since the last claim, its process died.
 
 Of `turns` a part of this statement sees what was there before it. After a wait for the session's row all but that
