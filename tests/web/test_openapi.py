@@ -41,6 +41,8 @@ CHECKS = [
     response_schema_conformance,
 ]  # fmt: skip
 SECONDS = 500.0
+LEFT_BEHIND = """DELETE FROM operator_sessions s USING operators o
+                  WHERE o.id = s.operator_id AND o.disabled_at IS NOT NULL"""
 ENDLESS = {"openStream", "followChanges"}
 """Their own tests read them; here they are asked by those whom they do not let in."""
 
@@ -56,6 +58,8 @@ async def description(server: Server) -> dict[str, Any]:
 async def test_whatever_the_description_allows_is_answered_as_it_says(starter: Starter) -> None:
     server = await starter.start()
     people, told = await crowd(server), await description(server)
+    # The crowd's locked admin was locked by hand: nothing of ours leaves such a login behind.
+    await server.services.pool.execute(LEFT_BEHIND)
     key = await make_key(server.services.pool, *SCOPES)
     callers = {"key": key, "admin": people.headers["admin"], "nobody": {}}
 
