@@ -190,8 +190,8 @@ class Case:
         try:
             for person in people:
                 await _answered_once(connection, person)
-                await _is_told(connection, person)
-                await _screen_shows_the_log(connection, person)
+                newest = await _is_told(connection, person)
+                await _screen_shows_the_log(connection, person, newest)
             async with _judging:
                 broken = [*await check_invariants(connection), *await open_for_too_long(connection)]
         finally:
@@ -237,9 +237,9 @@ async def _answered_once(connection: asyncpg.Connection[asyncpg.Record], person:
     assert turns == sorted(turns)
 
 
-async def _is_told(connection: asyncpg.Connection[asyncpg.Record], person: Person) -> None:
-    """What is committed last may be on its way to the screen for a moment."""
-    end = time.monotonic() + PATIENCE_SECONDS
+async def _is_told(connection: asyncpg.Connection[asyncpg.Record], person: Person) -> int:
+    """The newest event; what is committed last may be on its way to the screen for a moment."""
+    end, newest = time.monotonic() + PATIENCE_SECONDS, 0
     while person.acks and time.monotonic() < end:
         newest = await connection.fetchval(
             """SELECT max(event_seq) FROM events
@@ -248,11 +248,15 @@ async def _is_told(connection: asyncpg.Connection[asyncpg.Record], person: Perso
             timeout=PATIENCE_SECONDS,
         )
         if max(person.seen, default=0) >= newest:
-            return
+            break
         await asyncio.sleep(0.05)
+    return newest
 
 
-async def _screen_shows_the_log(connection: asyncpg.Connection[asyncpg.Record], person: Person) -> None:
+async def _screen_shows_the_log(
+    connection: asyncpg.Connection[asyncpg.Record], person: Person, newest: int
+) -> None:
+    """Up to the newest event: a job may commit one more at any moment."""
     assert person.contradictions == []
     assert set(person.said) <= set(person.acks)
     first = next(iter(person.acks.values()), None)
@@ -260,11 +264,13 @@ async def _screen_shows_the_log(connection: asyncpg.Connection[asyncpg.Record], 
         return
     stored = await connection.fetch(
         """SELECT v.event_seq, v.kind, v.turn_no FROM events v
-            WHERE v.session_id = (SELECT session_id FROM entries WHERE cid = $1) ORDER BY v.event_seq""",
+            WHERE v.session_id = (SELECT session_id FROM entries WHERE cid = $1) AND v.event_seq <= $2
+            ORDER BY v.event_seq""",
         next(iter(person.acks)),
+        newest,
         timeout=PATIENCE_SECONDS,
     )
-    shown = [(number, person.seen[number]["t"]) for number in sorted(person.seen)]
+    shown = [(number, person.seen[number]["t"]) for number in sorted(person.seen) if number <= newest]
     oldest = shown[0][0]
     assert shown == [(row["event_seq"], row["kind"]) for row in stored if row["event_seq"] >= oldest]
     turns = [frame["turn"] for frame in person.finals]
