@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -22,7 +23,7 @@ from shared.adapters.postgres.operators import (
 )
 from shared.adapters.postgres.pool import store_method
 from shared.adapters.vault import Sealed, Vault
-from shared.core.errors import EvertalkError
+from shared.core.errors import EvertalkError, StorageUnavailable
 from shared.core.operators import OfTheProvider
 from shared.core.totp import (
     KEY_BYTES,
@@ -119,7 +120,7 @@ class SecondFactors:
         if isinstance(wait, TooManyTries):
             return wait
         await self._confirm(operator_id, code, [recovery_digest(one) for one in codes], digest_of(keep))
-        await self._tries.succeeded(wait)
+        await self._forgive(wait)
         return codes
 
     async def remove(self, operator_id: int, code: str, *, source: str) -> TooManyTries | None:
@@ -130,7 +131,7 @@ class SecondFactors:
         if isinstance(wait, TooManyTries):
             return wait
         await self._remove(operator_id, code)
-        await self._tries.succeeded(wait)
+        await self._forgive(wait)
         return None
 
     async def log_in(
@@ -151,7 +152,7 @@ class SecondFactors:
             detail = {"source": source, "how": "code"}
             await self._operators.record(actor="nobody", action="login.refused", detail=detail)
             return None
-        await self._tries.succeeded(wait, tries=2)
+        await self._forgive(wait, tries=2)
         return begun
 
     @store_method
@@ -164,6 +165,11 @@ class SecondFactors:
         keys = keys_of(name=name, address=source)
         wait = await self._tries.begin(keys, operator_id=operator_id)
         return TooManyTries(retry_after_seconds=wait) if wait else keys
+
+    async def _forgive(self, counted: dict[str, bytes], *, tries: int = 1) -> None:
+        """What is committed stands, and is told: tries that stay counted lapse by themselves."""
+        with suppress(StorageUnavailable):
+            await self._tries.succeeded(counted, tries=tries)
 
     @store_method
     async def _name(self, operator_id: int) -> str:

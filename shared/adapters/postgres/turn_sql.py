@@ -185,8 +185,9 @@ _WHEN_TURNS_BEGAN = f"""
 def _claimed(*, first: int, turn_times: str, after_death: str = "false", more: str = "") -> str:
     """What whoever answers must know of `s` and its turn `t`, with the money for it set aside.
 
-    `after_death` can be true of a turn only that was there before. From the parameter `first` on: micro-dollars per input token, those for the longest output, the time zone,
-    the caps of a visitor, a person, a session and all.
+    `after_death` can be true only of a turn that was there before. From the parameter `first` on: micro-dollars
+    per input token, those for the longest output, the time zone, the caps of a visitor, a person, a session and
+    all.
     """
     return f"""), cost AS (
   SELECT CASE WHEN ${first}::float8 + ${first + 1}::float8 > 0 OR c.config ? 'model' OR s.model <> '' THEN

@@ -23,6 +23,7 @@ from shared.adapters.postgres.second_factors import (
     reset_factor,
 )
 from shared.adapters.vault import CannotUnseal, Vault
+from shared.core.errors import StorageUnavailable
 from shared.core.operators import OfTheProvider
 from shared.core.totp import RECOVERY_CODES
 from shared.services.crash import no_crash
@@ -151,6 +152,24 @@ async def test_a_recovery_code_opens_once_and_is_stored_as_a_hash(
     found = await factors.state(ada)
     assert found is not None
     assert found[1] == RECOVERY_CODES - 1
+
+
+@pytest.mark.control("S09")
+async def test_what_is_committed_is_told_though_postgres_leaves_behind_it(
+    pool: Pool, operators: Operators, factors: SecondFactors, ada: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(*_: object, **__: object) -> None:
+        raise StorageUnavailable("the connection is gone")
+
+    monkeypatch.setattr(LoginTries, "succeeded", gone)
+    _, codes = await set_up(pool, factors, ada)
+    assert len(codes) == RECOVERY_CODES
+    monkeypatch.undo()
+    half = await half_way(operators)
+    monkeypatch.setattr(LoginTries, "succeeded", gone)
+    token = await factors.log_in(token=half, code=codes[0], source="a")
+    assert isinstance(token, str)
+    assert await operators.signed_in(token) is not None
 
 
 @pytest.mark.control("S09", "S10")
