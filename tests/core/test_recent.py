@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from shared.adapters.token_counter import VocabularyCounter
@@ -42,9 +44,12 @@ def test_no_words_of_a_person_stay(beginning: float) -> None:
     parts = context._system_parts(layers, "Ada has a cat.")
     prompting._key_of(parts[0].text)
     prompting._size_of_long(counter, "Miso " * 1_000)
-    told = [
-        counter._remembered, context._system_parts, prompting._key_of, prompting._size_of_long
-    ]  # fmt: skip
-    assert [kept.cache_info().currsize for kept in told] == [1, 1, 1, 1]  # type: ignore[attr-defined]
+    told: list[Any] = [
+        counter._remembered,
+        context._system_parts,
+        prompting._key_of,
+        prompting._size_of_long,
+    ]
+    assert [kept.cache_info().currsize for kept in told] == [1, 1, 1, 1]
     forget_recent(beginning + SECONDS_AT_MOST)
-    assert [kept.cache_info().currsize for kept in told] == [0, 0, 0, 0]  # type: ignore[attr-defined]
+    assert [kept.cache_info().currsize for kept in told] == [0, 0, 0, 0]

@@ -8,6 +8,7 @@ import json
 import secrets
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +19,7 @@ from shared.adapters.postgres.login_tries import LoginTries, address_key, keys_o
 from shared.adapters.postgres.pool import store_method
 from shared.adapters.postgres.urls import asyncpg_url
 from shared.core.browsers import browser_words
+from shared.core.errors import StorageUnavailable
 from shared.core.operators import ROLES, Role
 from shared.core.passwords import why_too_easy
 
@@ -160,20 +162,32 @@ class Operators:
         wait = await self._tries.begin(keys)
         if wait:
             return TooManyTries(retry_after_seconds=wait)
-        operator_id = await self._pool.fetchval(
-            """UPDATE login_links l SET used_at = now() FROM operators o
-                WHERE l.token_hash = $1 AND l.used_at IS NULL AND l.expires_at > now()
-                  AND o.id = l.operator_id AND o.disabled_at IS NULL
-               RETURNING l.operator_id""",
-            digest_of(token),
-            timeout=_STATEMENT_SECONDS,
-        )
-        if operator_id is None:
-            return None
-        if (step := await self._step(operator_id, how="link")) is not None:
-            return step
-        await self._tries.succeeded(keys)
-        return await self.begin(operator_id, how="link", source=source, browser=browser)
+        outcome = await self._spend_link(digest_of(token), source=source, browser=browser)
+        if isinstance(outcome, str):
+            # The login is committed: where Postgres leaves now, tries that stay counted lapse by themselves.
+            with suppress(StorageUnavailable):
+                await self._tries.succeeded(keys)
+        return outcome
+
+    async def _spend_link(self, token_hash: bytes, *, source: str, browser: str) -> str | CodeNeeded | None:
+        """In one commit with what it opens: a link whose login never was would be of no more use."""
+        async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
+            operator_id = await connection.fetchval(
+                "SELECT operator_id FROM login_links WHERE token_hash = $1", token_hash
+            )
+            await hold_operator(connection, operator_id)
+            spent = await connection.fetchval(
+                """UPDATE login_links l SET used_at = now() FROM operators o
+                    WHERE l.token_hash = $1 AND l.used_at IS NULL AND l.expires_at > now()
+                      AND o.id = l.operator_id AND o.disabled_at IS NULL
+                   RETURNING true""",
+                token_hash,
+            )
+            if not spent:
+                return None
+            if (step := await _begin_step(connection, operator_id, how="link")) is not None:
+                return step
+            return await begin_login(connection, operator_id, how="link", source=source, browser=browser)
 
     @store_method
     async def signed_in(self, token: str, *, present: bool = True) -> SignedIn | None:
@@ -218,18 +232,7 @@ class Operators:
 
     @store_method
     async def _step(self, operator_id: int, *, how: How) -> CodeNeeded | None:
-        """None for who has no second factor."""
-        token = secrets.token_urlsafe(_TOKEN_BYTES)
-        made = await self._pool.fetchval(
-            f"""INSERT INTO operator_steps (token_hash, operator_id, how, expires_at)
-                SELECT $1, operator_id, $3, now() + interval '{STEP_MINUTES} minutes' FROM operator_factors
-                 WHERE operator_id = $2 AND confirmed_at IS NOT NULL RETURNING operator_id""",
-            digest_of(token),
-            operator_id,
-            how,
-            timeout=_STATEMENT_SECONDS,
-        )
-        return None if made is None else CodeNeeded(token=token)
+        return await _begin_step(self._pool, operator_id, how=how)
 
     @store_method
     async def _known(self, name: str) -> asyncpg.Record | None:
@@ -295,6 +298,40 @@ class Operators:
         """The token of a new login; None when the operator was locked meanwhile."""
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
             return await begin_login(connection, operator_id, how=how, source=source, browser=browser)
+
+
+async def hold_operator(
+    connection: asyncpg.Connection[asyncpg.Record] | Any, operator_id: int | None
+) -> None:
+    """First of all, before anything of theirs is touched: whoever changes an operator waits here, or we do.
+
+    It is a write, so that it waits for `LOCK TABLE operators` of the roster while nothing else is held.
+    """
+    await connection.execute(
+        "UPDATE operators SET last_login_at = last_login_at WHERE id = $1",
+        operator_id,
+        timeout=_STATEMENT_SECONDS,
+    )
+
+
+async def _begin_step(
+    connection: asyncpg.Connection[asyncpg.Record] | asyncpg.Pool[asyncpg.Record] | Any,
+    operator_id: int,
+    *,
+    how: How,
+) -> CodeNeeded | None:
+    """None for who has no second factor."""
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    made = await connection.fetchval(
+        f"""INSERT INTO operator_steps (token_hash, operator_id, how, expires_at)
+            SELECT $1, operator_id, $3, now() + interval '{STEP_MINUTES} minutes' FROM operator_factors
+             WHERE operator_id = $2 AND confirmed_at IS NOT NULL RETURNING operator_id""",
+        digest_of(token),
+        operator_id,
+        how,
+        timeout=_STATEMENT_SECONDS,
+    )
+    return None if made is None else CodeNeeded(token=token)
 
 
 async def begin_login(

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 
+from shared.core.recent import SECONDS_AT_MOST
 from shared.core.session import Entry
 
 TOKENS_AT_MOST = 1_000_000
 """Of all conversations together. Measured with messages of 4 to 3,600 letters, Latin or Cyrillic: 4.3 MiB."""
 TOKENS_OF_AN_ENTRY = 100
 """What an entry counts for beside its words: a message without words takes memory, too."""
-SECONDS_AT_MOST = 600.0
 _TOKENS: Callable[[Entry], int] = attrgetter("tokens")
 
 

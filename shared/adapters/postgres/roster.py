@@ -12,7 +12,7 @@ from uuid import UUID
 
 import asyncpg
 
-from shared.adapters.postgres.operators import IDLE_MINUTES, append_audit, digest_of
+from shared.adapters.postgres.operators import IDLE_MINUTES, append_audit, digest_of, hold_operator
 from shared.adapters.postgres.pool import store_method
 from shared.core.operators import (
     LastAdmin,
@@ -88,6 +88,7 @@ class Roster:
                 raise OfTheProvider
             if row["disabled_at"] is not None:
                 raise OperatorLocked
+            await hold_operator(connection, row["id"])
             await append_audit(connection, actor=by, action="login_link.made", about=_about(row))
             return await _link(connection, row)
 

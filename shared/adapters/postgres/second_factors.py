@@ -20,6 +20,7 @@ from shared.adapters.postgres.operators import (
     append_audit,
     begin_login,
     digest_of,
+    hold_operator,
 )
 from shared.adapters.postgres.pool import store_method
 from shared.adapters.vault import Sealed, Vault
@@ -211,8 +212,7 @@ class SecondFactors:
     ) -> str | None:
         """A code is spent for a login that stands, or not at all: a recovery code is not to be had again."""
         async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
-            # First, as whoever locks an operator does: neither waits for what the other holds.
-            await connection.execute("SELECT FROM operators WHERE id = $1 FOR NO KEY UPDATE", operator_id)
+            await hold_operator(connection, operator_id)
             await self._used(connection, operator_id, code)
             self._crash_point("mid_login")
             how: How | None = await connection.fetchval(

@@ -172,6 +172,50 @@ async def test_what_is_committed_is_told_though_postgres_leaves_behind_it(
     assert await operators.signed_in(token) is not None
 
 
+HELD_BY_NOBODY = "SELECT FROM operators FOR NO KEY UPDATE NOWAIT"
+
+
+@pytest.mark.parametrize("by", ["code", "link"])
+async def test_who_logs_in_and_who_changes_them_wait_for_each_other_in_one_order(
+    pool: Pool, operators: Operators, factors: SecondFactors, ada: int, database_url: str, by: str
+) -> None:
+    link = await create_login_link(database_url)
+    _, codes = await set_up(pool, factors, ada) if by == "code" else ("", ("",))
+    half = await half_way(operators) if by == "code" else ""
+    async with pool.acquire() as admin, admin.transaction():
+        await admin.execute("LOCK TABLE operators IN SHARE ROW EXCLUSIVE MODE")
+        opening = asyncio.ensure_future(
+            factors.log_in(token=half, code=codes[0], source="a")
+            if by == "code"
+            else operators.use_link(token=link, source="a")
+        )
+        while not await pool.fetchval(
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'operators'::regclass)"
+        ):
+            await asyncio.sleep(0.01)
+        await admin.execute(HELD_BY_NOBODY)
+    assert isinstance(await opening, str)
+
+
+async def test_a_link_is_not_spent_for_a_login_that_never_was(
+    operators: Operators, ada: int, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def falls(*_: object, **__: object) -> None:
+        raise StorageUnavailable("the connection is gone")
+
+    link = await create_login_link(database_url)
+    monkeypatch.setattr("shared.adapters.postgres.operators.append_audit", falls)
+    with pytest.raises(StorageUnavailable):
+        await operators.use_link(token=link, source="a")
+    monkeypatch.undo()
+    monkeypatch.setattr(LoginTries, "succeeded", falls)
+    token = await operators.use_link(token=link, source="a")
+    assert isinstance(token, str)
+    assert await operators.signed_in(token) is not None
+    monkeypatch.undo()
+    assert await operators.use_link(token=link, source="a") is None
+
+
 @pytest.mark.control("S09", "S10")
 async def test_codes_are_guessed_no_faster_than_passwords(
     pool: Pool, operators: Operators, factors: SecondFactors, ada: int
