@@ -93,6 +93,7 @@ async def _long(settings: Settings, entries: int, turns: int, blocks: int) -> di
         for whole, size in ((short, SHORT_ENTRIES), (long, entries)):
             await whole.begin()
             await _grow(app, whole.session_id, size)
+        await _vacuumed(app)
         grown = time.perf_counter() - began
         for whole in (short, long):
             await _block(whole, max(5, turns // 2))
@@ -141,6 +142,14 @@ async def _blocks_so_far(app: App) -> int:
             "SELECT blks_hit + blks_read FROM pg_stat_database WHERE datname = current_database()"
         )
     )
+
+
+async def _vacuumed(app: App) -> None:
+    """As years of talk are: the server would do so at a moment of its own, and read every block in it."""
+    async with app.pool.acquire() as connection:
+        await connection.execute("SET statement_timeout = 0")
+        await connection.execute("VACUUM (ANALYZE)", timeout=600)
+        await connection.execute("RESET statement_timeout")
 
 
 async def _grow(app: App, session_id: int, entries: int) -> None:
