@@ -23,7 +23,7 @@ from shared.core.policy import ContextPolicy, ContradictoryPolicy
 from shared.core.prompts import system_text
 from shared.core.prune_rules import BadPruneRules, prune_rules
 from shared.core.tokens import by_script, estimate_tools
-from shared.core.tools import AllowedTools
+from shared.core.tools import WINDOW_SHARE, AllowedTools, affordable
 from shared.core.workspace import EMPTY, Workspace
 
 MOST_CHARS = 200_000
@@ -292,27 +292,28 @@ def effective(config: Mapping[str, Any], ground: Ground) -> Effective:
     check_config(config, ground)
     own, _ = _policy_of(config, ground)
     assert own is not None, "it was checked"
-    offered, fixed = _offered(config, ground)
+    offered, fixed = _offered(config, own, ground)
     budget = budget_for(own, own.context_window, own.max_output, fixed)
     return Effective(policy=own, budget=budget, tools=tuple(offered))
 
 
 def _room_problems(config: Mapping[str, Any], own: ContextPolicy, ground: Ground) -> Iterator[str]:
     """System and tools must leave most of the limit to the conversation; the numbers are named."""
-    _, fixed = _offered(config, ground)
+    _, fixed = _offered(config, own, ground)
     try:
         refuse_heavy_fixed(own, budget_for(own, own.context_window, own.max_output, fixed))
     except ContradictoryPolicy as error:
         yield f"context: {error}"
 
 
-def _offered(config: Mapping[str, Any], ground: Ground) -> tuple[list[str], int]:
-    """Names of the tools, and the tokens of system and tools."""
+def _offered(config: Mapping[str, Any], own: ContextPolicy, ground: Ground) -> tuple[list[str], int]:
+    """Names of the tools that a window of this size is offered, and the tokens of system and tools."""
     folder = config.get("workspace")
     files = ground.workspace(folder) if isinstance(folder, str) else EMPTY
     layers = layers_for(config, Circumstances(workspace=files, private=True, turn=1))
     allowed = AllowedTools.of(config.get("tools"))
-    offered = (*(tool for tool in ground.tools if allowed.has(tool.name)), *allowed.provider)
+    wanted = (*(tool for tool in ground.tools if allowed.has(tool.name)), *allowed.provider)
+    offered = affordable(wanted, int(WINDOW_SHARE * own.context_window), by_script)
     fixed = by_script(system_text(layers)) + estimate_tools(offered, by_script)
     names = [tool.name for tool in offered]
     return names, fixed

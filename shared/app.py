@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import asyncpg
 import structlog
@@ -114,7 +114,7 @@ from shared.services.tool_images import ToolImages
 from shared.services.tools import Toolbox
 from shared.services.work_desk import WorkDesk
 from shared.services.writers import Writers
-from shared.settings import Settings, mcp_file
+from shared.settings import BadSettings, Problem, Settings, given_numbers, mcp_file
 from shared.succession import succeed
 from shared.tracing import Tracer
 
@@ -132,11 +132,6 @@ BUILT_IN = (
     REMIND_ME, ASK_HUMAN, DELEGATE, OPEN_ARTIFACT,
 )  # fmt: skip
 """What every agent may use unless its configuration says otherwise."""
-_POLICY_SETTINGS = (
-    "max_output", "soft_budget", "reserve", "flush_threshold", "keep_turns", "max_rounds", "history_turns",
-    "window_messages", "trim_tokens",
-)  # fmt: skip
-"""Settings that are fields of the policy by the same name; the window is fitted first."""
 _CHANNELS = {"web": "web", "bot": "telegram", "worker": ""}
 
 
@@ -211,7 +206,7 @@ class App:
 async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()) -> App:
     """Connect and build, with `tools` beside the built-in ones.
 
-    Raises StorageUnavailable, ContradictoryPolicy, ModelsFileBroken, ValueError.
+    Raises StorageUnavailable, BadSettings, ContradictoryPolicy, ModelsFileBroken, ValueError.
     """
     database_url, redis_url = server_urls(settings)
     counter = VocabularyCounter()
@@ -566,7 +561,9 @@ def mcp_tools_of(settings: Settings, *, role: Role) -> McpTools | KnownMcpTools 
 def server_urls(settings: Settings) -> tuple[str, str]:
     """The addresses that the supervisor, or the operator, has put into the environment."""
     if settings.database_url is None or settings.redis_url is None:
-        raise ValueError("DATABASE_URL and REDIS_URL are not set: start everything with `./evertalk up`")
+        reason = "is not set: start everything with `./evertalk up`"
+        missing = [name for name in ("database_url", "redis_url") if getattr(settings, name) is None]
+        raise BadSettings(tuple(Problem(name=name.upper(), value="", reason=reason) for name in missing))
     return settings.database_url.get_secret_value(), settings.redis_url.get_secret_value()
 
 
@@ -575,12 +572,6 @@ def policy_of(settings: Settings) -> ContextPolicy:
     return deployment_policy(
         settings.preset, context_window=settings.context_window, given=given_numbers(settings)
     )
-
-
-def given_numbers(settings: Settings) -> dict[str, Any]:
-    """What the operator has set of the policy's fields, by field name."""
-    numbers = {name: getattr(settings, name) for name in _POLICY_SETTINGS}
-    return {name: value for name, value in numbers.items() if value not in (None, ())}
 
 
 def caps_of(settings: Settings) -> Caps:

@@ -71,7 +71,8 @@ class Child:
             began = asyncio.get_running_loop().time()
             code = await self._live_once()
             if code == _CONFIGURATION_EXIT:
-                raise ChildRefused("\n".join(self._last_lines) or f"{self.name} refuses its configuration")
+                words = [line for line in self._last_lines if not _parsed(line)]
+                raise ChildRefused("\n".join(words) or f"{self.name} refuses its configuration")
             lived = asyncio.get_running_loop().time() - began
             pause_seconds = _FIRST_PAUSE_SECONDS if lived > _LONG_ENOUGH_SECONDS else pause_seconds
             last_words = next((f": {line[:200]}" for line in self._last_lines[-1:] if code > 0), "")

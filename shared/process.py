@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
 
+from shared.adapters.models.catalog import ModelsFileBroken
 from shared.app import App, Role, open_app
 from shared.core.errors import EvertalkError
+from shared.core.policy import ContradictoryPolicy
 from shared.loading import keep_what_is_loaded
-from shared.settings import Settings
+from shared.settings import BadSettings, Settings
 
 log = structlog.get_logger(__name__)
 
 EXIT_BAD_SETTINGS = 2
 EXIT_CANNOT_START = 3
+
+REFUSALS = (BadSettings, ContradictoryPolicy, ModelsFileBroken)
+"""What an operator has configured cannot be used: starting again would not help, so nobody does."""
 
 Work = Callable[[App, asyncio.Event], Awaitable[int]]
 """Goes on until the event is set; returns the exit code."""
@@ -44,6 +50,8 @@ async def _serve(settings: Settings, role: Role, work: Work) -> int:
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
     try:
         app = await open_app(settings, role=role)
+    except REFUSALS as error:
+        return refuse(role, error)
     except (EvertalkError, OSError, ValueError) as error:
         log.error("cannot_start", reason=str(error))
         return EXIT_CANNOT_START
@@ -51,3 +59,10 @@ async def _serve(settings: Settings, role: Role, work: Work) -> int:
         return await work(app, stop)
     finally:
         await app.close()
+
+
+def refuse(role: Role, error: Exception) -> int:
+    """Said without a log's clothing: the supervisor shows it to whoever started it."""
+    for line in str(error).splitlines():
+        sys.stderr.write(f"evertalk {role}: {line}\n")
+    return EXIT_BAD_SETTINGS

@@ -17,9 +17,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import platformdirs
 from dotenv import dotenv_values
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from shared.core.misfits import misfits
 from shared.core.oidc import is_safe_address, parse_groups
 from shared.core.operators import Role
 from shared.core.overrides import parse_history_turns
@@ -49,7 +50,8 @@ _MAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za
 _CHAT_ID = re.compile(r"-?[0-9]{1,16}")
 
 Dollars = Annotated[Decimal, Field(ge=0, max_digits=12, decimal_places=6)]
-Tokens = Annotated[int, Field(gt=0)]
+Tokens = Annotated[int, Field(gt=0, le=100_000_000)]
+Turns = Annotated[int, Field(ge=1, le=1_000_000)]
 Words = Annotated[tuple[str, ...], NoDecode]
 """A list written as `a, b c` in the environment."""
 ChatIds = Annotated[tuple[int, ...], NoDecode]
@@ -131,10 +133,10 @@ class Settings(BaseSettings):
     soft_budget: Tokens | None = None
     reserve: Tokens | None = None
     flush_threshold: Tokens | None = None
-    keep_turns: int | None = Field(default=None, ge=1)
-    max_rounds: int | None = Field(default=None, ge=1)
+    keep_turns: Turns | None = None
+    max_rounds: Turns | None = None
     history_turns: TurnsByChannel = ()
-    window_messages: int | None = Field(default=None, ge=1)
+    window_messages: Turns | None = None
     trim_tokens: Tokens | None = None
 
     # Models; an empty name means "choose what can be reached".
@@ -352,14 +354,14 @@ class Settings(BaseSettings):
             raise ValueError(f"must have at least {_MIN_SECRET_CHARS} characters")
         return key
 
-    @model_validator(mode="after")
-    def _room_for_a_conversation(self) -> Settings:
-        chosen = PRESETS.get(self.preset, PRESETS["steady"])
-        window = self.context_window or chosen.context_window
-        reserve = max(self.reserve or 0, self.max_output or 0)
-        if reserve >= window:
-            raise ValueError(f"EVERTALK_CONTEXT_WINDOW={window} leaves no room beside a reserve of {reserve}")
-        return self
+    @field_validator("preset")
+    @classmethod
+    def _known_preset(cls, name: str) -> str:
+        if name not in PRESETS:
+            near = difflib.get_close_matches(name.lower(), PRESETS, 1)
+            meant = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(sorted(PRESETS))}"
+            raise ValueError(f"is not a preset; {meant}")
+        return name
 
     @property
     def local_url(self) -> str:
@@ -418,6 +420,7 @@ def load_settings(env_file: Path | None = None, **overrides: Any) -> Settings:
 
 def _contradictions(settings: Settings) -> Iterator[Problem]:
     """What each value alone does not show."""
+    yield from _number_contradictions(settings)
     yield from _alert_contradictions(settings)
     if settings.oidc_issuer is not None:
         if not settings.oidc_client_id:
@@ -436,6 +439,36 @@ def _contradictions(settings: Settings) -> Iterator[Problem]:
     elif settings.telegram_api_url == TELEGRAM_API_URL and not settings.public_url.startswith("https://"):
         reason = "must begin with https:// in webhook mode: Telegram sends nothing to other addresses"
         yield Problem(name=f"{PREFIX}PUBLIC_URL", value=settings.public_url, reason=reason)
+
+
+_POLICY_SETTINGS = (
+    "max_output", "soft_budget", "reserve", "flush_threshold", "keep_turns", "max_rounds", "history_turns",
+    "window_messages", "trim_tokens",
+)  # fmt: skip
+"""Settings that are fields of the policy by the same name; the window is fitted first."""
+
+
+def given_numbers(settings: Settings) -> dict[str, Any]:
+    """What the operator has set of the policy's fields, by field name."""
+    numbers = {name: getattr(settings, name) for name in _POLICY_SETTINGS}
+    return {name: value for name, value in numbers.items() if value not in (None, ())}
+
+
+def _number_contradictions(settings: Settings) -> Iterator[Problem]:
+    """Numbers with which no conversation could be held: each that must change, and what would fit."""
+    numbers = given_numbers(settings)
+    if settings.context_window is not None:
+        numbers["context_window"] = settings.context_window
+    for found in misfits(settings.preset, numbers):
+        remedy = "leave it out" if found.fits is None else f"{found.fits} fits"
+        reason = f"{_with_variables(found.reason)} (preset {settings.preset}); {remedy}"
+        yield Problem(name=setting_names()[found.field], value=str(found.given), reason=reason)
+
+
+def _with_variables(reason: str) -> str:
+    """The policy's own names as an operator writes them, as far as they can be set."""
+    names = setting_names()
+    return re.sub(r"\b[a-z_]+(?==)", lambda found: names.get(found[0], found[0]), reason)
 
 
 def _alert_contradictions(settings: Settings) -> Iterator[Problem]:

@@ -215,6 +215,11 @@ def say(line: str) -> None:
 def _with_free_ports(settings: Settings, *, webhooks: bool) -> Settings:
     """Port 0 becomes a free one; a port that is taken is told before anything starts."""
     ports = {"http_port": _free_port(settings.http_host, settings.http_port, "EVERTALK_HTTP_PORT")}
+    if webhooks and settings.http_port == settings.telegram_port != 0:
+        raise CannotStart(
+            f"EVERTALK_HTTP_PORT and EVERTALK_TELEGRAM_PORT are both {settings.http_port}",
+            advice="In webhook mode each needs a port of its own: set one of them to another number.",
+        )
     if webhooks:
         found = _free_port("127.0.0.1", settings.telegram_port, "EVERTALK_TELEGRAM_PORT")
         ports["telegram_port"] = found

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from shared.app import given_numbers, policy_of
+from shared.app import policy_of
 from shared.bots import BotConfig
 from shared.core.presets import PRESETS
 from shared.doctor import agents_finding, agents_remarks, bots_remarks
 from shared.replay.system import window_settings
-from shared.settings import BadSettings, load_settings
+from shared.settings import BadSettings, given_numbers, load_settings
 
 
 def test_agents_that_can_be_used_are_fine() -> None:

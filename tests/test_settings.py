@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import stat
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from shared.app import policy_of
+from shared.core.presets import PRESETS
 from shared.settings import (
     BadSettings,
     Settings,
@@ -102,9 +105,87 @@ def test_every_problem_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(lines.splitlines()) == 3
 
 
-def test_a_window_without_room_for_a_conversation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = refusal(monkeypatch, EVERTALK_CONTEXT_WINDOW="8000", EVERTALK_RESERVE="8000")
-    assert "leaves no room" in told
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"EVERTALK_SOFT_BUDGET": "2500"},
+            (
+                "EVERTALK_SOFT_BUDGET=2500: EVERTALK_FLUSH_THRESHOLD=4000 is not below "
+                "EVERTALK_SOFT_BUDGET=2500 (preset steady); 4001 fits"
+            ),
+        ),
+        (
+            {"EVERTALK_CONTEXT_WINDOW": "8000", "EVERTALK_RESERVE": "8000"},
+            (
+                "EVERTALK_RESERVE=8000: EVERTALK_RESERVE=8000 leaves nothing of "
+                "EVERTALK_CONTEXT_WINDOW=8000 (preset steady); 7599 fits"
+            ),
+        ),
+        (
+            {"EVERTALK_PRESET": "pantheon", "EVERTALK_KEEP_TURNS": "9"},
+            (
+                "EVERTALK_KEEP_TURNS=9: compact_after_turns=8 is not above EVERTALK_KEEP_TURNS=9"
+                " (preset pantheon); 7 fits"
+            ),
+        ),
+        ({"EVERTALK_CONTEXT_WINDOW": "900"}, "EVERTALK_CONTEXT_WINDOW=900: a window of 900 tokens less"),
+        ({"EVERTALK_PRESET": "stedy"}, "EVERTALK_PRESET=stedy: is not a preset; did you mean steady?"),
+        ({"EVERTALK_PRESET": "best"}, "EVERTALK_PRESET=best: is not a preset; choose one of arawn, chatbox"),
+    ],
+)
+def test_numbers_that_contradict_each_other_are_refused_with_one_that_fits(
+    given: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert refusal(monkeypatch, **given).startswith(told)
+
+
+NUMBERS: dict[str, tuple[int, ...]] = {
+    "CONTEXT_MAX_OUTPUT_TOKENS": (1, 512, 8_192, 200_000),
+    "EVERTALK_CONTEXT_WINDOW": (1, 900, 2_700, 8_192, 16_000, 128_000, 2_000_000),
+    "EVERTALK_SOFT_BUDGET": (1, 2_500, 4_000, 4_001, 40_000, 1_000_000),
+    "EVERTALK_RESERVE": (1, 8_000, 20_000, 199_999, 1_000_000),
+    "EVERTALK_FLUSH_THRESHOLD": (1, 4_000, 40_000, 180_000, 1_000_000),
+    "EVERTALK_KEEP_TURNS": (1, 2, 7, 8, 1_000),
+    "EVERTALK_MAX_ROUNDS": (1, 5),
+    "EVERTALK_WINDOW_MESSAGES": (1, 6),
+    "EVERTALK_TRIM_TOKENS": (1, 4_000, 1_000_000),
+}
+
+
+def any_numbers(dice: random.Random) -> dict[str, str]:
+    """A few of the settings, at their edges, beside them, or anywhere."""
+    chosen = dice.sample(sorted(NUMBERS), dice.randint(1, 5))
+    edges = {name: dice.choice(NUMBERS[name]) + dice.choice((-1, 0, 0, 1)) for name in chosen}
+    anywhere = {name: dice.randint(0, 10 ** dice.randint(1, 30)) for name in chosen if dice.random() < 0.1}
+    return {name: str(number) for name, number in {**edges, **anywhere}.items()}
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_any_numbers_start_or_are_refused_once_by_name_with_ones_that_fit(
+    preset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice, refused = random.Random(preset), 0
+    monkeypatch.setenv("EVERTALK_PRESET", preset)
+    for _ in range(150):
+        given = any_numbers(dice)
+        with monkeypatch.context() as setting:
+            for name, value in given.items():
+                setting.setenv(name, value)
+            try:
+                assert policy_of(load_settings()).name == preset
+                continue
+            except BadSettings as error:
+                problems = error.problems
+            refused += 1
+            assert {problem.name for problem in problems} <= set(given), problems
+            if any("Input should be" in problem.reason for problem in problems):
+                continue  # no number of this kind at all
+            for problem in problems:
+                remedy = problem.reason.rpartition("; ")[2]
+                setting.setenv(problem.name, "" if remedy == "leave it out" else remedy.removesuffix(" fits"))
+            assert policy_of(load_settings()).name == preset
+    assert 20 < refused < 150
 
 
 def test_a_small_window_shrinks_the_margins_that_nobody_has_set() -> None:

@@ -169,6 +169,44 @@ def test_bad_settings_end_with_2_and_without_a_traceback(environment: dict[str, 
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_contradictory_numbers_are_refused_once_before_anything_starts(environment: dict[str, str]) -> None:
+    done = evertalk("up", environment=environment, EVERTALK_HTTP_PORT="0", EVERTALK_SOFT_BUDGET="2500")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        (
+            "evertalk: EVERTALK_SOFT_BUDGET=2500: EVERTALK_FLUSH_THRESHOLD=4000 is not below "
+            "EVERTALK_SOFT_BUDGET=2500 (preset steady); 4001 fits"
+        )
+    ]
+    assert not Path(environment["EVERTALK_DATA_DIR"]).exists()
+
+
+@needs_all_processes
+def test_a_models_file_that_no_process_can_use_ends_it_once(environment: dict[str, str]) -> None:
+    file = Path(environment["EVERTALK_DATA_DIR"]).with_name("models.json")
+    file.write_text('[{"name": "a"}, {"name": "a"}]')
+    done = evertalk("up", environment=environment, EVERTALK_HTTP_PORT="0", EVERTALK_MODELS_FILE=str(file))
+    assert done.returncode == 2
+    assert f"{file}: 'a' is named twice" in done.stdout
+    assert "starting it again" not in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_two_doors_on_one_port_are_refused(environment: dict[str, str]) -> None:
+    done = evertalk(
+        "up",
+        environment=environment,
+        TELEGRAM_BOT_TOKEN=TOKEN,
+        EVERTALK_TELEGRAM_MODE="webhook",
+        EVERTALK_TELEGRAM_WEBHOOK_SECRET="s" * 32,
+        EVERTALK_HTTP_PORT="8099",
+        EVERTALK_TELEGRAM_PORT="8099",
+        EVERTALK_PUBLIC_URL="https://chat.example.org",
+    )
+    assert done.returncode == 1
+    assert "EVERTALK_HTTP_PORT and EVERTALK_TELEGRAM_PORT are both 8099" in done.stdout
+
+
 def test_a_port_in_use_is_told_before_anything_starts(environment: dict[str, str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

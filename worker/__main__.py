@@ -18,7 +18,8 @@ from shared.app import open_app
 from shared.core.errors import EvertalkError
 from shared.loading import keep_what_is_loaded
 from shared.logs import configure_logs
-from shared.settings import BadSettings, load_settings
+from shared.process import REFUSALS, refuse
+from shared.settings import load_settings
 from worker.jobs import beat, forget, keep_house, read_knowledge, run_arq, sweep
 
 log = structlog.get_logger(__name__)
@@ -50,9 +51,8 @@ def main() -> int:
     keep_what_is_loaded()
     try:
         asyncio.run(run())
-    except BadSettings as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+    except REFUSALS as error:
+        return refuse("worker", error)
     except (EvertalkError, ValueError) as error:
         sys.stderr.write(f"evertalk worker: {error}\n")
         return 1

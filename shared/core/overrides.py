@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -67,10 +68,17 @@ def agent_policy(
 
 
 def _changed(policy: ContextPolicy, own: Mapping[str, Any]) -> ContextPolicy:
-    """Like `with_overrides`, but a null of the agent's row is a value: it takes a limit away."""
-    changed = replace(policy, **own)
+    """Like `with_overrides`, but a null of the agent's row is a value: it takes a limit away.
+
+    A window of its own shrinks margins that would not fit, as the operator's does.
+    """
+    inside = fitted(policy, own["context_window"]) if "context_window" in own else policy
+    changed = replace(inside, **own)
     check_policy(changed)
     return changed
+
+
+_TURNS = re.compile(r"[0-9]{1,6}")
 
 
 def parse_history_turns(text: str) -> tuple[tuple[Channel, int], ...]:
@@ -80,7 +88,7 @@ def parse_history_turns(text: str) -> tuple[tuple[Channel, int], ...]:
         channel, _, turns = word.partition("=")
         if channel not in get_args(Channel):
             raise ValueError(f"{channel!r} is not a channel; write telegram=50,web=200")
-        if not turns.isdecimal() or int(turns) < 1:
+        if not _TURNS.fullmatch(turns) or int(turns) < 1:
             raise ValueError(f"{word!r} needs a number of turns, such as {channel}=50")
         found[channel] = int(turns)
     return tuple((channel, found[channel]) for channel in get_args(Channel) if channel in found)

@@ -58,6 +58,19 @@ def test_the_operators_numbers_hold_for_an_agents_preset_and_the_agents_own_win(
     )
 
 
+@pytest.mark.parametrize("window", [8_192, 16_000, 128_000])
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_window_of_the_agents_own_is_fitted_like_the_operators(name: str, window: int) -> None:
+    config = {"preset": name, "context": {"context_window": window}}
+    assert own(config) == deployment_policy(name, context_window=window)
+    assert agent_policy(PRESETS[name], {"context": {"context_window": window}}) == own(config)
+
+
+def test_numbers_beside_an_agents_own_window_are_its_own_too() -> None:
+    assert own({"context": {"context_window": 16_000, "reserve": 3_000}}).reserve == 3_000
+    assert "reserve=16000" in problems({"context": {"context_window": 16_000, "reserve": 16_000}})
+
+
 def test_null_takes_a_limit_away() -> None:
     assert own({"preset": "chatbox", "context": {"window_messages": None}}).window_messages is None
 
