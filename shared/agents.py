@@ -22,6 +22,7 @@ from shared.core.overrides import BadContextConfig, agent_policy
 from shared.core.policy import ContextPolicy, ContradictoryPolicy
 from shared.core.prompts import system_text
 from shared.core.prune_rules import BadPruneRules, prune_rules
+from shared.core.storable import storable
 from shared.core.tokens import by_script, estimate_tools
 from shared.core.tools import WINDOW_SHARE, AllowedTools, affordable
 from shared.core.workspace import EMPTY, Workspace
@@ -236,7 +237,7 @@ def _told(value: object) -> str:
 def unstorable(value: object, place: tuple[int | str, ...] = ()) -> Iterator[str]:
     """Characters that a database takes nowhere."""
     if isinstance(value, str):
-        if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
+        if storable(value) != value:
             yield f"{_path(place)}: holds characters that cannot be stored"
     elif isinstance(value, Mapping):
         for key, inner in value.items():

@@ -11,6 +11,7 @@ import structlog
 
 from shared.core.policy import ContextPolicy
 from shared.core.prune_rules import Pruner
+from shared.core.storable import storable
 
 log = structlog.get_logger(__name__)
 
@@ -95,17 +96,12 @@ def _problem(answer: object, text: str) -> str:
             return f"failed: {type(answer).__name__}: {answer}"
         case str() if len(answer) >= len(text):
             return f"gave {len(answer):,} characters for {len(text):,}"
-        case str() if "\x00" in answer or (not answer.isascii() and _has_halves(answer)):
+        case str() if storable(answer) != answer:
             return "gave a text that cannot be stored"
         case str() | None:
             return ""
         case _:
             return f"gave a {type(answer).__name__} instead of a text or None"
-
-
-def _has_halves(text: str) -> bool:
-    """Halves of characters, which no encoding can hold."""
-    return any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _log(name: str, problem: str) -> None:

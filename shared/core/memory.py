@@ -14,6 +14,7 @@ from shared.core.identifiers import identifiers_of
 from shared.core.notes import Authority, Durability, KeptNote, NewNote
 from shared.core.secrets_filter import REDACTED, redact
 from shared.core.session import Note
+from shared.core.storable import storable
 
 NOTE_KINDS = ("profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction")
 DURABILITIES: tuple[Durability, ...] = get_args(Durability)
@@ -75,7 +76,7 @@ def note_text(raw: str) -> tuple[str, bool]:
         raise BadNote(
             f"The note has {len(raw):,} characters; {NOTE_CHARS} is the most. Keep one thing per note."
         )
-    readable = raw.replace("\x00", " ").encode(errors="replace").decode()
+    readable = storable(raw.replace("\x00", " "))
     text = " ".join(unicodedata.normalize("NFC", readable).split())
     if not text:
         raise BadNote("The note has no words: say what to remember in one sentence.")

@@ -24,6 +24,7 @@ from shared.core.rendering import (
     shortened,
 )
 from shared.core.secrets_filter import redact
+from shared.core.storable import storable_json
 from shared.core.summary_rules import NARRATIVE_WORDS
 
 __all__ = [
@@ -134,7 +135,7 @@ def _objects(text: str) -> Iterable[Mapping[str, Any]]:
             except (ValueError, RecursionError):
                 at = candidate.find("{", at + 1)
                 continue
-            yield raw
+            yield storable_json(raw)
             at = candidate.find("{", end)
 
 

@@ -37,6 +37,7 @@ from shared.core.exchange import (
 from shared.core.messages import Text
 from shared.core.recent import forget_recent
 from shared.core.reminders import told_words
+from shared.core.storable import is_whole
 from shared.core.tokens import estimate_blocks
 from shared.core.turns import AnswerStored, Caps, Claim, Outcome, Spending, SpendingWarning
 from shared.core.upkeep import SessionState
@@ -561,16 +562,8 @@ def check_text(text: str, *, most: int = MESSAGE_CHARS, alone: bool = True) -> N
         raise EmptyMessage
     if len(text) > most:
         raise MessageTooLong(chars=len(text), limit=most)
-    if "\x00" in text or not _is_whole(text):
+    if "\x00" in text or not is_whole(text):
         raise UnreadableMessage("control bytes or broken characters")
-
-
-def _is_whole(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _notice(*, state: Any, code: str, text: str) -> Answered:

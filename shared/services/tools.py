@@ -13,6 +13,7 @@ import structlog
 
 from shared.core.messages import Image, ToolResult, ToolUse
 from shared.core.spill import OPEN_ARTIFACT
+from shared.core.storable import storable
 from shared.core.tools import BRIEF_TOOLS, AllowedTools
 from shared.core.turns import StepOutcome
 from shared.ports import Tool, ToolContext, ToolFailed, ToolImage, ToolOutput, ToolSpec
@@ -132,7 +133,7 @@ class Toolbox:
         if tell is None:
             return ""
         try:
-            return plain_text(str(tell(call.input)))[:SUBJECT_CHARS]
+            return storable(str(tell(call.input)))[:SUBJECT_CHARS]
         except Exception:
             log.warning("tool_subject_failed", tool=call.name, exc_info=True)
             return ""
@@ -225,13 +226,8 @@ def cap_of(tool: Tool) -> int:
     return min(OUTPUT_CHARS, int(getattr(tool, "output_chars", OUTPUT_CHARS)))
 
 
-def plain_text(text: str) -> str:
-    """Nothing in it that Postgres or a request cannot hold."""
-    return text.replace("\x00", "\ufffd").encode(errors="replace").decode()
-
-
 def capped(text: str, most: int = OUTPUT_CHARS) -> str:
-    text = plain_text(text)
+    text = storable(text)
     if len(text) <= most:
         return text
     half = most // 2
@@ -239,4 +235,4 @@ def capped(text: str, most: int = OUTPUT_CHARS) -> str:
 
 
 def _failed(call: ToolUse, text: str) -> Ran:
-    return Ran(result=ToolResult(tool_use_id=call.id, text=plain_text(text), is_error=True), status="failed")
+    return Ran(result=ToolResult(tool_use_id=call.id, text=storable(text), is_error=True), status="failed")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shared.core.messages import Block, ProviderBlock, Text, Thinking, ToolUse
+from shared.core.storable import REPLACEMENT, ends_in_half, storable, storable_json
 from shared.ports import StopReason, TokenCounter, Usage
 
 _REASONS: Mapping[str, StopReason] = {
@@ -37,11 +38,24 @@ class _Part:
     id: str = ""
     name: str = ""
     text: list[str] = field(default_factory=list)
+    half: str = ""
+    """Of a character whose other half comes with the next piece."""
     signature: str = ""
     given: Mapping[str, Any] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict)
     """As it was opened, for blocks that only the provider understands."""
     closed: bool = False
+
+    def add(self, piece: str) -> str:
+        """The piece as it can be kept and shown, with the half that waited for it."""
+        piece = self.half + piece
+        self.half = piece[-1] if ends_in_half(piece) else ""
+        piece = storable(piece[:-1] if self.half else piece)
+        self.text.append(piece)
+        return piece
+
+    def said(self) -> str:
+        return "".join(self.text) + (REPLACEMENT if self.half else "")
 
 
 class Reading:
@@ -123,7 +137,7 @@ class Reading:
         return replace(usage, output_tokens=max(usage.output_tokens, estimate))
 
     def _words(self) -> str:
-        return "\n".join("".join(part.text) for part in self._parts.values())
+        return "\n".join(part.said() for part in self._parts.values())
 
     def _count(self, usage: Mapping[str, Any]) -> None:
         """Counts are cumulative; a server that leaves one out, or sets it back to 0, changes nothing."""
@@ -144,16 +158,17 @@ class Reading:
 
     def _open(self, index: int, block: Mapping[str, Any]) -> str:
         part = _Part(
-            kind=str(block.get("type")), id=str(block.get("id", "")), name=str(block.get("name", ""))
+            kind=storable(str(block.get("type"))),
+            id=storable(str(block.get("id", ""))),
+            name=storable(str(block.get("name", ""))),
         )
         self._parts[index] = part
         first = str(block.get("thinking" if part.kind == "thinking" else "text") or "")
-        part.signature = str(block.get("signature") or "")
-        part.given = _mapping(block.get("input"))
+        part.signature = storable(str(block.get("signature") or ""))
+        part.given = storable_json(_mapping(block.get("input")))
         if part.kind not in _OURS:
-            part.raw = dict(block)
-        if first:
-            part.text.append(first)
+            part.raw = storable_json(block)
+        first = part.add(first) if first else ""
         return first if part.kind == "text" else ""
 
     def _extend(self, index: int, delta: Mapping[str, Any]) -> str:
@@ -163,21 +178,20 @@ class Reading:
             part = self._parts[index] = _Part(kind="thinking" if kind == "thinking_delta" else "text")
         match kind:
             case "text_delta":
-                piece = str(delta.get("text") or "")
-                part.text.append(piece)
+                piece = part.add(str(delta.get("text") or ""))
                 return piece if part.kind == "text" else ""
             case "input_json_delta":
-                part.text.append(str(delta.get("partial_json") or ""))
+                part.add(str(delta.get("partial_json") or ""))
             case "thinking_delta":
-                part.text.append(str(delta.get("thinking") or ""))
+                part.add(str(delta.get("thinking") or ""))
             case "signature_delta":
-                part.signature += str(delta.get("signature") or "")
+                part.signature += storable(str(delta.get("signature") or ""))
             case _:
                 pass
         return ""
 
     def _block(self, part: _Part) -> Block | None:
-        text = "".join(part.text)
+        text = part.said()
         match part.kind:
             case "text":
                 return Text(text=text) if text else None
@@ -191,7 +205,7 @@ class Reading:
 
     def _tool_use(self, part: _Part, raw: str) -> Block | None:
         try:
-            given = json.loads(raw) if raw.strip() else part.given
+            given = storable_json(json.loads(raw)) if raw.strip() else part.given
         except ValueError as error:
             if self.stop_reason() in ("max_tokens", "window_exceeded"):
                 return None  # the answer was cut in the middle of this call
@@ -208,7 +222,7 @@ def _of_the_provider(part: _Part, text: str) -> Block | None:
     raw = dict(part.raw)
     if "input" in raw and text.strip():
         try:
-            raw["input"] = json.loads(text)
+            raw["input"] = storable_json(json.loads(text))
         except ValueError:
             return None
     return ProviderBlock(raw=raw)

@@ -16,6 +16,7 @@ from shared.core.errors import (
     ModelUnavailable,
     PromptTooLong,
 )
+from shared.core.storable import storable
 
 DEFAULT_RETRY_AFTER_SECONDS = 5.0
 OVERLOADED = 529
@@ -135,7 +136,7 @@ def read_refusal(
     return Refused(
         status=STATUS_OF_TYPE.get(kind, 500) if status < 400 else status,
         kind=kind,
-        message=f"{words} ({codes})" if codes else words,
+        message=storable(f"{words} ({codes})" if codes else words),
         retry_after_seconds=_retry_after(headers or {}),
         tokens=_whole(error.get("n_prompt_tokens")),
         maximum=_whole(error.get("n_ctx")),

@@ -9,6 +9,7 @@ import asyncpg
 from shared.adapters.postgres.pool import store_method
 from shared.core.knowledge import Passage
 from shared.core.searching import dictionary_of, prevailing_dictionary, searchable
+from shared.core.storable import storable
 
 
 class PostgresKnowledge:
@@ -32,8 +33,8 @@ class PostgresKnowledge:
         fallback = prevailing_dictionary(passage.text for passage in said)
         rows = [
             {
-                "heading": _storable(passage.heading),
-                "text": _storable(passage.text),
+                "heading": storable(passage.heading),
+                "text": storable(passage.text),
                 "dictionary": dictionary_of(passage.text, otherwise=fallback),
                 "words": searchable(passage.heading, passage.text),
             }
@@ -51,11 +52,6 @@ class PostgresKnowledge:
         await self._pool.execute(
             "DELETE FROM knowledge WHERE agent_id = $1 AND path = ANY ($2::text[])", agent_id, list(paths)
         )
-
-
-def _storable(text: str) -> str:
-    """Postgres holds every character but this one."""
-    return text.replace("\x00", "\ufffd").encode(errors="replace").decode()
 
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('knowledge:' || $1::bigint || ':' || $2::text, 0))"

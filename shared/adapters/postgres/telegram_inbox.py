@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,8 +10,8 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.postgres.pool import store_method
+from shared.core.storable import storable_json
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _STORE = """
 WITH new AS (
   INSERT INTO telegram_updates (bot_id, update_id, body)
@@ -41,7 +40,7 @@ class PostgresTelegramInbox:
     @store_method
     async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int:
         """How many of them are new. Each must have an integer `update_id`."""
-        stored: int = await self._pool.fetchval(_STORE, bot_id, [storable(update) for update in updates])
+        stored: int = await self._pool.fetchval(_STORE, bot_id, [storable_json(update) for update in updates])
         return stored
 
     @store_method
@@ -82,18 +81,3 @@ class PostgresTelegramInbox:
             bot_id,
         )
         return 0 if newest is None else newest + 1
-
-
-def storable(value: Any) -> Any:
-    """The same value without what Postgres' JSON cannot hold: NUL, and halves of surrogate pairs."""
-    match value:
-        case str():
-            return _UNSTORABLE.sub("\ufffd", value)
-        case int() | float() | None:
-            return value
-        case dict() | Mapping():
-            return {storable(key): storable(item) for key, item in value.items()}
-        case list() | tuple():
-            return [storable(item) for item in value]
-        case _:
-            return value

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared.adapters.models.reading import BrokenAnswer, Reading
-from shared.core.messages import Text, Thinking, ToolUse
+from shared.core.messages import ProviderBlock, Text, Thinking, ToolUse
 from shared.ports import Usage
 from tests.adapters.models.making import WordCounter
 
@@ -149,3 +149,23 @@ def test_what_the_provider_counted_itself_is_not_estimated() -> None:
 
 def test_an_attempt_that_never_began_cost_nothing() -> None:
     assert read({"type": "ping"}).spent(WordCounter(), 1.5) is None
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 50])
+def test_what_cannot_be_kept_is_replaced_and_halves_of_a_character_meet(size: int) -> None:
+    told = "before\x00 \ud83d\ude00 lone \ud83d here \ude00 and last \ud83d"
+    reading = read(START, opened(0, type="text", text=""))
+    pieces = [told[at : at + size] for at in range(0, len(told), size)]
+    shown = "".join(reading.take(delta(0, "text_delta", text=piece)) for piece in pieces)
+    words = "before\ufffd \U0001f600 lone \ufffd here \ufffd and last "
+    assert shown == words
+    assert reading.blocks() == (Text(text=words + "\ufffd"),)
+
+
+def test_the_input_of_a_tool_and_a_foreign_block_can_be_kept() -> None:
+    asked = tool(r'{"words": "a\u0000b \ud83d", "\u0000": 1}')
+    assert asked.blocks() == (ToolUse(id="t1", name="look", input={"words": "a\ufffdb \ufffd", "\ufffd": 1}),)
+    foreign = read(
+        START, opened(0, type="odd_one", words=["\x00"]), {"type": "content_block_stop", "index": 0}
+    )
+    assert foreign.blocks() == (ProviderBlock(raw={"type": "odd_one", "words": ["\ufffd"]}),)

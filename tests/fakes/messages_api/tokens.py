@@ -16,7 +16,7 @@ DOCUMENT = 3_000
 
 
 def text_tokens(text: str) -> int:
-    return -int(-len(text.encode()) // BYTES_PER_TOKEN)
+    return -int(-len(text.encode(errors="surrogatepass")) // BYTES_PER_TOKEN)
 
 
 def text_within(text: str, tokens: int) -> str:
