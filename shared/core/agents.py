@@ -51,10 +51,11 @@ def circumstances_of(
     """Those of a turn, or those that the last turn of a session had: ghost turns read the same prefix.
 
     `view` is theirs, where its entries came after the claim. `trusts_visitors`: whoever comes to the widget
-    without a name is the owner of this installation.
+    without a name is the owner of this installation; whom a program or a site brings never is.
     """
     group = whose.party_kind == "group"
-    stranger = whose.anonymous and not (trusts_visitors and whose.channel == "web")
+    trusted = trusts_visitors and whose.channel == "web" and not whose.brought
+    stranger = whose.anonymous and not trusted
     public = whose.agent_config.get("audience") == "public"
     turn = whose.turn if isinstance(whose, Claim) else max(1, whose.answered_turn)
     entries = (view or whose.view).entries

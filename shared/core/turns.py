@@ -61,6 +61,8 @@ class Claim:
     """Without entries: these come along or are loaded in the next statement."""
     near_caps: bool = False
     """With what this turn may cost, most of some cap is used, and nobody was told today."""
+    brought: bool = False
+    """A program's key or a site's token said who this is: never the owner of this installation."""
     party_kind: Literal["person", "group"] = "person"
     display_name: str = ""
     timezone: str | None = None

@@ -36,6 +36,8 @@ class SessionState:
     """Where the last answered turn came from: its limits hold for the gauge and for ghost turns."""
     measured_by: str = ""
     """The model whose count the session's numbers are."""
+    brought: bool = False
+    """A program's key or a site's token said who this is: never the owner of this installation."""
     party_kind: Literal["person", "group"] = "person"
     display_name: str = ""
     timezone: str | None = None

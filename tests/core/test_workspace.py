@@ -126,6 +126,11 @@ def test_only_one_known_person_is_told_what_the_folder_knows(
     assert circumstances_of(state, trusts_visitors=trusts).private is private
 
 
+def test_whom_a_program_or_a_site_brings_is_never_the_owner() -> None:
+    state = state_of(anonymous=True, brought=True, channel="web")
+    assert not circumstances_of(state, trusts_visitors=True).private
+
+
 def test_a_turn_and_the_session_after_it_are_under_the_same_circumstances() -> None:
     told = {
         "agent_config": {"name": "Ada"}, "display_name": "Grace", "timezone": "Europe/Oslo", "goal": "Greek",

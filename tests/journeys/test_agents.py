@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,11 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.agents import PostgresAgents
+from shared.adapters.postgres.api_sessions import PostgresApiSessions
+from shared.adapters.postgres.identities import PostgresIdentities
 from shared.adapters.postgres.invariants import check_invariants
-from shared.app import librarian_of
+from shared.adapters.postgres.people import PostgresPeople
+from shared.app import App, librarian_of
 from shared.services.commands import CommandResult
 from tests.fakes.messages_api.harness import RunningFake
 from tests.journeys.house import Visit, running_app, settings_for, visit
@@ -213,6 +216,43 @@ async def test_a_group_never_hears_what_the_folder_knows_of_one_person(
     assert "Secret of" not in told
     assert "Rules for all." in told
     assert "This is a group called “Family”" in told
+
+
+async def by_a_program(app: App) -> Visit:
+    opened = await PostgresApiSessions(app.pool).open("customer-7", site="default")
+    assert opened is not None
+    assert opened.address_id is not None
+    return Visit(app=app, session_id=opened.session_id, address_id=opened.address_id)
+
+
+async def signed_in(app: App) -> Visit:
+    identities = PostgresIdentities(app.pool, people=PostgresPeople(app.pool))
+    let_in = await identities.identify(
+        site="default", place="sub:ada", name="Ada", timezone=None, former=None
+    )
+    assert not isinstance(let_in, str)
+    return Visit(app=app, session_id=let_in[0].session_id, address_id=let_in[0].address_id)
+
+
+@pytest.mark.control("S22")
+@pytest.mark.parametrize("brought", [by_a_program, signed_in])
+async def test_whom_a_program_or_a_site_brings_is_never_the_owner(
+    guest: Visit, provider: RunningFake, brought: Callable[[App], Awaitable[Visit]]
+) -> None:
+    place = folder(guest)
+    (place / "AGENTS.md").write_text("Rules for all.")
+    (place / "memory").mkdir()
+    for name in ("USER.md", "MEMORY.md", "memory/2026-11-01.md"):
+        (place / name).write_text(f"Secret of {name}.")
+    await configure(guest, workspace="ada")
+    assert guest.app.settings.profile == "personal"
+    assert (await system_of(guest, provider)).count("Secret of") == 3
+    theirs = await brought(guest.app)
+    told = await system_of(theirs, provider)
+    assert "Rules for all." in told
+    assert "Secret of" not in told
+    state = await guest.app.upkeep.state(theirs.session_id)
+    assert state.brought
 
 
 @pytest.mark.control("S22")

@@ -24,6 +24,7 @@ def state_from(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> Ses
         session_id=row["id"],
         party_id=row["party_id"],
         anonymous=row["anonymous"],
+        brought=row["brought"],
         agent=row["agent_name"],
         agent_config=config_of(row),
         view=view_from(row, entries, open_turn=None),

@@ -182,6 +182,14 @@ _WHEN_TURNS_BEGAN = f"""
               ORDER BY n.turn_no DESC LIMIT {TURN_TIMES})"""
 
 
+BROUGHT = """(p.anonymous AND (
+           EXISTS (SELECT FROM addresses o WHERE o.party_id = p.id AND o.channel = 'web'
+                      AND (o.chat LIKE 'x:%' OR o.chat LIKE 'sub:%'))
+           OR EXISTS (SELECT FROM addresses o WHERE o.session_id = s.id AND o.channel = 'web'
+                         AND (o.chat LIKE 'x:%' OR o.chat LIKE 'sub:%'))))"""
+"""Whether a program or a site has said who the person of `p` and `s` is, at this place or at one joined to it."""
+
+
 def _claimed(*, first: int, turn_times: str, after_death: str = "false", more: str = "") -> str:
     """What whoever answers must know of `s` and its turn `t`, with the money for it set aside.
 
@@ -193,7 +201,7 @@ def _claimed(*, first: int, turn_times: str, after_death: str = "false", more: s
   SELECT CASE WHEN ${first}::float8 + ${first + 1}::float8 > 0 OR c.config ? 'model' OR s.model <> '' THEN
            ceil(${first}::float8 * (greatest(s.context_tokens, 2000) + 4000) + ${first + 1}::float8)::bigint END AS micro,
          (now() AT TIME ZONE ${first + 2})::date AS day, s.id, s.party_id, p.anonymous, c.config,
-         c.name AS agent, p.kind, p.display_name, p.timezone
+         c.name AS agent, p.kind, p.display_name, p.timezone, {BROUGHT} AS brought
     FROM s JOIN parties p ON p.id = s.party_id JOIN agents c ON c.id = s.agent_id
 {_hold(visitor=first + 3, person=first + 4, session=first + 5, total=first + 6)}), r AS (
   INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes)
@@ -210,7 +218,7 @@ SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.goal, s.mode, s.erased_turn
 {core_notes("c.agent")},
        {after_death} AS after_death, {turn_times} AS turn_times,
        c.agent AS agent_name, c.config AS agent_config, {NOBODY_COMES} AS nobody_comes,
-       c.anonymous, c.kind AS party_kind, c.display_name, c.timezone,
+       c.anonymous, c.brought, c.kind AS party_kind, c.display_name, c.timezone,
        {RECALLABLE} AS recallable{more}
   FROM s CROSS JOIN t CROSS JOIN cost c LEFT JOIN r ON true
 """

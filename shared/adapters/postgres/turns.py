@@ -549,6 +549,7 @@ def _claim_from(
         address_id=row["address_id"],
         channel=row["channel"],
         anonymous=row["anonymous"],
+        brought=row["brought"],
         agent=row["agent_name"],
         agent_config=config_of(row),
         token_ratio=row["token_ratio"],

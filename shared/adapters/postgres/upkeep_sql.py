@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.spend_sql import ADD_UP, RETURNING
-from shared.adapters.postgres.turn_sql import LEASE_SECONDS, NOBODY_COMES, OVERFLOW_COMES_FIRST, core_notes
+from shared.adapters.postgres.turn_sql import (
+    BROUGHT,
+    LEASE_SECONDS,
+    NOBODY_COMES,
+    OVERFLOW_COMES_FIRST,
+    core_notes,
+)
 
 STATE = f"""
 SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes,
-       p.anonymous, p.kind AS party_kind, p.display_name, p.timezone,
+       p.anonymous, {BROUGHT} AS brought, p.kind AS party_kind, p.display_name, p.timezone,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f
          WHERE f.session_id = s.id AND f.cycle = s.cycle AND f.outcome <> 'failed') AS thresholds,
