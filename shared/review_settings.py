@@ -71,13 +71,6 @@ def _proxies(settings: Settings) -> Iterator[Risk]:
             why="Behind a proxy all share one address: one flood, or five wrong passwords, shuts out all.",
             change="EVERTALK_TRUSTED_PROXIES=127.0.0.1 (the proxy), which sends X-Forwarded-For",
         )
-    if is_for_strangers(settings) and settings.metrics_token is None:
-        yield Risk(
-            grade="slight",
-            what="metrics need no token from this machine",
-            why="A proxy on it that does not say for whom it asks shows /metrics to everybody.",
-            change="EVERTALK_METRICS_TOKEN= what `openssl rand -hex 24` prints",
-        )
 
 
 def _origins(words: tuple[str, ...], where: str) -> Iterator[Risk]:

@@ -52,7 +52,6 @@ def test_a_usual_installation_on_ones_own_machine_has_nothing_to_change() -> Non
         ("trusts half the world", {"trusted_proxies": "10.0.0.0/8"}, ""),
         ("no trusted proxy", {"public_url": "https://chat.example.org"}, "serious"),
         ("no trusted proxy", {"public_url": "https://chat.example.org", "trusted_proxies": "127.0.0.1"}, ""),
-        ("metrics need no token", {"public_url": "https://chat.example.org"}, "slight"),
         ("allows https://*.org", {"allowed_origins": "https://*.org"}, "grave"),
         ("allows https://*", {"allowed_origins": "https://*"}, "grave"),
         ("allows http://shop.example", {"allowed_origins": "http://shop.example"}, "serious"),

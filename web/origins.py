@@ -90,11 +90,17 @@ class Proxies:
         return not (_is_loopback(address) or self._is_trusted(address))
 
     def is_local(self, request: web.Request) -> bool:
-        """Came straight from this machine; a proxy on it would have said so."""
+        """Came straight from this machine.
+
+        Where people come by a public address, or a proxy here is trusted, loopback tells nothing: a proxy on
+        this machine may pass strangers on without a word about it.
+        """
+        remote = request.remote or ""
         passed_on = any(
             name in request.headers for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via")
         )
-        return not passed_on and _is_loopback(request.remote or "")
+        speaks_for_others = passed_on or self._public is not None or self._is_trusted(remote)
+        return not speaks_for_others and _is_loopback(remote)
 
     def own_origin(self, request: web.Request) -> Origin | None:
         """The origin that pages of this server have, as this request sees it."""

@@ -7,7 +7,7 @@ import gzip
 from collections.abc import AsyncIterator
 
 import pytest
-from aiohttp import ClientSession, CookieJar, TCPConnector
+from aiohttp import ClientSession, CookieJar, DummyCookieJar, TCPConnector, web
 from aiohttp.test_utils import make_mocked_request
 
 from tests.web.conftest import Server, Starter, hello
@@ -113,6 +113,77 @@ async def test_one_address_cannot_become_visitors_without_end(starter: Starter) 
     await server.greet(token=welcome["token"])
     await first.say("who was here before goes on")
     await first.until("ack")
+
+
+class QuietProxy:
+    """Passes requests on as nginx does at first: under the inner name, without a word about for whom."""
+
+    def __init__(self, inner: str, said: dict[str, str]) -> None:
+        self._inner = inner
+        self._said = said
+        self.url = ""
+
+    async def __aenter__(self) -> QuietProxy:
+        self._client = ClientSession(cookie_jar=DummyCookieJar())
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._pass_on)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.close()
+        await self._runner.cleanup()
+
+    async def _pass_on(self, request: web.Request) -> web.Response:
+        kept = {name: value for name, value in request.headers.items() if name not in ("Host", "Connection")}
+        async with self._client.request(
+            request.method, self._inner + request.path_qs, headers={**kept, **self._said},
+            data=await request.read(), allow_redirects=False,
+        ) as answer:  # fmt: skip
+            return web.Response(status=answer.status, body=await answer.read())
+
+
+@pytest.mark.control("S02", "S31")
+@pytest.mark.parametrize("said", [{}, {"Via": "1.1 edge"}])
+async def test_strangers_behind_a_proxy_on_this_machine_are_not_this_machine(
+    starter: Starter, said: dict[str, str]
+) -> None:
+    server = await starter.start(public_url="https://chat.example")
+    most = server.parts.limits.newcomers
+    browser = {"Origin": "https://chat.example", "Sec-Fetch-Site": "same-origin"}
+    async with QuietProxy(server.url, said) as proxy, ClientSession(cookie_jar=DummyCookieJar()) as http:
+        async with http.get(f"{proxy.url}/metrics") as answer:
+            assert answer.status == 403
+        statuses = []
+        for _ in range(most + 1):
+            async with http.post(f"{proxy.url}/api/v1/stream", json=hello(), headers=browser) as answer:
+                statuses.append(answer.status)
+    assert statuses == [200] * most + [429]
+
+
+async def test_ones_own_machine_without_a_public_address_needs_no_token(starter: Starter) -> None:
+    server = await starter.start()
+    async with server.client.get(f"{server.url}/metrics") as answer:
+        assert answer.status == 200
+    async with (
+        QuietProxy(server.url, {"Via": "1.1 edge"}) as proxy,
+        ClientSession() as http,
+        http.get(f"{proxy.url}/metrics") as answer,
+    ):
+        assert answer.status == 403
+
+
+async def test_a_scraper_with_the_token_comes_through_any_proxy(starter: Starter) -> None:
+    server = await starter.start(public_url="https://chat.example", metrics_token="m" * 40)
+    async with QuietProxy(server.url, {}) as proxy, ClientSession() as http:
+        for token, status in (("m" * 40, 200), ("n" * 40, 401)):
+            bearer = {"Authorization": f"Bearer {token}"}
+            async with http.get(f"{proxy.url}/metrics", headers=bearer) as answer:
+                assert answer.status == status
 
 
 @pytest.mark.control("S02", "S12")

@@ -83,7 +83,10 @@ def test_only_a_direct_caller_is_local() -> None:
     assert proxies.is_local(_request("127.0.0.1"))
     assert proxies.is_local(_request("::1"))
     assert not proxies.is_local(_request("127.0.0.1", X_Forwarded_For="1.2.3.4"))
+    assert not proxies.is_local(_request("127.0.0.1", Via="1.1 relay"))
     assert not proxies.is_local(_request("192.168.1.4"))
+    assert not Proxies((), public_url="https://chat.example").is_local(_request("127.0.0.1"))
+    assert not Proxies(("127.0.0.1",), public_url=None).is_local(_request("127.0.0.1"))
 
 
 async def test_a_site_may_live_on_the_pages_it_names(server: Server) -> None:

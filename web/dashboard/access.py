@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from web.dashboard.live import Live
 
 Need = Role | Literal["anyone", "metrics"]
-"""`anyone` needs no login; `metrics` is for a scraper with the token, or on this machine."""
+"""`anyone` needs no login; `metrics` is for a scraper with the token, or on a machine of one's own."""
 
 COOKIE = "evertalk_operator"
 LIVE = "/api/v1/live"
@@ -172,7 +172,7 @@ async def _let_in(route: Route, desk: Desk, request: web.Request) -> web.StreamR
         case "anyone":
             pass
         case "metrics":
-            check_scraper(request, desk.settings)
+            check_scraper(request, desk)
         case role if who is None:
             return login_needed(request)
         case role if not who.may(role):
@@ -194,18 +194,19 @@ def login_needed(request: web.Request) -> web.StreamResponse:
     )
 
 
-def check_scraper(request: web.Request, settings: Settings) -> None:
+def check_scraper(request: web.Request, desk: Desk) -> None:
     """With a token configured only its bearer; else only a direct caller on this machine."""
-    if settings.metrics_token is not None:
+    token = desk.settings.metrics_token
+    if token is not None:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
-        if secrets.compare_digest(given, settings.metrics_token.get_secret_value().encode()):
+        if secrets.compare_digest(given, token.get_secret_value().encode()):
             return
         raise Refusal(
             401, "token_needed", "Metrics need their token.", headers={"WWW-Authenticate": "Bearer"}
         )
-    forwarded = {"X-Forwarded-For", "Forwarded", "X-Real-IP"} & set(request.headers)
-    if forwarded or not is_loopback(request.remote or ""):
-        raise Refusal(403, "local_only", "Set EVERTALK_METRICS_TOKEN to read metrics from elsewhere.")
+    if not desk.proxies.is_local(request):
+        message = "Set EVERTALK_METRICS_TOKEN to read metrics from elsewhere, or where there is a public URL."
+        raise Refusal(403, "local_only", message)
 
 
 def from_own_origin(request: web.Request, settings: Settings) -> bool:

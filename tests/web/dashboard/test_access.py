@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -18,6 +19,7 @@ from tests.web.dashboard.conftest import SAME_ORIGIN, Dashboard
 from web.dashboard import bodies
 from web.dashboard.access import HEADERS, cookie_name, from_own_origin, is_secure
 from web.dashboard.routes import route_table
+from web.origins import Proxies
 
 ROUTES = [(route.method, re.sub(r"\{\w+\}", str(uuid4()), route.path), route.need) for route in route_table()]
 GUARDED = [(method, path) for method, path, need in ROUTES if need not in ("anyone", "metrics")]
@@ -211,17 +213,16 @@ async def test_metrics_are_for_this_machine_or_for_the_token(stranger: Dashboard
 
 
 async def test_a_metrics_token_is_asked_of_everybody() -> None:
-    from web.dashboard.access import Refusal, check_scraper
+    from web.dashboard.access import Desk, Refusal, check_scraper
 
     settings: Any = load_settings(metrics_token="s3cret-metrics")
+    desk = cast("Desk", SimpleNamespace(settings=settings, proxies=Proxies((), public_url=None)))
     with pytest.raises(Refusal):
-        check_scraper(make_mocked_request("GET", "/metrics"), settings)
+        check_scraper(make_mocked_request("GET", "/metrics"), desk)
     with pytest.raises(Refusal):
-        check_scraper(
-            make_mocked_request("GET", "/metrics", headers={"Authorization": "Bearer no"}), settings
-        )
+        check_scraper(make_mocked_request("GET", "/metrics", headers={"Authorization": "Bearer no"}), desk)
     check_scraper(
-        make_mocked_request("GET", "/metrics", headers={"Authorization": "Bearer s3cret-metrics"}), settings
+        make_mocked_request("GET", "/metrics", headers={"Authorization": "Bearer s3cret-metrics"}), desk
     )
 
 
