@@ -155,11 +155,12 @@ def test_ac_1_every_call_is_estimated_before_it_is_sent(long_talk: LongTalk) -> 
 def test_ac_2_the_session_counts_input_and_output_of_all_calls(long_talk: LongTalk) -> None:
     """Corrected: in a row of totals beside the session, not in the session's own row."""
     totals, usage = long_talk.totals, long_talk.usage
-    assert totals["total_tokens"] == totals["input_tokens"] + totals["output_tokens"]
-    assert (totals["input_tokens"], totals["output_tokens"]) == (
-        usage["input_tokens"],
-        usage["output_tokens"],
-    )
+    read = ("input_tokens", "cache_read_tokens", "cache_write_tokens")
+    parts = (*read, "output_tokens")
+    assert totals["total_tokens"] == sum(totals[part] for part in parts)
+    counted = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+    assert [totals[part] for part in parts] == [usage[name] for name in counted]
+    assert totals["cache_read_tokens"] > 0
 
 
 def test_ac_3_the_estimate_is_what_the_threshold_looks_at() -> None:

@@ -70,7 +70,6 @@ WITH s AS (
 ), tot AS (
   UPDATE session_totals SET input_tokens = input_tokens + ($13::bigint[])[1],
          output_tokens = output_tokens + ($13::bigint[])[2],
-         total_tokens = total_tokens + ($13::bigint[])[1] + ($13::bigint[])[2],
          cache_read_tokens = cache_read_tokens + ($13::bigint[])[3],
          cache_write_tokens = cache_write_tokens + ($13::bigint[])[4],
          cost_micro = cost_micro + ($13::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($13::bigint[])[6],

@@ -116,12 +116,15 @@ _SUMS = """
           max(x.last_active_at) AS last_active_at, coalesce(sum(t.cost_micro), 0)::bigint AS cost_micro,
           coalesce(sum(t.cost_unknown_calls), 0)::bigint AS cost_unknown_calls,
           count(t.session_id) AS counted,
-          coalesce(sum(t.total_tokens), 0)::bigint AS tokens
+          coalesce(sum(t.total_tokens), 0)::bigint AS tokens,
+          coalesce(sum(t.output_tokens), 0)::bigint AS output_tokens,
+          coalesce(sum(t.cache_read_tokens), 0)::bigint AS cache_read_tokens
      FROM sessions x LEFT JOIN session_totals t ON t.session_id = x.id
     WHERE x.party_id = ANY (f.ids)) u"""
 _FIGURES = f"""
   'sessions', u.sessions, 'turns', u.turns, 'last_active_at', u.last_active_at,
-  'tokens', CASE WHEN u.counted > 0 THEN u.tokens END,
+  'tokens', CASE WHEN u.counted > 0 THEN u.tokens END, 'output_tokens', u.output_tokens,
+  'cache_read_tokens', u.cache_read_tokens,
   'cost_micro', CASE WHEN u.counted > 0 AND NOT (u.cost_unknown_calls > 0 AND u.cost_micro = 0)
                      THEN u.cost_micro END,
   'cost_unknown_calls', u.cost_unknown_calls,

@@ -260,7 +260,10 @@ class SessionTotals(SQLModel, table=True):
     __tablename__ = "session_totals"
     __table_args__ = (
         ForeignKeyConstraint(["session_id"], ["sessions.id"], name="totals_session"),
-        CheckConstraint("total_tokens = input_tokens + output_tokens", name="totals_add_up"),
+        CheckConstraint(
+            "total_tokens = input_tokens + cache_read_tokens + cache_write_tokens + output_tokens",
+            name="totals_add_up",
+        ),
         Index("totals_by_input", text(f"({READ_TOKENS})"), "session_id"),
         Index("totals_by_output", "output_tokens", "session_id"),
         Index("totals_by_cost", text(f"coalesce({KNOWN_COST}, -1)"), "session_id"),
@@ -270,6 +273,7 @@ class SessionTotals(SQLModel, table=True):
     )
     session_id: int = field(big(key=True))
     total_tokens: int = field(big(default="0"))
+    """All that was read, cached or not, and all that was said; a trigger keeps it, whoever writes the parts."""
     total_tokens_estimate: int = field(big(default="0"))
     input_tokens: int = field(big(default="0"))
     output_tokens: int = field(big(default="0"))
@@ -1624,7 +1628,20 @@ NAMES = (
 After a change, not before it: else each change of a session, every turn's, too, would lock its row for that.
 """
 
+TOTALS = (
+    """CREATE FUNCTION totals_add_up() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN
+         NEW.total_tokens := NEW.input_tokens + NEW.cache_read_tokens + NEW.cache_write_tokens
+                             + NEW.output_tokens;
+         RETURN NEW;
+       END $$""",
+    """CREATE TRIGGER totals_add_up BEFORE INSERT OR UPDATE ON session_totals
+       FOR EACH ROW EXECUTE FUNCTION totals_add_up()""",
+)
+"""A program of before writes a total that leaves out what the provider had read: it is not believed."""
+
 AFTER_TABLES = (
+    *TOTALS,
     """ALTER TABLE links ADD CONSTRAINT active_links_do_not_overlap
        EXCLUDE USING gist (session_id WITH =, int8range(from_turn, through_turn, '[]') WITH &&)
        WHERE (active) DEFERRABLE INITIALLY DEFERRED""",

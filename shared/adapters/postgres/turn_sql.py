@@ -362,7 +362,6 @@ WITH s AS (
   {WRITTEN}), tot AS (
   UPDATE session_totals SET input_tokens = input_tokens + ($9::bigint[])[1],
          output_tokens = output_tokens + ($9::bigint[])[2],
-         total_tokens = total_tokens + ($9::bigint[])[1] + ($9::bigint[])[2],
          cache_read_tokens = cache_read_tokens + ($9::bigint[])[3],
          cache_write_tokens = cache_write_tokens + ($9::bigint[])[4],
          cost_micro = cost_micro + ($9::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($9::bigint[])[6],
@@ -564,7 +563,6 @@ WITH u AS (
 _ADDED_UP = """
 UPDATE session_totals SET input_tokens = input_tokens + ($5::bigint[])[1],
        output_tokens = output_tokens + ($5::bigint[])[2],
-       total_tokens = total_tokens + ($5::bigint[])[1] + ($5::bigint[])[2],
        cache_read_tokens = cache_read_tokens + ($5::bigint[])[3],
        cache_write_tokens = cache_write_tokens + ($5::bigint[])[4],
        cost_micro = cost_micro + ($5::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($5::bigint[])[6]
@@ -600,7 +598,7 @@ WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), r
   SELECT $1, party_id, $4, 'chat', 'aborted', $6, $7::bigint, 0, 0, 0, false, NULL FROM calls
   {WRITTEN}), tot AS (
   UPDATE session_totals SET input_tokens = input_tokens + number * $7::bigint,
-         total_tokens = total_tokens + number * $7::bigint, cost_unknown_calls = cost_unknown_calls + number
+         cost_unknown_calls = cost_unknown_calls + number
     FROM (SELECT count(*) AS number FROM calls) lost WHERE session_id = $1 AND number > 0
 )
 SELECT (SELECT count(*) FROM calls) AS number FROM s

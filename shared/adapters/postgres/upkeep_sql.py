@@ -134,7 +134,6 @@ WITH u AS (
 ADD_TOTALS = """
 UPDATE session_totals SET input_tokens = input_tokens + ($2::bigint[])[1],
        output_tokens = output_tokens + ($2::bigint[])[2],
-       total_tokens = total_tokens + ($2::bigint[])[1] + ($2::bigint[])[2],
        cache_read_tokens = cache_read_tokens + ($2::bigint[])[3],
        cache_write_tokens = cache_write_tokens + ($2::bigint[])[4],
        cost_micro = cost_micro + ($2::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($2::bigint[])[6]

@@ -65,9 +65,8 @@ async def more(pool: Pool) -> None:
         names = ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"]
         sums = ", ".join(f"sum({name})" for name in names)
         await connection.execute(
-            f"""INSERT INTO session_totals (session_id, {", ".join(names)}, total_tokens, cost_micro,
-                                            cost_unknown_calls)
-                SELECT session_id, {sums}, sum(input_tokens + output_tokens), coalesce(sum(cost_micro), 0),
+            f"""INSERT INTO session_totals (session_id, {", ".join(names)}, cost_micro, cost_unknown_calls)
+                SELECT session_id, {sums}, coalesce(sum(cost_micro), 0),
                        count(*) FILTER (WHERE cost_micro IS NULL) FROM usage GROUP BY session_id"""
         )
 

@@ -47,8 +47,8 @@ async def public_id_of(connection: Connection | Pool, seeded: Seeded) -> UUID:
 
 async def people(connection: Connection) -> Crowded:
     maria = await seed.a_session(
-        connection, person="Maria", channel="telegram", turns=5, tokens=(900, 100, 0, 0), cost_micro=12_000,
-        minutes_ago=3,
+        connection, person="Maria", channel="telegram", turns=5, tokens=(900, 100, 7_000, 2_000),
+        cost_micro=12_000, minutes_ago=3,
     )  # fmt: skip
     await connection.execute("UPDATE addresses SET account = '777' WHERE id = $1", maria.address_id)
     jo = await seed.a_session(connection, person="Jo", turns=2, minutes_ago=50, cost_unknown_calls=2)

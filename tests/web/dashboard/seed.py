@@ -79,10 +79,9 @@ async def a_session(
         row["id"],
     )
     await connection.execute(
-        """INSERT INTO session_totals (session_id, total_tokens, input_tokens, output_tokens,
-          cache_read_tokens,
+        """INSERT INTO session_totals (session_id, input_tokens, output_tokens, cache_read_tokens,
                                        cache_write_tokens, cost_micro, cost_unknown_calls, compaction_count)
-           VALUES ($1, $2::bigint + $3::bigint, $2, $3, $4, $5, $6, $7, $8)""",
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8)""",
         row["id"],
         *tokens,
         cost_micro,

@@ -41,6 +41,8 @@ async def test_everybody_is_listed_once_and_the_last_one_seen_comes_first(
                            WHERE r.public_id = $1::text::uuid)
                SELECT count(*) AS sessions, sum(s.next_turn - 1) AS turns, max(s.last_active_at) AS seen,
                       sum(t.cost_micro) AS cost, sum(t.cost_unknown_calls) AS unknown,
+                      sum(t.input_tokens + t.cache_read_tokens + t.cache_write_tokens
+                          + t.output_tokens) AS tokens,
                       (SELECT count(*) FROM notes WHERE party_id IN (SELECT id FROM p)) AS notes,
                       (SELECT array_agg(DISTINCT channel ORDER BY channel) FROM addresses
                         WHERE party_id IN (SELECT id FROM p)) AS channels
@@ -51,9 +53,18 @@ async def test_everybody_is_listed_once_and_the_last_one_seen_comes_first(
         assert row is not None
         told = (one["sessions"], one["turns"], one["notes"], one["channels"], one["cost_unknown_calls"])
         assert told == (row["sessions"], row["turns"], row["notes"], row["channels"], row["unknown"])
+        assert one["tokens"] == row["tokens"]
         unknown = row["unknown"] and not row["cost"]
         assert one["cost_micro"] == (None if unknown else row["cost"])
         assert one["last_active_at"][:19] == row["seen"].isoformat()[:19]
+
+
+async def test_the_tokens_of_a_person_are_all_that_was_read_and_said(
+    dashboard: Dashboard, crowd: Crowded
+) -> None:
+    """Also what the provider had read before: most of what a long conversation is made of."""
+    (maria, *_) = (await dashboard.get("/people"))["people"]
+    assert (maria["tokens"], maria["cache_read_tokens"], maria["output_tokens"]) == (10_000, 7_000, 100)
 
 
 async def test_pages_searches_and_channels_agree(dashboard: Dashboard, crowd: Crowded) -> None:

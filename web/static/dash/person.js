@@ -24,7 +24,7 @@ export function personPage({ root, id, me, say, entitle, signal }) {
     entitle(nameOf(one));
     show(head, h("div", null, h("p", { class: "crumbs" }, h("a", { href: "/dashboard/people" }, "People")), h("h1", { dir: "auto" }, nameOf(one)),
       h("p", { class: "facts" }, h("span", null, one.kind === "group" ? "group" : one.anonymous ? "visitor" : "person"), one.timezone && h("span", null, one.timezone), h("span", null, "known since ", time(one.since)), one.joined > 0 && h("span", null, `${number(one.joined)} joined by /link`), one.hold && h("span", { class: "badge" }, "on hold"), mark.node)));
-    show(body, h("dl", { class: "kpis four" }, kpi("Conversations", number(one.sessions), `${number(one.turns)} turns`), kpi("Tokens", tokens(one.tokens), "in and out, ever"),
+    show(body, h("dl", { class: "kpis four" }, kpi("Conversations", number(one.sessions), `${number(one.turns)} turns`), kpi("Tokens", tokens(one.tokens), one.tokens === null ? "in and out, ever" : `${tokens(one.tokens - one.output_tokens)} in (${tokens(one.cache_read_tokens)} of it from the cache) · ${tokens(one.output_tokens)} out`),
       kpi("Spent", money(one.cost_micro, one.cost_unknown_calls), one.cost_unknown_calls ? `${number(one.cost_unknown_calls)} calls of unknown price` : "every call"),
       kpi("Notes", h("a", { href: `/dashboard/memory?person=${one.id}` }, number(one.notes)), [one.put_away ? `${number(one.put_away)} put away` : "kept", me.role !== "viewer" && one.sessions > 0 && [" · ", h("a", { href: `/dashboard/memory?person=${one.id}#add` }, "add one")]])),
     conversations(one.conversations), places(one.places));
