@@ -78,14 +78,14 @@ def _login_link(settings: Settings, rest: Sequence[str]) -> int:
 def _migrate(settings: Settings, rest: Sequence[str]) -> int:
     """For deployments whose processes are started one by one; `up` does it by itself."""
 
-    async def upgrade() -> None:
+    async def upgrade() -> int:
         from shared.adapters.postgres.migrate import migrate
 
         async with open_database(settings) as database_url:
             await migrate(database_url)
+        return 0
 
-    asyncio.run(upgrade())
-    return 0
+    return _told(lambda: asyncio.run(upgrade()))
 
 
 def _backup(settings: Settings, rest: Sequence[str]) -> int:
@@ -157,11 +157,15 @@ def _psql(settings: Settings, rest: Sequence[str]) -> int:
     from shared.adapters.embedded.binaries import find_binaries
 
     async def talk() -> int:
-        async with open_database(settings) as database_url:
-            program = find_binaries().postgres_bin / "psql"
-            return await asyncio.to_thread(subprocess.call, [str(program), database_url, *rest])
+        from shared.adapters.postgres.relay import reachable_by_libpq
 
-    return asyncio.run(talk())
+        async with open_database(settings) as database_url, reachable_by_libpq(database_url) as environment:
+            program = find_binaries().postgres_bin / "psql"
+            return await asyncio.to_thread(
+                subprocess.call, [str(program), *rest], env={**os.environ, **environment}
+            )
+
+    return _told(lambda: asyncio.run(talk()))
 
 
 def _pairing(settings: Settings, rest: Sequence[str]) -> int:

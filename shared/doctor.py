@@ -218,9 +218,9 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
 
 async def _agents_rules(database_url: str) -> Sequence[Finding]:
     """Says nothing where every agent's pruning rules can be used."""
-    import asyncpg
+    from shared.adapters.postgres.connecting import connect
 
-    connection = await asyncpg.connect(database_url, timeout=10)
+    connection = await connect(database_url)
     try:
         rows = await connection.fetch(
             "SELECT name, (config -> 'pruning')::text AS rules FROM agents WHERE config ? 'pruning'",
@@ -280,11 +280,10 @@ async def _check_redis(redis_url: str) -> Finding:
 
 
 async def _check_postgres(database_url: str) -> Finding:
-    import asyncpg
-
+    from shared.adapters.postgres.connecting import connect
     from shared.adapters.postgres.readiness import LEAST_POSTGRES
 
-    connection = await asyncpg.connect(database_url, timeout=10)
+    connection = await connect(database_url)
     try:
         number = int(await connection.fetchval("show server_version_num"))
         version = await connection.fetchval("show server_version")
@@ -332,9 +331,9 @@ async def _agents_and_public_places(
     database_url: str,
 ) -> tuple[dict[str, Mapping[str, Any]], dict[str, list[str]]]:
     """Each agent's config, and for agents that strangers reach, where."""
-    import asyncpg
+    from shared.adapters.postgres.connecting import connect
 
-    connection = await asyncpg.connect(database_url, timeout=10)
+    connection = await connect(database_url)
     try:
         await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
         agents = await connection.fetch("SELECT name, config FROM agents ORDER BY name")
@@ -406,11 +405,10 @@ def bots_remarks(bots: Sequence[BotConfig], agents: Collection[str]) -> Iterator
 
 
 async def _check_promises(database_url: str) -> Finding:
-    import asyncpg
-
+    from shared.adapters.postgres.connecting import connect
     from shared.adapters.postgres.invariants import check_invariants
 
-    connection = await asyncpg.connect(database_url, timeout=10)
+    connection = await connect(database_url)
     try:
         if not await connection.fetchval("select to_regclass('sessions') is not null"):
             return Finding(level="ok", what="no conversations yet")

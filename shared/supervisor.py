@@ -255,6 +255,8 @@ async def bring_up_to_date(settings: Settings, database_url: str) -> None:
         elif before not in (None, head) and settings.backup_keep:
             await _back_up_first(settings, database_url, f"{before} → {head}")
         await migrate(database_url)
+    except StorageUnavailable as error:
+        raise CannotStart(str(error), advice=error.advice) from error
     except (OSError, asyncpg.PostgresError, SQLAlchemyError) as error:
         where = urlsplit(database_url)
         raise CannotStart(

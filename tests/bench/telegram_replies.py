@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shared.adapters.postgres.urls import asyncpg_url
+from shared.adapters.postgres.urls import driver_url
 from tests.bench.rest import rss_mib
 from tests.fakes.bot_api import Person, RunningBotApi, running_bot_api
 from tests.fakes.messages_api.harness import RunningFake, running_fake
@@ -96,7 +96,7 @@ class Measured:
 async def _floors(
     api: RunningBotApi, model: RunningFake, database_url: str, chats: int
 ) -> AsyncIterator[tuple[Measured, ...]]:
-    more = {"ECHO_DATABASE_URL": asyncpg_url(database_url), "ECHO_MODEL_URL": model.base_url}
+    more = {"ECHO_DATABASE_URL": driver_url(database_url), "ECHO_MODEL_URL": model.base_url}
     async with AsyncExitStack() as stack:
         floors = []
         for name, token, module, answer in (

@@ -14,7 +14,7 @@ import asyncpg
 
 from bot.telegram.service import TelegramService
 from shared.adapters.postgres.pool import _read_json
-from shared.adapters.postgres.urls import asyncpg_url
+from shared.adapters.postgres.urls import driver_url
 from shared.app import open_app
 from shared.bots import configured_bots
 from shared.settings import load_settings
@@ -83,7 +83,7 @@ class Meter:
 
 async def measure(database_url: str, redis_url: str, folder: Path, *, turns: int) -> dict[str, Any]:
     """Second turns, each in a chat of its own, so that none waits for the limits of its chat."""
-    onlooker = await asyncpg.connect(asyncpg_url(database_url))
+    onlooker = await asyncpg.connect(driver_url(database_url))
     meter = Meter(onlooker)
     try:
         async with local_bot_api() as api, _bot(api, meter, database_url, redis_url, folder):

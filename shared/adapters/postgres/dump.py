@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import shutil
-from collections.abc import Mapping, Sequence
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import asyncpg
 
-from shared.adapters.embedded.binaries import find_binaries
+from shared.adapters.embedded.binaries import POSTGRES_MAJOR, find_binaries
 from shared.adapters.embedded.errors import EmbeddedServerFailed
-from shared.adapters.postgres.urls import asyncpg_url
-from shared.core.errors import EvertalkError
+from shared.adapters.postgres.connecting import connect
+from shared.adapters.postgres.relay import reachable_by_libpq
+from shared.core.errors import EvertalkError, StorageUnavailable
 
 _PATIENCE_SECONDS = 6 * 3600.0
 _STOP_SECONDS = 10.0
 _LIST_SECONDS = 120.0
-_OPTIONS = {
-    "host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "sslmode": "PGSSLMODE",
-    "sslrootcert": "PGSSLROOTCERT", "sslcert": "PGSSLCERT", "sslkey": "PGSSLKEY",
-}  # fmt: skip
+_CHUNK = 256 * 1024
+_HEAD_BYTES = 2_000
+_AS_SCRIPT = ("--no-owner", "--no-privileges", "--exit-on-error", "--file=-")
+_WHOLE_OR_NOT = (
+    "--no-psqlrc", "--quiet", "--output=/dev/null", "--single-transaction", "--set=ON_ERROR_STOP=1",
+    "--file=-",
+)  # fmt: skip
+_UNKNOWN_BEFORE_17 = b"\nSET transaction_timeout = 0;"
+_VERSION_SECONDS = 10
 
 
 class DumpFailed(EvertalkError):
@@ -34,39 +41,41 @@ class DumpFailed(EvertalkError):
 
 async def dump(database_url: str, target: Path) -> None:
     """All of it as of one moment, while everybody goes on writing; raises DumpFailed."""
-    await _run(
-        "pg_dump", ["--format=custom", "--compress=6", "--no-owner", "--no-privileges", f"--file={target}"],
-        database_url,
-    )  # fmt: skip
+    major = await _major_of(database_url)
+    async with _environment(database_url) as environment:
+        await _run(
+            _program("pg_dump", major),
+            ["--format=custom", "--compress=6", "--no-owner", "--no-privileges", f"--file={target}"],
+            environment,
+        )
 
 
 async def read_through(dumped: Path) -> None:
     """Every byte unpacked and thrown away; raises DumpFailed for what could not be restored."""
-    await _run("pg_restore", ["--file=/dev/null", str(dumped)], None)
+    await _run(_program("pg_restore"), ["--file=/dev/null", str(dumped)], {})
 
 
 async def restore(dumped: Path, database_url: str) -> None:
     """Into an empty database, in one transaction; raises DumpFailed."""
-    await _run(
-        "pg_restore",
-        [
-            "--no-owner", "--no-privileges", "--single-transaction", "--exit-on-error",
-            f"--dbname={_environment(database_url)['PGDATABASE']}", str(dumped),
-        ],
-        database_url,
-    )  # fmt: skip
+    async with (
+        asyncio.timeout(_PATIENCE_SECONDS),
+        _environment(database_url) as environment,
+        _started(_program("pg_restore"), [*_AS_SCRIPT, str(dumped)], {}, writes=True) as reading,
+        _started(_program("psql"), _WHOLE_OR_NOT, environment, reads=True) as filling,
+    ):
+        await _hand_over(reading, filling)
 
 
 async def facts_of(database_url: str) -> tuple[str, str | None, int]:
     """The server's version, the schema's revision (None: none yet), `log_epoch`; raises DumpFailed."""
     try:
         return await _facts_of(database_url)
-    except (asyncpg.PostgresError, OSError) as error:
+    except (StorageUnavailable, asyncpg.PostgresError, OSError) as error:
         raise DumpFailed(f"the database cannot be read: {error}") from error
 
 
 async def _facts_of(database_url: str) -> tuple[str, str | None, int]:
-    connection = await asyncpg.connect(asyncpg_url(database_url), timeout=10)
+    connection = await connect(database_url)
     try:
         version = str(await connection.fetchval("SHOW server_version", timeout=10)).split(" ", 1)[0]
         if not await connection.fetchval("SELECT to_regclass('deployment') IS NOT NULL", timeout=10):
@@ -79,7 +88,7 @@ async def _facts_of(database_url: str) -> tuple[str, str | None, int]:
 
 async def counts_of(database_url: str) -> dict[str, int]:
     """A few numbers that tell a person which state this is."""
-    connection = await asyncpg.connect(asyncpg_url(database_url), timeout=10)
+    connection = await connect(database_url)
     try:
         row = await connection.fetchrow(_COUNTS, timeout=_LIST_SECONDS)
     finally:
@@ -90,7 +99,7 @@ async def counts_of(database_url: str) -> dict[str, int]:
 
 async def is_empty(database_url: str) -> bool:
     """Whether nobody has put a table into it yet."""
-    connection = await asyncpg.connect(asyncpg_url(database_url), timeout=10)
+    connection = await connect(database_url)
     try:
         tables = await connection.fetchval(
             """SELECT count(*) FROM pg_class
@@ -102,50 +111,111 @@ async def is_empty(database_url: str) -> bool:
         await connection.close(timeout=5)
 
 
-def _program(name: str) -> Path:
-    try:
-        return find_binaries().postgres_bin / name
-    except EmbeddedServerFailed:
-        found = shutil.which(name)
-        if found is None:
-            raise DumpFailed(
-                f"{name} is not installed",
-                advice="Install PostgreSQL's client programs (Debian: apt-get install postgresql-client).",
-            ) from None
-        return Path(found)
+async def _major_of(database_url: str) -> int:
+    version, _, _ = await facts_of(database_url)
+    return int(version.split(".", 1)[0])
 
 
-async def _run(name: str, arguments: Sequence[str], database_url: str | None) -> None:
+def _program(name: str, major: int = POSTGRES_MAJOR) -> Path:
+    """Of a version that a server of `major` can be read and written by."""
+    for program in _programs(name, major):
+        return program
+    raise DumpFailed(
+        f"{name} of PostgreSQL {major} or newer is not installed",
+        advice=f"Install PostgreSQL's client programs (Debian: apt-get install postgresql-client-{major}).",
+    )
+
+
+def _programs(name: str, major: int) -> Iterator[Path]:
+    if major <= POSTGRES_MAJOR:
+        with contextlib.suppress(EmbeddedServerFailed):
+            yield find_binaries().postgres_bin / name
+    yield from sorted(Path("/usr/lib/postgresql").glob(f"{major}/bin/{name}"))
+    found = shutil.which(name)
+    if found is not None and _version_of(found) >= major:
+        yield Path(found)
+
+
+def _version_of(program: str) -> int:
+    """The major one; 0 where it does not say."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired, ValueError, IndexError):
+        shown = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, cwd="/"
+        )
+        return int(shown.stdout.split(") ", 1)[1].split(".", 1)[0])
+    return 0
+
+
+async def _run(program: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    async with asyncio.timeout(_PATIENCE_SECONDS), _started(program, arguments, environment) as running:
+        await _ended(running)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    name: str
+    process: asyncio.subprocess.Process
+
+
+@contextlib.asynccontextmanager
+async def _started(
+    program: Path, arguments: Sequence[str], environment: Mapping[str, str], *,
+    reads: bool = False, writes: bool = False,
+) -> AsyncIterator[_Running]:  # fmt: skip
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
-        _program(name), *arguments, cwd="/",
-        env={} if database_url is None else _environment(database_url),
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        program, *arguments, cwd="/", env=dict(environment),
+        stdin=pipe if reads else nothing, stdout=pipe if writes else nothing, stderr=pipe,
     )  # fmt: skip
     try:
-        async with asyncio.timeout(_PATIENCE_SECONDS):
-            _, errors = await process.communicate()
+        yield _Running(name=program.name, process=process)
     finally:
         if process.returncode is None:
             process.kill()
             await asyncio.wait_for(process.wait(), _STOP_SECONDS)
-    if process.returncode:
+
+
+async def _ended(running: _Running) -> None:
+    assert running.process.stderr is not None
+    errors = await running.process.stderr.read()
+    if code := await running.process.wait():
         said = errors.decode(errors="replace").strip()[-800:]
-        raise DumpFailed(f"{name}: {said or f'exit code {process.returncode}'}")
+        raise DumpFailed(f"{running.name}: {said or f'exit code {code}'}")
 
 
-def _environment(database_url: str) -> Mapping[str, str]:
-    """As libpq reads it: a password on the command line could be seen by everybody on the machine."""
-    parts = urlsplit(asyncpg_url(database_url))
-    given = {
-        "host": parts.hostname, "port": str(parts.port) if parts.port else None,
-        "user": unquote(parts.username) if parts.username else None,
-        "password": unquote(parts.password) if parts.password else None,
-    }  # fmt: skip
-    wanted = {**{name: value for name, value in given.items() if value}, **dict(parse_qsl(parts.query))}
-    environment = {_OPTIONS[name]: value for name, value in wanted.items() if name in _OPTIONS}
-    home = {"HOME": os.environ["HOME"]} if "HOME" in os.environ else {}
-    database = unquote(parts.path.removeprefix("/")) or environment.get("PGUSER", "")
-    return {**home, **environment, "PGDATABASE": database, "PGCONNECT_TIMEOUT": "10", "LC_ALL": "C"}
+async def _hand_over(reading: _Running, filling: _Running) -> None:
+    """A script that breaks off is never committed: psql hears of its end only when that was a good one."""
+    source, target = reading.process.stdout, filling.process.stdin
+    assert source is not None
+    assert target is not None
+    try:
+        target.write((await _head(source)).replace(_UNKNOWN_BEFORE_17, b"", 1))
+        while some := await source.read(_CHUNK):
+            target.write(some)
+            await target.drain()
+    except OSError:
+        await _ended(filling)
+        raise
+    await _ended(reading)
+    target.close()
+    await _ended(filling)
+
+
+async def _head(source: asyncio.StreamReader) -> bytes:
+    """The settings with which every script begins, before the first word of anybody."""
+    head = b""
+    while len(head) < _HEAD_BYTES and (some := await source.read(_CHUNK)):
+        head += some
+    return head
+
+
+@contextlib.asynccontextmanager
+async def _environment(database_url: str) -> AsyncIterator[Mapping[str, str]]:
+    try:
+        async with reachable_by_libpq(database_url) as environment:
+            yield environment
+    except (StorageUnavailable, OSError) as error:
+        raise DumpFailed(f"the database cannot be reached: {error}") from error
 
 
 _COUNTS = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 from alembic import command
@@ -13,16 +14,20 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
 
+from shared.adapters.postgres.connecting import connect
 from shared.adapters.postgres.partitions import ensure_month_partitions
 from shared.adapters.postgres.readiness import is_newer, newest_revision
-from shared.adapters.postgres.urls import sqlalchemy_url
-from shared.core.errors import EvertalkError
+from shared.core.errors import EvertalkError, StorageUnavailable
 
 MIGRATIONS = Path(__file__).resolve().parents[3] / "migrations"
 _MIGRATION_LOCK = 0x45564552  # "EVER": any number will do, as long as all starts use the same
 _PATIENCE_SECONDS = 300.0
+_FAILED = (
+    SQLAlchemyError, CommandError, asyncpg.PostgresError, StorageUnavailable, OSError, TimeoutError,
+)  # fmt: skip
 
 
 class MigrationFailed(EvertalkError):
@@ -37,12 +42,29 @@ def alembic_config() -> Config:
     return config
 
 
+def engine_for(database_url: str) -> AsyncEngine:
+    """For migrations; SQLAlchemy never reads the address, and prepares nothing that outlives a statement."""
+
+    async def opened(**_: Any) -> asyncpg.Connection[asyncpg.Record]:
+        return await connect(database_url)
+
+    return create_async_engine(
+        "postgresql+asyncpg://",
+        poolclass=NullPool,
+        connect_args={
+            "async_creator_fn": opened,
+            "prepared_statement_cache_size": 0,
+            "prepared_statement_name_func": str,
+        },
+    )
+
+
 async def migrate(database_url: str, *, revision: str = "head") -> None:
     """Upgrade under an advisory lock, then make the month partitions that will be needed soon.
 
     The schema of a newer version stays as it is.
     """
-    engine = create_async_engine(sqlalchemy_url(database_url))
+    engine = engine_for(database_url)
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS), engine.begin() as connection:
             await connection.run_sync(_upgrade, revision)
@@ -56,13 +78,13 @@ async def migrate_or_say_why(database_url: str) -> None:
     """To the newest schema; raises MigrationFailed for whatever kept it from that."""
     try:
         await migrate(database_url)
-    except (SQLAlchemyError, CommandError, asyncpg.PostgresError, OSError, TimeoutError) as error:
+    except _FAILED as error:
         raise MigrationFailed(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
 
 
 async def current_revision(database_url: str) -> tuple[str | None, str]:
     """What the database is at, and what this program would bring it to."""
-    engine = create_async_engine(sqlalchemy_url(database_url))
+    engine = engine_for(database_url)
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS), engine.connect() as connection:
             found = await connection.run_sync(lambda c: MigrationContext.configure(c).get_current_revision())

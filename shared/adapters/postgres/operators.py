@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import asyncpg
 
 from shared.adapters.postgres.audit_chain import CHAIN, check_chain
+from shared.adapters.postgres.connecting import connect
 from shared.adapters.postgres.login_tries import LoginTries, address_key, keys_of
 from shared.adapters.postgres.pool import store_method
-from shared.adapters.postgres.urls import asyncpg_url
 from shared.core.browsers import browser_words
 from shared.core.errors import StorageUnavailable
 from shared.core.operators import ROLES, Role
@@ -401,7 +401,7 @@ async def append_audit(
 async def create_login_link(database_url: str) -> str:
     """The raw token of a link that logs the first operator in once; makes `admin` when there is none."""
     token = secrets.token_urlsafe(_TOKEN_BYTES)
-    connection = await asyncpg.connect(asyncpg_url(database_url), timeout=10)
+    connection = await connect(database_url)
     try:
         async with connection.transaction():
             await connection.execute("LOCK TABLE operators IN SHARE ROW EXCLUSIVE MODE", timeout=10)

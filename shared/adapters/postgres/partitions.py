@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncpg
-
-from shared.adapters.postgres.urls import asyncpg_url
+from shared.adapters.postgres.connecting import connect
 
 PARTITIONED = {"usage": "at", "turn_context_audit": "created_at"}
 """Table and the column it is split by."""
@@ -16,7 +14,7 @@ async def ensure_month_partitions(database_url: str) -> None:
 
     Rows that came before their partition stay in the default one; nothing is refused for want of a month.
     """
-    connection = await asyncpg.connect(asyncpg_url(database_url), timeout=30)
+    connection = await connect(database_url, timeout=30)
     try:
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.partitions'))")

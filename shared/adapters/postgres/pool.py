@@ -10,7 +10,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import asyncpg
 
-from shared.adapters.postgres.urls import asyncpg_url, place_of
+from shared.adapters.postgres.connecting import CANNOT_CONNECT, Doors, unusable
+from shared.adapters.postgres.urls import driver_url
 from shared.core.errors import StorageUnavailable
 
 P = ParamSpec("P")
@@ -35,7 +36,6 @@ _AWAY = (
     OSError,
     TimeoutError,
 )
-_NOT_FOR_US = (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError)
 _AGAIN = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
@@ -89,13 +89,13 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
     """
     try:
         return await _Pool(
-            asyncpg_url(database_url),
+            driver_url(database_url),
             init_size=None,
             min_size=1,
             max_size=size,
             max_queries=QUERIES_PER_CONNECTION,
             max_inactive_connection_lifetime=300.0,
-            connect=None,
+            connect=cast("Any", Doors(database_url)),
             setup=None,
             init=_read_json,
             reset=None,
@@ -106,10 +106,8 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
             command_timeout=STATEMENT_SECONDS,
             server_settings={"application_name": "evertalk", "statement_timeout": "9000", "jit": "off"},
         )
-    except (*_AWAY, *_NOT_FOR_US) as error:
-        raise StorageUnavailable(
-            f"PostgreSQL at {place_of(database_url)} cannot be used: {str(error) or type(error).__name__}"
-        ) from error
+    except CANNOT_CONNECT as error:
+        raise unusable(database_url, error) from error
 
 
 async def _read_json(connection: asyncpg.Connection) -> None:

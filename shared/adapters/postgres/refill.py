@@ -8,13 +8,13 @@ from pathlib import Path
 
 import asyncpg
 
+from shared.adapters.postgres.connecting import connect
 from shared.adapters.postgres.dump import facts_of, restore
 from shared.adapters.postgres.erasure_log import PostgresErasureLog
 from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.postgres.migrate import migrate
 from shared.adapters.postgres.operators import append_audit
 from shared.adapters.postgres.pool import open_pool
-from shared.adapters.postgres.urls import asyncpg_url
 from shared.core.erasures import Erased
 
 
@@ -37,7 +37,7 @@ async def refill(database_url: str, dumped: Path, logged: Sequence[Erased], *, a
         erased_again = await PostgresErasureLog(pool).do_again(logged)
     finally:
         await pool.close()
-    connection = await asyncpg.connect(asyncpg_url(database_url), timeout=10)
+    connection = await connect(database_url)
     try:
         await _begin_afresh(connection, about)
         broken = await _checked(connection)
@@ -51,7 +51,7 @@ async def carry_over(database_url: str, dumped: Path) -> Sequence[str]:
     """Into an empty database, as the very state that people have seen last; what is broken in it."""
     await restore(dumped, database_url)
     await migrate(database_url)
-    connection = await asyncpg.connect(asyncpg_url(database_url), timeout=10)
+    connection = await connect(database_url)
     try:
         return await _checked(connection)
     finally:
@@ -59,7 +59,7 @@ async def carry_over(database_url: str, dumped: Path) -> Sequence[str]:
 
 
 async def broken_promises(database_url: str) -> Sequence[str]:
-    connection = await asyncpg.connect(asyncpg_url(database_url), timeout=10)
+    connection = await connect(database_url)
     try:
         return await _checked(connection)
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncpg
+from shared.adapters.postgres.connecting import connect
 
 _TODAY = """
 SELECT coalesce(max(spent_micro + reserved_micro) FILTER (WHERE scope = 'total'), 0)::bigint AS used,
@@ -13,7 +13,7 @@ SELECT coalesce(max(spent_micro + reserved_micro) FILTER (WHERE scope = 'total')
 
 async def spent_today(database_url: str, *, timezone: str) -> tuple[int, int]:
     """Micro-dollars under the total cap, and how many people and conversations came near caps of theirs."""
-    connection = await asyncpg.connect(database_url, timeout=10)
+    connection = await connect(database_url)
     try:
         row = await connection.fetchrow(_TODAY, timezone, timeout=10)
     finally:

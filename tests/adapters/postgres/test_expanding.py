@@ -15,12 +15,10 @@ import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from shared.adapters.postgres.invariants import check_invariants
-from shared.adapters.postgres.migrate import alembic_config, current_revision, migrate
+from shared.adapters.postgres.migrate import alembic_config, current_revision, engine_for, migrate
 from shared.adapters.postgres.readiness import is_newer
-from shared.adapters.postgres.urls import sqlalchemy_url
 from tests.journeys.house import running_app, settings_for, visit
 
 CONTRACTS: Mapping[str, str] = {}
@@ -74,7 +72,7 @@ async def downgrade(database_url: str, revision: str) -> None:
         config.attributes["connection"] = connection
         command.downgrade(config, revision)
 
-    engine = create_async_engine(sqlalchemy_url(database_url))
+    engine = engine_for(database_url)
     async with engine.begin() as connection:
         await connection.run_sync(down)
     await engine.dispose()

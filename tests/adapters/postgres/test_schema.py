@@ -10,13 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 from alembic.script import ScriptDirectory
-from sqlalchemy.ext.asyncio import create_async_engine
 from sqlmodel import SQLModel
 
 import shared.adapters.postgres.tables  # noqa: F401  the tables register themselves
 from shared.adapters.embedded.binaries import find_binaries
-from shared.adapters.postgres.migrate import alembic_config, current_revision, migrate
-from shared.adapters.postgres.urls import sqlalchemy_url
+from shared.adapters.postgres.migrate import alembic_config, current_revision, engine_for, migrate
 
 
 async def schema_of(database_url: str) -> str:
@@ -40,7 +38,7 @@ async def schema_of(database_url: str) -> str:
 async def test_the_migrations_make_just_the_declared_tables(
     database_url: str, empty_database_url: str
 ) -> None:
-    engine = create_async_engine(sqlalchemy_url(empty_database_url))
+    engine = engine_for(empty_database_url)
     async with engine.begin() as connection:
         await connection.run_sync(SQLModel.metadata.create_all)
     await engine.dispose()
