@@ -313,6 +313,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             crash_point=crash_point,
         ),
         handovers=OverdueHandovers(handovers, announcer, handover_limits(settings)),
+        answered=models.take_answered,
     )
     forgetting = Forgetting(store=PostgresErasure(pool), announcer=announcer, crash_point=crash_point)
     exporting = Exporting(store=PostgresExport(pool), clock=clock)

@@ -28,7 +28,13 @@ class Wishes:
         self._answer = answer
 
     async def again(self, place: PlaceRow, *, update_id: int, turn: int | None = None) -> bool:
-        """The question of a turn, as it reads now, is asked once more; False when there is none."""
+        """The question of a turn, as it reads now, is asked once more; False when there is none.
+
+        Without a `turn`, while one waits for its next attempt, that attempt is made now.
+        """
+        if turn is None and await self._edits.wake(place.session_id):
+            self._answer(place)
+            return True
         found = await self._edits.newest_words(place.session_id, turn=turn)
         if found is None or not found[1].strip():
             return False

@@ -162,20 +162,28 @@ class ModelError(EvertalkError):
     transient = True
     aborted: tuple[Usage, ...] = ()
     """What the attempts that failed have cost, so that the ledger can hold it."""
+    provider: str = ""
+    """Whose answer it was, by host; empty where nobody was asked."""
 
 
 class ModelUnavailable(ModelError):
     """The provider is overloaded, silent or unreachable."""
 
     code = "model_unavailable"
-    advice = "The model is not reachable just now. Your message is kept and will be answered."
+    advice = (
+        "The model is not reachable just now. Your message is kept; I try again by myself, within half a "
+        "minute each time. /stop ends the wait."
+    )
 
 
 class ModelBusy(ModelError):
     """The provider asks us to wait."""
 
     code = "model_busy"
-    advice = "The model is busy. Your message is kept and will be answered shortly."
+    advice = (
+        "The model is busy. Your message is kept; I try again by myself, within a minute each time. "
+        "/stop ends the wait."
+    )
 
     def __init__(self, reason: str = "", *, retry_after_seconds: float) -> None:
         super().__init__(reason)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 PUBLIC_ADVICE: Mapping[str, str] = {
     "context_budget_exceeded": "This is too much for me at once. Please make it shorter.",
     "model_refused_account": "I cannot answer at the moment. Your message is kept; I will answer it later.",
-    "model_unavailable": "I cannot answer just now. Your message is kept, and I will answer it soon.",
-    "model_busy": "Many people are writing to me. Your message is kept, and I will answer it shortly.",
+    "model_unavailable": "I cannot answer just now. Your message is kept; I try again within half a minute.",
+    "model_busy": "Many people are writing to me. Your message is kept; I try again within a minute.",
     "budget_warning": "We have talked a lot today. I may need a pause until tomorrow soon.",
     "cap_reached": "I have talked enough for today. Your message is kept; please write again tomorrow.",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -55,6 +55,10 @@ FAULTS_AT_MOST = 3
 LEASE_SECONDS = 4.0
 BEAT_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 30.0
+LONGEST_BUSY_SECONDS = 60.0
+"""Whatever a busy provider asks for: it is often well long before, and nobody knows without asking."""
+WAKE_SECONDS = 5.0
+"""However often a provider answers others, a turn that waits for it is not tried more often than that."""
 PRICES_SECONDS = 60.0
 """So long the prices of a claim serve for those that come with a message, which waits for no provider."""
 
@@ -92,7 +96,9 @@ class TurnStore(Protocol):
         notice: Mapping[str, Any] | None,
         spent: Sequence[Spending] = (),
         settled_micro: int = 0,
+        waits_for: str | None = None,
     ) -> tuple[int, Mapping[str, Any]] | None: ...
+    async def wake(self, providers: Sequence[str]) -> None: ...
     async def warn_of_spending(
         self, claim: Claim, *, caps: Caps, notice: Mapping[str, Any]
     ) -> SpendingWarning | None: ...
@@ -137,7 +143,11 @@ class Conversation:
         message_chars: int = MESSAGE_CHARS,
         reminders: DueReminders | None = None,
         handovers: LapsedHandovers | None = None,
+        answered: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        """`answered` tells which providers have answered since it was asked last."""
+        self._answered = answered
+        self._wake_at = 0.0
         self._message_chars = message_chars
         self._reminders = reminders
         self._handovers = handovers
@@ -232,11 +242,15 @@ class Conversation:
             await self._announcer.announce(EVERYBODY, DUE_ELSEWHERE)
 
     async def stop(self, session_id: int) -> bool:
-        """Stop the answer that is being written, here or in another process; False when none is."""
+        """Stop the answer that is being written or waited for, here or elsewhere; False when none is."""
         if session_id in self._stops:
             self._stop_here(session_id)
             return True
-        return await self._turns.request_stop(session_id)
+        if not await self._turns.request_stop(session_id):
+            return False
+        if self._announcer is not None:
+            await self._announcer.announce(EVERYBODY, DUE_ELSEWHERE)
+        return True
 
     async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
         """Sessions of a channel whose turn is due and that nobody holds; due reminders begin theirs.
@@ -247,7 +261,16 @@ class Conversation:
             await self._handovers.end_overdue(channel, accounts=accounts)
         if self._reminders is not None:
             await self._reminders.begin_due(channel, accounts=accounts)
+        await self._wake()
         return await self._turns.unanswered(channel, accounts=accounts)
+
+    async def _wake(self) -> None:
+        """Whoever waits for a provider that answers again need not wait any longer, whatever it asked for."""
+        now = time.monotonic()
+        if now < self._wake_at or not (well := self._answered()):
+            return
+        self._wake_at = now + WAKE_SECONDS
+        await self._turns.wake(well)
 
     async def heartbeat(self) -> None:
         """Once a second: say that this process lives, and hear who asks it to stop a turn."""
@@ -485,6 +508,7 @@ class Conversation:
         """
         tell = error is not None and not claim.told_waiting
         notice = {"text": error.advice, "error": error.code, "waiting": True} if tell and error else None
+        waits_for = error.provider or None if isinstance(error, ModelError) else None
         told = None
         while True:
             try:
@@ -492,6 +516,7 @@ class Conversation:
                     claim, seconds=seconds, fault=fault, notice=notice,
                     spent=tuple(cut_off.unpaid) if cut_off else (),
                     settled_micro=cut_off.micro if cut_off else 0,
+                    waits_for=waits_for,
                 )  # fmt: skip
                 break
             except Fenced:
@@ -500,6 +525,7 @@ class Conversation:
                 if cut_off is not None:
                     return
                 await asyncio.sleep(1.0)
+        self._crash_point("after_put_back")
         await self._release(claim)
         if told is not None:
             await emit(Stored(event_seq=told[0], kind="msg", payload=told[1]))
@@ -575,7 +601,7 @@ def _notice(*, state: Any, code: str, text: str) -> Answered:
 
 def _wait_seconds(error: ModelError, attempt: int) -> float:
     if isinstance(error, ModelBusy):
-        return max(1.0, error.retry_after_seconds)
+        return min(LONGEST_BUSY_SECONDS, max(1.0, error.retry_after_seconds))
     if isinstance(error, ModelRefusedAccount):
         return LONGEST_WAIT_SECONDS
     return float(min(LONGEST_WAIT_SECONDS, 2 ** min(attempt, 5)))

@@ -20,6 +20,7 @@ POINTS = (
     "after_tool_results",
     "after_answer",
     "after_delivered",
+    "after_put_back",
     "before_reminder",
     "after_reminder",
     "after_link",

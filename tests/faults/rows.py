@@ -235,7 +235,7 @@ _PROVIDER = (
     _row(
         40, "the provider says: too many requests",
         "429 with a short and with a long wait",
-        "waited for, or put back with one notice; never asleep beyond the deadline",
+        "waited for, or put back with one notice: a minute at most, less once it answers anybody",
     ),
     _row(
         41, "the provider is overloaded",

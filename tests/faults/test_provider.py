@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from shared.services.conversation import WAKE_SECONDS
 from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.conftest import TEMPLATE
 from tests.faults.lengths import lasting
 from tests.faults.person import PATIENCE_SECONDS, Person
 from tests.faults.plant import Case, Plant, Recovery
-from tests.faults.processes import Process, logged
+from tests.faults.processes import CRASHED, Process, logged
 from tests.ports import free_port
 
 LONG = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen."
@@ -108,6 +109,49 @@ async def test_a_busy_provider_makes_the_turn_wait_and_says_so_once(house: Provi
         refused = [request for request in await house.provider.requests() if request["status"] == 429]
         assert len(refused) == 2, "put back twice, and told once"
         await house.case.promises_hold(person)
+
+
+@pytest.mark.row("F40")
+async def test_a_provider_that_asks_for_an_hour_and_is_well_at_once_freezes_nobody(
+    house: Provided, recovery: Recovery
+) -> None:
+    """Nobody hurries anything here: the next answer to anybody ends the wait, /stop ends it without one."""
+    async with house.person("frozen") as frozen, house.person("stops") as stops, house.person("well") as well:
+        await asyncio.gather(greeted(frozen), greeted(stops), greeted(well))
+        # What was answered before is no news of the provider any more.
+        await asyncio.sleep(2 * WAKE_SECONDS)
+        await house.misbehaves({"status": 429, "retry_after": 3_600}, times=2)
+        await asyncio.gather(frozen.say("Hello?"), stops.say("Hello?"))
+        await asyncio.gather(_told_to_wait(frozen), _told_to_wait(stops))
+        assert await house.case.value("SELECT max(retry_at) <= now() + interval '1 min' FROM sessions")
+        stopping = await stops.command("stop")
+        await stops.until(lambda: stopping in stops.commands, "the command's result")
+        await stops.answered(within_seconds=5)
+        assert stops.finals[-1]["text"] == "Stopped."
+        since = time.monotonic()
+        await well.ask("Good day.")
+        await frozen.answered(within_seconds=3 * WAKE_SECONDS)
+        recovery.note("provider well again", since)
+        assert len(_waits(frozen)) == 1
+        await house.case.promises_hold(frozen, well)
+
+
+PUT_BACK = "after_put_back"
+
+
+@pytest.mark.row("F40")
+async def test_a_process_that_dies_behind_a_turn_it_has_put_back_leaves_it_due(
+    plant: Plant, fake: RunningFake
+) -> None:
+    case = await plant.case(TEMPLATE)
+    await fake.script([{"match": ANY_CHAT, "times": 1, "action": {"status": 429, "retry_after": 3_600}}])
+    async with case.web(crash_point=PUT_BACK, **provided_by(fake)) as web, Person(case.port) as person:
+        await person.say("Hello?")
+        await web.crashed()
+        await person.answered()
+        assert web.exits == [CRASHED], web.words()
+        await case.promises_hold(person)
+    await plant.drop(case.database)
 
 
 @pytest.mark.row("F19")

@@ -47,10 +47,12 @@ _ADVICE = {
         "Ich konnte die Nachricht gerade nicht speichern. Das wird von selbst noch einmal versucht."
     ),
     "model_unavailable": (
-        "Das Modell ist gerade nicht erreichbar. Deine Nachricht ist aufbewahrt und wird beantwortet."
+        "Das Modell ist gerade nicht erreichbar. Deine Nachricht ist aufbewahrt; ich versuche es von selbst "
+        "wieder, jeweils in höchstens einer halben Minute. /stop beendet das Warten."
     ),
     "model_busy": (
-        "Das Modell ist ausgelastet. Deine Nachricht ist aufbewahrt und wird in Kürze beantwortet."
+        "Das Modell ist ausgelastet. Deine Nachricht ist aufbewahrt; ich versuche es von selbst wieder, "
+        "jeweils in höchstens einer Minute. /stop beendet das Warten."
     ),
     "model_refused_account": (
         "Das Konto beim Anbieter des Modells braucht Aufmerksamkeit. Der Betreiber weiß davon; "
@@ -73,9 +75,13 @@ _PUBLIC_ADVICE = {
         "Ich kann im Moment nicht antworten. Deine Nachricht ist aufbewahrt, ich antworte später."
     ),
     "model_unavailable": (
-        "Ich kann gerade nicht antworten. Deine Nachricht ist aufbewahrt, ich antworte bald."
+        "Ich kann gerade nicht antworten. Deine Nachricht ist aufbewahrt; in spätestens einer halben Minute "
+        "versuche ich es wieder."
     ),
-    "model_busy": "Gerade schreiben mir viele. Deine Nachricht ist aufbewahrt, ich antworte in Kürze.",
+    "model_busy": (
+        "Gerade schreiben mir viele. Deine Nachricht ist aufbewahrt; in spätestens einer Minute versuche ich "
+        "es wieder."
+    ),
     "budget_warning": "Wir haben heute viel geredet. Vielleicht brauche ich bald eine Pause bis morgen.",
     "cap_reached": (
         "Für heute habe ich genug geredet. Deine Nachricht ist aufbewahrt; schreib bitte morgen wieder."

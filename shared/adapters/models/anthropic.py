@@ -77,6 +77,7 @@ class AnthropicModel:
             try:
                 reply = await self._attempt(call)
             except ModelError as error:
+                error.provider = self._provider.host
                 await self._prepare_again(call, error)
                 call.attempt += 1
                 continue
@@ -130,6 +131,7 @@ class AnthropicModel:
             _log.info("stopped while %s answered; spent so far: %s", self._entry.name, spent)
             raise
         self._provider.breaker.succeeded()
+        self._provider.has_answered = True
         return reply
 
     async def _streamed(self, call: _Call, reading: Reading) -> ModelReply | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 
@@ -78,8 +78,15 @@ class Provider:
         self._missing_key = missing_key
         self._clock = clock
         self._client: AsyncAnthropic | None = None
+        self.has_answered = True
+        """Since it was asked last: a process that has just begun knows of no trouble."""
         self._windows: dict[str, tuple[float, Windows]] = {}
         self._met: dict[str, tuple[float, int]] = {}
+
+    @property
+    def host(self) -> str:
+        """Its name for operators; an address may hold a key."""
+        return urlsplit(self.base_url).hostname or "provider"
 
     async def open_stream(self, body: Mapping[str, Any]) -> Line:
         """Sends the request; the caller bounds the wait. Raises ModelErrors."""

@@ -141,6 +141,13 @@ class Models:
         """Each provider's breaker, by base URL, for the dashboard."""
         return {provider.base_url: provider.breaker.state() for provider in self._providers}
 
+    def take_answered(self) -> tuple[str, ...]:
+        """Hosts of the providers that have answered since this was asked last; at first, all of them."""
+        found = tuple(provider.host for provider in self._providers if provider.has_answered)
+        for provider in self._providers:
+            provider.has_answered = False
+        return tuple(dict.fromkeys(found))
+
     async def _stand_in(
         self, route: _Route, name: str, request: ModelRequest, counted: _Attempts, error: ModelError
     ) -> ModelReply:

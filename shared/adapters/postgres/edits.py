@@ -10,7 +10,7 @@ from shared.adapters.postgres.pool import store_method
 from shared.core.messages import Text, block_to_json, blocks_from_json, text_of
 
 EditResult = Literal["replaced", "last", "old", "unknown"]
-AgainResult = Literal["begun", "busy", "nothing", "with_human"]
+AgainResult = Literal["begun", "woken", "busy", "nothing", "with_human"]
 
 
 class PostgresEdits:
@@ -52,13 +52,18 @@ class PostgresEdits:
         return row["seq"], text_of(blocks_from_json(row["blocks"]))
 
     @store_method
+    async def wake(self, session_id: int) -> bool:
+        """A turn that was put back is due now; False when none waits."""
+        return await self._pool.fetchval(_WAKE, session_id) is not None
+
+    @store_method
     async def again(
         self, session_id: int, *, channel: str, address_id: int | None, dedupe_key: str | None
     ) -> AgainResult:
         """Begin a turn that asks the last one's question once more; again with the same key changes nothing.
 
-        `busy` while a turn is unanswered; `nothing` when nobody asked anything that is still in view;
-        `with_human` while the assistant is silent.
+        `woken` where one was put back and is due now; `busy` while one is unanswered; `nothing` when nobody
+        asked anything that is still in view; `with_human` while the assistant is silent.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(_SESSION, session_id, address_id, dedupe_key)
@@ -69,7 +74,7 @@ class PostgresEdits:
             if session["held_after"] is not None:
                 return "with_human"
             if session["answered_turn"] < session["next_turn"] - 1:
-                return "busy"
+                return "woken" if await connection.fetchval(_WAKE, session_id) else "busy"
             asked = await connection.fetch(_ASKED, session_id)
             if not asked:
                 return "nothing"
@@ -123,6 +128,12 @@ SELECT answered_turn, next_turn, held_after,
  WHERE id = $1 AND archived_at IS NULL
    AND ($2::bigint IS NULL OR left_by IS NULL OR NOT $2 = ANY (left_by))
    FOR UPDATE
+"""
+_WAKE = """
+UPDATE sessions SET retry_at = now()
+ WHERE id = $1 AND answered_turn < next_turn - 1 AND held_after IS NULL
+   AND leased_by IS NULL AND retry_at > now()
+RETURNING id
 """
 _ASKED = """
 SELECT coalesce(r.blocks, e.blocks) AS blocks, coalesce(r.tokens, e.tokens) AS tokens,

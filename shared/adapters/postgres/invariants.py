@@ -8,6 +8,7 @@ import asyncpg
 
 from shared.adapters.postgres.retention import GRACE_DAYS, RULES, Sweep, condition_of
 from shared.adapters.postgres.spend_sql import SUMS
+from shared.adapters.postgres.turn_sql import LONGEST_WAIT_SECONDS
 from shared.core.work import ASKED_AGAIN
 
 STATEMENT_SECONDS = 20.0
@@ -742,6 +743,14 @@ _ENDS = (
         rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
                    JOIN sessions s ON s.id = t.session_id
                   WHERE t.state = 'claimed' AND s.leased_by IS NULL AND s.retry_at IS NULL""",
+    ),
+    _Check(
+        code="I10",
+        what="a turn waits for its provider longer than anybody is told",
+        rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
+                   JOIN sessions s ON s.id = t.session_id AND s.answered_turn = t.turn_no - 1
+                  WHERE t.ended_at IS NULL AND t.waits_for IS NOT NULL AND s.held_after IS NULL
+                    AND s.retry_at > now() + interval '{LONGEST_WAIT_SECONDS} s'""",
     ),
     _Check(
         code="I10",

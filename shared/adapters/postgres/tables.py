@@ -416,6 +416,9 @@ class Turn(SQLModel, table=True):
             "AND state IN ('refused', 'answered') AND error_code IS NOT NULL AND error_code = 'cap_reached'",
             name="turn_scope_refused",
         ),
+        CheckConstraint(
+            "waits_for IS NULL OR waits_for <> '' AND attempt > 0", name="turn_waits_after_asking"
+        ),
         Index("turns_unended", "session_id", "turn_no", postgresql_where=text("ended_at IS NULL")),
         Index("turns_failed", "session_id", "turn_no", postgresql_where=text("error_code IS NOT NULL")),
         Index("turns_by_time", "opened_at", postgresql_using="brin"),
@@ -438,6 +441,8 @@ class Turn(SQLModel, table=True):
     refused_scope: str | None = field(words(null=True))
     """Whose cap said no; null of others, and of those before it was written down. A reminder that met one is
     answered with its own words."""
+    waits_for: str | None = field(words(null=True))
+    """The provider, by host, that the last attempt was put back for; its next answer makes the turn due."""
 
 
 class TurnEntry(SQLModel, table=True):

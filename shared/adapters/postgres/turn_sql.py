@@ -7,6 +7,8 @@ from shared.core.memory import CORE_CANDIDATES
 
 LEASE_SECONDS = 4
 """A lease lapses this long after its process' last beat (design: beat 1 s, lapse 4 s)."""
+LONGEST_WAIT_SECONDS = 61
+"""No turn that waits for its provider is put back for longer: a minute, and what the commit took."""
 
 OVERFLOW_COMES_FIRST = """
 ON CONFLICT (key) WHERE state IN ('due', 'running') DO UPDATE
@@ -417,13 +419,40 @@ WITH s AS (
          next_event_seq = next_event_seq + ($6::jsonb IS NOT NULL)::int
    WHERE {FENCE} RETURNING next_event_seq - 1 AS event_seq
 ), t AS (
-  UPDATE turns SET faults = faults + $7, told_waiting = told_waiting OR $6::jsonb IS NOT NULL FROM s
-   WHERE session_id = $1 AND turn_no = $4
+  UPDATE turns SET faults = faults + $7, told_waiting = told_waiting OR $6::jsonb IS NOT NULL, waits_for = $8
+    FROM s WHERE session_id = $1 AND turn_no = $4
 ), ev AS (
   INSERT INTO events (session_id, event_seq, kind, turn_no, payload)
   SELECT $1, event_seq, 'msg', $4, $6::jsonb FROM s WHERE $6::jsonb IS NOT NULL
 )
 SELECT event_seq, now() AS at FROM s
+"""
+
+WAKE = """
+WITH waits AS (
+  SELECT t.session_id FROM turns t
+   WHERE t.ended_at IS NULL AND t.waits_for = ANY ($1::text[])
+     AND EXISTS (SELECT FROM sessions s WHERE s.id = t.session_id AND s.answered_turn = t.turn_no - 1
+                    AND s.leased_by IS NULL AND s.retry_at > now())
+   ORDER BY t.opened_at, t.session_id LIMIT $2
+), mine AS (
+  SELECT id FROM sessions WHERE id IN (SELECT session_id FROM waits) AND leased_by IS NULL AND retry_at > now()
+   ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE sessions SET retry_at = now() WHERE id IN (SELECT id FROM mine)
+"""
+"""Each answer of the provider wakes some, and each of theirs some more: it is not overrun when it comes back."""
+
+REQUEST_STOP = """
+WITH s AS (
+  SELECT id, answered_turn FROM sessions WHERE id = $1 FOR NO KEY UPDATE
+), t AS (
+  UPDATE turns SET stop_requested = true FROM s
+   WHERE session_id = s.id AND turn_no = s.answered_turn + 1 AND state = 'claimed' RETURNING turn_no
+), due AS (
+  UPDATE sessions SET retry_at = now() WHERE id IN (SELECT s.id FROM s, t) AND leased_by IS NULL AND retry_at > now()
+)
+SELECT count(*) FROM t
 """
 
 LET_GO = """

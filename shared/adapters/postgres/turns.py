@@ -38,6 +38,9 @@ from shared.core.turns import (
 
 Record = asyncpg.Record
 
+WOKEN_AT_ONCE = 20
+"""Of the turns that wait for a provider, when it answers again."""
+
 
 class PostgresTurns:
     """Each method is one transaction; every write after the claim is fenced by the turn's epoch."""
@@ -259,14 +262,18 @@ class PostgresTurns:
         notice: Mapping[str, Any] | None,
         spent: Sequence[Spending] = (),
         settled_micro: int = 0,
+        waits_for: str | None = None,
     ) -> tuple[int, Mapping[str, Any]] | None:
         """Put the turn back, due again after `seconds`; a notice tells the person, once per turn.
 
+        `waits_for` names the provider whose next answer to anybody makes it due earlier, see `wake`.
         With calls that were broken off it is one transaction: whoever takes the turn finds them paid for.
         """
         told = None if notice is None else dict(notice)
         async with self._pool.acquire() as connection, connection.transaction():
-            row = await connection.fetchrow(turn_sql.POSTPONE, *_fence(claim), seconds, told, int(fault))
+            row = await connection.fetchrow(
+                turn_sql.POSTPONE, *_fence(claim), seconds, told, int(fault), waits_for
+            )
             if row is None:
                 raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
             if spent:
@@ -277,6 +284,11 @@ class PostgresTurns:
             event_seq=row["event_seq"], at=row["at"], extra={"turn": claim.turn, **notice}
         )
         return row["event_seq"], payload
+
+    @store_method
+    async def wake(self, providers: Sequence[str]) -> None:
+        """Turns that wait for one of these are due now: some at a time, those that wait longest first."""
+        await self._pool.execute(turn_sql.WAKE, list(providers), WOKEN_AT_ONCE)
 
     @store_method
     async def let_go(self, session_ids: Collection[int], *, worker_id: int) -> None:
@@ -372,14 +384,8 @@ class PostgresTurns:
 
     @store_method
     async def request_stop(self, session_id: int) -> bool:
-        """Ask whoever answers the running turn to stop; False when none runs."""
-        found = await self._pool.fetchval(
-            """UPDATE turns t SET stop_requested = true FROM sessions s
-                WHERE s.id = $1 AND t.session_id = s.id AND t.turn_no = s.answered_turn + 1
-                  AND t.state = 'claimed' RETURNING t.turn_no""",
-            session_id,
-        )
-        return found is not None
+        """Ask whoever answers the running turn to stop; one that waits is due, to end. False when none is."""
+        return bool(await self._pool.fetchval(turn_sql.REQUEST_STOP, session_id))
 
     @store_method
     async def stops_requested(self, worker_id: int) -> list[int]:

@@ -47,6 +47,7 @@ class CommandTexts:
     stopped: Markdown = "Stopped."
     nothing_to_stop: Markdown = "Nothing is being written at the moment."
     answering_again: Markdown = "I answer your last message again."
+    trying_again: Markdown = "Your message waits for its answer. I try again now."
     nothing_to_retry: Markdown = "There is no message that I could answer again."
     still_answering: Markdown = "I am still answering. Stop that first, or wait for its end."
     fresh_start: Markdown = (

@@ -76,6 +76,7 @@ class GermanCommandTexts(CommandTexts):
     stopped: Markdown = "Angehalten."
     nothing_to_stop: Markdown = "Ich schreibe gerade nichts."
     answering_again: Markdown = "Ich beantworte deine letzte Nachricht noch einmal."
+    trying_again: Markdown = "Deine Nachricht wartet auf ihre Antwort. Ich versuche es jetzt wieder."
     nothing_to_retry: Markdown = "Es gibt keine Nachricht, die ich noch einmal beantworten könnte."
     still_answering: Markdown = "Ich antworte noch. Halte das erst an, oder warte das Ende ab."
     fresh_start: Markdown = "Wir fangen neu an. Was ich über dich weiß, bleibt, und alles oben bleibt lesbar."

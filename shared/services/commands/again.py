@@ -11,7 +11,7 @@ from shared.services.commands.call import Call, Doer, Passing, Said
 class AgainStore(Protocol):
     async def again(
         self, session_id: int, *, channel: str, address_id: int | None, dedupe_key: str | None
-    ) -> Literal["begun", "busy", "nothing", "with_human"]: ...
+    ) -> Literal["begun", "woken", "busy", "nothing", "with_human"]: ...
 
 
 class AgainCommand:
@@ -39,4 +39,4 @@ class AgainCommand:
         if begun == "nothing":
             return False, Passing(call.texts.nothing_to_retry)
         await self._announcer.announce(EVERYBODY, DUE_ELSEWHERE)
-        return True, Passing(call.texts.answering_again)
+        return True, Passing(call.texts.answering_again if begun == "begun" else call.texts.trying_again)
