@@ -273,7 +273,7 @@ class SessionTotals(SQLModel, table=True):
     )
     session_id: int = field(big(key=True))
     total_tokens: int = field(big(default="0"))
-    """All that was read, cached or not, and all that was said; a trigger keeps it, whoever writes the parts."""
+    """All that was read, cached or not, and all that was said. A trigger adds it up."""
     total_tokens_estimate: int = field(big(default="0"))
     input_tokens: int = field(big(default="0"))
     output_tokens: int = field(big(default="0"))
