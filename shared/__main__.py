@@ -63,26 +63,26 @@ def _up(settings: Settings, rest: Sequence[str]) -> int:
 def _login_link(settings: Settings, rest: Sequence[str]) -> int:
     from shared.supervisor import login_url
 
-    async def make() -> None:
-        from shared.adapters.postgres.migrate import migrate
+    async def make() -> int:
+        from shared.adapters.postgres.migrate import migrate_or_say_why
         from shared.adapters.postgres.operators import create_login_link
 
         async with open_database(settings) as database_url:
-            await migrate(database_url)
+            await migrate_or_say_why(database_url)
             print(login_url(settings, await create_login_link(database_url)))
+        return 0
 
-    asyncio.run(make())
-    return 0
+    return _told(lambda: asyncio.run(make()))
 
 
 def _migrate(settings: Settings, rest: Sequence[str]) -> int:
     """For deployments whose processes are started one by one; `up` does it by itself."""
 
     async def upgrade() -> int:
-        from shared.adapters.postgres.migrate import migrate
+        from shared.adapters.postgres.migrate import migrate_or_say_why
 
         async with open_database(settings) as database_url:
-            await migrate(database_url)
+            await migrate_or_say_why(database_url)
         return 0
 
     return _told(lambda: asyncio.run(upgrade()))
@@ -131,13 +131,15 @@ def _service(settings: Settings, rest: Sequence[str]) -> int:
 def _told(work: Callable[[], int]) -> int:
     """What may fail for a reason that a person can do something about."""
     from shared.adapters.embedded import EmbeddedServerFailed
-    from shared.core.errors import EvertalkError
+    from shared.core.errors import EvertalkError, StorageUnavailable
 
+    for_people = (EvertalkError.advice, StorageUnavailable.advice)
     try:
         return work()
     except (EvertalkError, EmbeddedServerFailed) as error:
         print(f"evertalk: {error}", file=sys.stderr)
-        print(f"  {error.advice}", file=sys.stderr)
+        if error.advice not in for_people:
+            print(f"  {error.advice}", file=sys.stderr)
     except OSError as error:
         print(f"evertalk: {error}", file=sys.stderr)
     return 1
@@ -170,24 +172,19 @@ def _psql(settings: Settings, rest: Sequence[str]) -> int:
 
 def _pairing(settings: Settings, rest: Sequence[str]) -> int:
     from shared.bots import configured_bots
-    from shared.core.errors import StorageUnavailable
     from shared.pairing import read_arguments, run_pairing
 
     wish = read_arguments(rest)
     bots = configured_bots(settings)
 
     async def decide() -> int:
-        from shared.adapters.postgres.migrate import migrate
+        from shared.adapters.postgres.migrate import migrate_or_say_why
 
         async with open_database(settings) as database_url:
-            await migrate(database_url)
+            await migrate_or_say_why(database_url)
             return await run_pairing(wish, database_url=database_url, bots=bots, say=print)
 
-    try:
-        return asyncio.run(decide())
-    except StorageUnavailable as error:
-        print(f"evertalk: {error}", file=sys.stderr)
-        return 1
+    return _told(lambda: asyncio.run(decide()))
 
 
 def _person(settings: Settings, rest: Sequence[str]) -> int:
@@ -320,18 +317,17 @@ def _command(settings: Settings, rest: Sequence[str]) -> int:
 
 def _with_database(settings: Settings, work: Callable[[str], Awaitable[int]]) -> int:
     """What needs an up-to-date database for a moment."""
-    from shared.core.errors import EvertalkError
 
     async def do() -> int:
-        from shared.adapters.postgres.migrate import migrate
+        from shared.adapters.postgres.migrate import migrate_or_say_why
 
         async with open_database(settings) as database_url:
-            await migrate(database_url)
+            await migrate_or_say_why(database_url)
             return await work(database_url)
 
     try:
-        return asyncio.run(do())
-    except (EvertalkError, ValueError) as error:
+        return _told(lambda: asyncio.run(do()))
+    except ValueError as error:
         print(f"evertalk: {error}", file=sys.stderr)
         return 1
 

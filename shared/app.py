@@ -45,6 +45,7 @@ from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.people import PostgresPeople
 from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.adapters.postgres.recall import PostgresRecall
 from shared.adapters.postgres.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.reminders import PostgresReminders
@@ -206,7 +207,7 @@ class App:
 async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()) -> App:
     """Connect and build, with `tools` beside the built-in ones.
 
-    Raises StorageUnavailable, BadSettings, ContradictoryPolicy, ModelsFileBroken, ValueError.
+    Raises StorageUnavailable, SchemaUnknown, BadSettings, ContradictoryPolicy, ModelsFileBroken, ValueError.
     """
     database_url, redis_url = server_urls(settings)
     counter = VocabularyCounter()
@@ -216,6 +217,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     models = models_of(settings, counter)
     models.trace(tracer)
     pool = await open_pool(database_url)
+    await PostgresReadiness(pool).refuse_unknown()
     turns, upkeep = PostgresTurns(pool), PostgresUpkeep(pool)
     health = health_of(settings, models)
     workers = PostgresWorkers(pool, health=health, beaten=partial(mark, settings.process_file))

@@ -197,7 +197,8 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
         if found.level != "fail":
             schema = await _guarded("the schema", "DATABASE_URL", lambda: _check_schema(database_url))
             yield schema
-            yield await _guarded("the data", "DATABASE_URL", lambda: _check_promises(database_url))
+            if schema.level != "fail":
+                yield await _guarded("the data", "DATABASE_URL", lambda: _check_promises(database_url))
             if schema.level == "ok":
                 for finding in await _late_reminders(database_url):
                     yield finding
@@ -304,11 +305,15 @@ async def _check_postgres(database_url: str) -> Finding:
 
 async def _check_schema(database_url: str) -> Finding:
     from shared.adapters.postgres.migrate import current_revision
-    from shared.adapters.postgres.readiness import is_newer
+    from shared.adapters.postgres.readiness import SchemaUnknown, is_newer, refuse_unknown
 
     found, newest = await current_revision(database_url)
     if found == newest:
         return Finding(level="ok", what=f"schema is at revision {found}")
+    try:
+        refuse_unknown(found)
+    except SchemaUnknown as error:
+        return Finding(level="fail", what=str(error), advice=error.advice)
     if is_newer(found, newest):
         what = f"schema is at {found}, newer than this version ({newest}), which works on beside it"
         return Finding(level="warn", what=what, advice="Bring this machine to the same version.")

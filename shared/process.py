@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from shared.adapters.models.catalog import ModelsFileBroken
+from shared.adapters.postgres.readiness import SchemaUnknown
 from shared.app import App, Role, open_app
 from shared.core.errors import EvertalkError
 from shared.core.policy import ContradictoryPolicy
@@ -22,7 +23,7 @@ log = structlog.get_logger(__name__)
 EXIT_BAD_SETTINGS = 2
 EXIT_CANNOT_START = 3
 
-REFUSALS = (BadSettings, ContradictoryPolicy, ModelsFileBroken)
+REFUSALS = (BadSettings, ContradictoryPolicy, ModelsFileBroken, SchemaUnknown)
 """What an operator has configured cannot be used: starting again would not help, so nobody does."""
 
 Work = Callable[[App, asyncio.Event], Awaitable[int]]
@@ -63,6 +64,7 @@ async def _serve(settings: Settings, role: Role, work: Work) -> int:
 
 def refuse(role: Role, error: Exception) -> int:
     """Said without a log's clothing: the supervisor shows it to whoever started it."""
-    for line in str(error).splitlines():
+    advice = getattr(error, "advice", "")
+    for line in f"{error}\n{advice}".strip().splitlines():
         sys.stderr.write(f"evertalk {role}: {line}\n")
     return EXIT_BAD_SETTINGS

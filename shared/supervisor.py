@@ -246,16 +246,17 @@ async def bring_up_to_date(settings: Settings, database_url: str) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
     from shared.adapters.postgres.migrate import current_revision, migrate
-    from shared.adapters.postgres.readiness import is_newer
+    from shared.adapters.postgres.readiness import SchemaUnknown, is_newer, refuse_unknown
 
     try:
         before, head = await current_revision(database_url)
+        refuse_unknown(before)
         if is_newer(before, head):
             say(f"The schema is at {before}, newer than this version ({head}): it stays as it is.")
         elif before not in (None, head) and settings.backup_keep:
             await _back_up_first(settings, database_url, f"{before} → {head}")
         await migrate(database_url)
-    except StorageUnavailable as error:
+    except (StorageUnavailable, SchemaUnknown) as error:
         raise CannotStart(str(error), advice=error.advice) from error
     except (OSError, asyncpg.PostgresError, SQLAlchemyError) as error:
         where = urlsplit(database_url)

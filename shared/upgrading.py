@@ -13,7 +13,7 @@ from shared.adapters.embedded import EmbeddedServers, Wanted
 from shared.adapters.embedded.binaries import POSTGRES_MAJOR, Binaries, find_binaries
 from shared.adapters.postgres.dump import restore
 from shared.adapters.postgres.migrate import MigrationFailed, current_revision, migrate_or_say_why
-from shared.adapters.postgres.readiness import is_newer
+from shared.adapters.postgres.readiness import is_newer, refuse_unknown
 from shared.adapters.postgres.refill import broken_promises, carry_over
 from shared.backups import Backup, Say, last_backup, make_backup, told
 from shared.core.backups import DATABASE
@@ -73,6 +73,7 @@ async def _in_place(settings: Settings, url: str, say: Say, migrate: Migrate) ->
     if before is None:
         say("The database is empty: ./evertalk up begins with the newest schema.")
         return 0
+    refuse_unknown(before)
     if is_newer(before, head):
         say(f"The schema is at {before}, newer than this version ({head}): it stays as it is.")
         return 0

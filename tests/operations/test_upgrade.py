@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import asyncpg
@@ -15,12 +17,13 @@ from shared.adapters.embedded import EmbeddedServers, Wanted
 from shared.adapters.embedded.account import account_for
 from shared.adapters.embedded.binaries import Binaries, find_binaries
 from shared.adapters.postgres.migrate import MigrationFailed, current_revision, migrate
-from shared.adapters.postgres.readiness import LEAST_POSTGRES
+from shared.adapters.postgres.readiness import LEAST_POSTGRES, SchemaUnknown, newest_revision
 from shared.doctor import _check_schema
+from shared.process import EXIT_BAD_SETTINGS
 from shared.supervisor import CannotStart, bring_up_to_date
 from shared.upgrading import CannotUpgrade, read_upgrade_arguments, run_upgrade
 from tests.journeys.house import running_app, settings_for, visit
-from tests.operations.conftest import KEPT, LATER, Installation, words_of
+from tests.operations.conftest import KEPT, LATER, ROOT, Installation, words_of
 from tests.operations.test_restore import MESSAGES, silent
 
 OLD = Path(f"/usr/lib/postgresql/{LEAST_POSTGRES}/bin")
@@ -109,10 +112,65 @@ async def test_a_program_of_before_leaves_the_schema_of_a_newer_one_as_it_is(
         assert (finding.level, "9999, newer" in finding.what) == ("warn", True)
 
 
-async def is_of_a_newer_version(url: str) -> None:
+async def is_of_a_newer_version(url: str, revision: str = "9999") -> None:
     connection = await asyncpg.connect(url)
-    await connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    await connection.execute("UPDATE alembic_version SET version_num = $1", revision)
     await connection.close()
+
+
+FOREIGN = "the data have the schema 0044_of_others, which this version"
+INSTEAD = "Start the version that made them, or put back a backup of this one: ./evertalk restore"
+
+
+async def test_a_schema_that_nobody_here_knows_is_told_in_one_sentence_and_left_alone(
+    installation: Installation,
+) -> None:
+    """By every verb, the doctor, and each process that is started by hand."""
+    before, said = backups_of(installation), list[str]()
+    wish = read_upgrade_arguments([])
+    async with EmbeddedServers(installation.data / "servers") as servers:
+        url = servers.database_url
+        settings = installation.settings.model_copy(update={"database_url": SecretStr(url)})
+        await is_of_a_newer_version(url, "0044_of_others")
+        with pytest.raises(CannotStart, match=FOREIGN) as refused:
+            await bring_up_to_date(settings, url)
+        assert refused.value.advice == INSTEAD
+        with pytest.raises(SchemaUnknown, match=FOREIGN):
+            await run_upgrade(wish, settings=settings, say=said.append)
+        finding = await _check_schema(url)
+        assert (finding.level, finding.advice) == ("fail", INSTEAD)
+        for words in (["shared", "migrate"], ["shared", "login-link"], ["shared", "operator", "list"]):
+            done = await asyncio.to_thread(_started, installation, url, servers.redis_url, *words)
+            assert done.returncode == 1
+            assert done.stderr.splitlines() == [
+                f"evertalk: {FOREIGN} ({newest_revision()}) does not know",
+                f"  {INSTEAD}",
+            ]
+        for name in ("web", "worker"):
+            done = await asyncio.to_thread(_started, installation, url, servers.redis_url, name)
+            assert done.returncode == EXIT_BAD_SETTINGS
+            assert f"evertalk {name}: {FOREIGN}" in done.stderr
+            assert f"evertalk {name}: {INSTEAD}" in done.stderr
+            assert "Traceback" not in done.stdout + done.stderr
+        assert (await current_revision(url))[0] == "0044_of_others"
+    assert backups_of(installation) == before
+
+
+def _started(
+    installation: Installation, database_url: str, redis_url: str, *words: str
+) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ, "PYTHONPATH": str(ROOT), "EVERTALK_DATA_DIR": str(installation.data),
+        "DATABASE_URL": database_url, "REDIS_URL": redis_url, "EVERTALK_HTTP_PORT": "0",
+    }  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-P", "-m", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd="/",
+    )
 
 
 async def test_up_does_not_touch_the_schema_when_there_is_no_room_for_a_backup(

@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from shared.adapters.postgres.connecting import connect
 from shared.adapters.postgres.partitions import ensure_month_partitions
-from shared.adapters.postgres.readiness import is_newer, newest_revision
+from shared.adapters.postgres.readiness import is_newer, newest_revision, refuse_unknown
 from shared.core.errors import EvertalkError, StorageUnavailable
 
 MIGRATIONS = Path(__file__).resolve().parents[3] / "migrations"
@@ -34,6 +34,7 @@ class MigrationFailed(EvertalkError):
     """The schema is as far as it was."""
 
     code = "migration_failed"
+    advice = "Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more."
 
 
 def alembic_config() -> Config:
@@ -62,7 +63,7 @@ def engine_for(database_url: str) -> AsyncEngine:
 async def migrate(database_url: str, *, revision: str = "head") -> None:
     """Upgrade under an advisory lock, then make the month partitions that will be needed soon.
 
-    The schema of a newer version stays as it is.
+    The schema of a newer version stays as it is. Raises SchemaUnknown.
     """
     engine = engine_for(database_url)
     try:
@@ -75,7 +76,7 @@ async def migrate(database_url: str, *, revision: str = "head") -> None:
 
 
 async def migrate_or_say_why(database_url: str) -> None:
-    """To the newest schema; raises MigrationFailed for whatever kept it from that."""
+    """To the newest schema; raises SchemaUnknown, and MigrationFailed for whatever else kept it from that."""
     try:
         await migrate(database_url)
     except _FAILED as error:
@@ -101,6 +102,7 @@ def known_revisions() -> frozenset[str]:
 def _upgrade(connection: Connection, revision: str) -> None:
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
     found = MigrationContext.configure(connection).get_current_revision()
+    refuse_unknown(found)
     if revision == "head" and is_newer(found, newest_revision()):
         return
     config = alembic_config()
