@@ -264,13 +264,9 @@ async def _guarded(what: str, setting: str, check: Callable[[], Awaitable[Findin
 
 
 async def _check_redis(redis_url: str) -> Finding:
-    from redis.asyncio import Redis
+    from shared.adapters.arq_queue import try_the_bell
 
-    client = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
-    try:
-        facts = await client.info()
-    finally:
-        await client.aclose()
+    facts = await try_the_bell(redis_url)
     version = str(facts.get("valkey_version") or facts["redis_version"])
     what = f"{'Valkey' if 'valkey_version' in facts else 'Redis'} {version} answers"
     if tuple(int(part) for part in version.split(".")[:2]) < _LEAST_REDIS:

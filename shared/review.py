@@ -87,7 +87,9 @@ async def _lets_in(url: str) -> bool:
     from redis.asyncio import Redis
     from redis.exceptions import RedisError
 
-    client = Redis.from_url(url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS)
+    from shared.adapters.redis_client import open_redis
+
+    client = open_redis(Redis, url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS)
     try:
         async with asyncio.timeout(_REDIS_SECONDS):
             return bool(await client.ping())

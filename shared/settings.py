@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import platformdirs
@@ -63,6 +63,16 @@ RolesByGroup = Annotated[tuple[tuple[str, Role], ...], NoDecode]
 TelegramAccess = Literal["pairing", "allowlist", "open"]
 TelegramAudience = Literal["personal", "public"]
 TelegramMode = Literal["polling", "webhook"]
+
+
+_REDIS_WORDS = frozenset(
+    {
+        "client_name", "db", "health_check_interval", "max_connections", "retry_on_timeout",
+        "socket_connect_timeout", "socket_keepalive", "socket_timeout", "ssl_ca_certs", "ssl_ca_data",
+        "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile",
+    }
+)  # fmt: skip
+"""Of the query of REDIS_URL: the client would fall over others when it connects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,14 +321,18 @@ class Settings(BaseSettings):
     @classmethod
     def _postgres_address(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:
-            _checked_url(url.get_secret_value(), schemes=("postgresql", "postgres"), host_needed=False)
+            _checked_hosts(url.get_secret_value())
         return url
 
     @field_validator("redis_url")
     @classmethod
     def _redis_address(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:
-            _checked_url(url.get_secret_value(), schemes=("redis", "rediss", "unix"), host_needed=False)
+            checked = _checked_url(
+                url.get_secret_value(), schemes=("redis", "rediss", "unix"), host_needed=False
+            )
+            if unknown := parse_qs(urlsplit(checked).query).keys() - _REDIS_WORDS:
+                raise ValueError(f"says {', '.join(sorted(unknown))}, which means nothing here")
         return url
 
     @field_validator("trusted_proxies")
@@ -613,6 +627,15 @@ def _checked_url(url: str, *, schemes: tuple[str, ...], host_needed: bool = True
     if host_needed and not parts.hostname:
         raise ValueError("has no host name")
     return url
+
+
+def _checked_hosts(url: str) -> None:
+    """Several may stand there, each with a port: each is looked at as if it were the only one."""
+    parts = urlsplit(url)
+    before, at, hosts = parts.netloc.rpartition("@")
+    for host in hosts.split(","):
+        one = parts._replace(netloc=f"{before}{at}{host}").geturl() if hosts else url
+        _checked_url(one, schemes=("postgresql", "postgres"), host_needed=False)
 
 
 def _problem(detail: Any) -> Problem:

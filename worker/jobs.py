@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from arq.worker import Worker, func
 
-from shared.adapters.arq_queue import QUEUE, RUN_JOB, read_job, redis_settings, write_job
+from shared.adapters.arq_queue import QUEUE, RUN_JOB, open_queue, read_job, write_job
 from shared.adapters.postgres.partitions import ensure_month_partitions
 from shared.app import App, server_urls
 from shared.core.errors import Fenced, StorageUnavailable
@@ -55,7 +55,7 @@ async def run_arq(app: App) -> None:
         worker = Worker(
             functions=[func(run_job, name=RUN_JOB, keep_result=0, max_tries=1, timeout=JOB_SECONDS)],
             queue_name=QUEUE,
-            redis_settings=redis_settings(redis_url),
+            redis_pool=open_queue(redis_url),
             max_jobs=JOBS_AT_ONCE,
             poll_delay=POLL_SECONDS,
             handle_signals=False,

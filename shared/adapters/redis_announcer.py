@@ -16,6 +16,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from shared.adapters.redis_client import open_redis
 from shared.ports import EVERYBODY
 from shared.tasks import heeding_cancellation
 
@@ -53,8 +54,8 @@ class RedisAnnouncer:
         if url.startswith("unix"):
             options.pop("socket_keepalive")
         # Each publish has a time of its own around it: the client need not watch every read and write.
-        self._publisher = Redis.from_url(url, max_connections=4, **options)
-        self._subscriber = Redis.from_url(url, socket_timeout=LISTEN_SECONDS, **options)
+        self._publisher = open_redis(Redis, url, max_connections=4, **options)
+        self._subscriber = open_redis(Redis, url, socket_timeout=LISTEN_SECONDS, **options)
         self._channel = channel_of(self._publisher)
         self._for_all = f"{self._channel}{EVERYBODY}"
         """Followed always: a process without sessions hears what is for all, and when Redis is gone."""

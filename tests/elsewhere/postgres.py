@@ -80,8 +80,15 @@ async def own_postgres(folder: Path, *, plain_too: bool = False) -> AsyncIterato
 
 
 def _make(programs: Path, data: Path) -> None:
-    command: list[str | Path] = [programs / "initdb", "-D", data, "-U", "postgres"]
-    command += ["--auth=trust", "--encoding=UTF8"]
+    command: list[str | Path] = [
+        programs / "initdb",
+        "-D",
+        data,
+        "-U",
+        "postgres",
+        "--auth=trust",
+        "--encoding=UTF8",
+    ]
     made = subprocess.run(
         [*command, "--no-locale", "--no-sync"],
         capture_output=True, text=True, timeout=120, cwd="/", **as_nobody(),

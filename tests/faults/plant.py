@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-from arq.connections import ArqRedis, create_pool
+from arq.connections import ArqRedis
 from redis.asyncio import Redis
 
-from shared.adapters.arq_queue import QUEUE, read_job, redis_settings, write_job
+from shared.adapters.arq_queue import open_queue
 from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.embedded.process import until
 from shared.adapters.postgres.invariants import Violation, check_activity, check_invariants
@@ -144,10 +144,7 @@ class Case:
     @asynccontextmanager
     async def queue(self) -> AsyncIterator[ArqRedis]:
         """As the worker sees it."""
-        pool = await create_pool(
-            redis_settings(self.redis_url), job_serializer=write_job, job_deserializer=read_job,
-            default_queue_name=QUEUE,
-        )  # fmt: skip
+        pool = open_queue(self.redis_url)
         try:
             yield pool
         finally:
