@@ -483,7 +483,7 @@ def health_of(settings: Settings, models: Models) -> Health:
     """Of backups only where we make them ourselves."""
     daily = settings.data_dir / "servers" / "pg"
     failed = settings.backups / FAILED_BACKUP if daily.exists() and settings.backup_keep else None
-    return Health(models.states, settings.data_dir, failed_backup=failed)
+    return Health(models.states, settings.data_dir, narrowed=models.narrowed, failed_backup=failed)
 
 
 def alert_rules(settings: Settings) -> AlertRules:

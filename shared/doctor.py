@@ -28,6 +28,7 @@ from shared.core.prune_rules import BadPruneRules, prune_rules
 from shared.core.workspace import KNOWLEDGE_FOLDER, MEMORY, PERSON
 from shared.doctor_backups import check_backups
 from shared.doctor_mcp import check_mcp
+from shared.doctor_models import check_models
 from shared.doctor_money import check_spending
 from shared.doctor_sites import check_sites
 from shared.doctor_telegram import bots_in_service, check_bots
@@ -205,6 +206,8 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
                 for finding in await _agents_rules(database_url):
                     yield finding
                 for finding in await bots_in_service(settings, database_url):
+                    yield finding
+                for finding in await check_models(database_url):
                     yield finding
                 yield await _guarded(
                     "spending", "DATABASE_URL", lambda: check_spending(settings, database_url)

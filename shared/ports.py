@@ -41,6 +41,8 @@ class ModelRequest:
     """Of the turn that is open, by attachment; a model without the ability gets their descriptions."""
     json_schema: Mapping[str, Any] | None = None
     """Ask for JSON of this shape where the provider can; the answer is parsed leniently anyway."""
+    about: tuple[int, int] = (0, 0)
+    """The conversation and its turn, or a job's number below 0; two that say the same prove more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

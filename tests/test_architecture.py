@@ -40,6 +40,7 @@ FLOORS: tuple[tuple[str, int, str], ...] = (
     ("shared.supervisor", 6, "starts the processes, when data of before are saved and up to date"),
     ("shared.findings", 4, "what the doctor's parts say"),
     ("shared.doctor_telegram", 5, "the doctor's look at Telegram"),
+    ("shared.doctor_models", 5, "the doctor's look at the models that are asked"),
     ("shared.doctor_money", 5, "the doctor's look at money"),
     ("shared.doctor_sites", 5, "the doctor's look at sites"),
     ("shared.doctor_mcp", 5, "the doctor's look at servers of tools"),

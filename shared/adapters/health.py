@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from shared.adapters.models.breaker import BreakerState
+from shared.adapters.models.limits import Narrowed
 
 DISK_SECONDS = 30.0
 REASON_CHARS = 80
@@ -27,7 +29,8 @@ _SUBJECTS = {
 
 
 class Health:
-    """Call it for what is so now; `states` are breakers by base URL, `folder` is where the data lives.
+    """Call it for what is so now; `states` are breakers by base URL, `narrowed` models that take less than
+    they should, `folder` is where the data lives.
 
     `failed_backup` is a file that is there while the daily backup fails.
     """
@@ -37,10 +40,12 @@ class Health:
         states: Callable[[], Mapping[str, BreakerState]],
         folder: Path,
         *,
+        narrowed: Callable[[], Sequence[Narrowed]] = tuple,
         failed_backup: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._states = states
+        self._narrowed = narrowed
         self._folder = folder
         self._failed_backup = failed_backup
         self._clock = clock
@@ -62,6 +67,8 @@ class Health:
         asked = [_told(url, state) for url, state in self._states().items() if state.open or state.calls]
         if asked:
             found["providers"] = asked
+        if narrowed := [asdict(one) for one in self._narrowed()]:
+            found["windows"] = narrowed
         if disk := self._room():
             found["disk"] = disk
         if screens := self._screens():

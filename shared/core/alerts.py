@@ -16,7 +16,8 @@ from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal[
     "spend_80", "spend_100", "provider_refused", "breaker_open", "dead_job", "uncertain_delivery",
-    "disk_low", "handover_waiting", "no_worker", "no_backup", "agent_cap_80", "agent_cap_100", "test",
+    "disk_low", "handover_waiting", "no_worker", "no_backup", "agent_cap_80", "agent_cap_100",
+    "window_narrowed", "test",
 ]  # fmt: skip
 Phase: TypeAlias = Literal["opened", "ended"]
 Channel: TypeAlias = Literal["telegram", "webhook", "email"]
@@ -46,6 +47,10 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
     "breaker_open": (
         "The model provider does not answer",
         "Nothing has to be done: it is tried again every ten seconds. Look at the provider's status page.",
+    ),
+    "window_narrowed": (
+        "A model takes less at once than it should",
+        "Its provider says so in several conversations. If that is its window, name it in a models file.",
     ),
     "dead_job": (
         "Work in the background has failed for good",
@@ -82,6 +87,7 @@ PERMITTED: Mapping[Kind, frozenset[str]] = {
     "agent_cap_100": frozenset({"agent", "count"}),
     "provider_refused": frozenset({"provider"}),
     "breaker_open": frozenset({"provider"}),
+    "window_narrowed": frozenset({"provider", "model", "window", "expected"}),
     "dead_job": frozenset({"count", "job"}),
     "uncertain_delivery": frozenset({"count"}),
     "disk_low": frozenset({"free_bytes", "total_bytes"}),
@@ -263,6 +269,8 @@ def _facts(kind: Kind, detail: Detail) -> str:
             return f"{whole('count')} × {detail.get('agent', '')}, people and sessions"
         case "provider_refused" | "breaker_open":
             return str(detail.get("provider", ""))
+        case "window_narrowed":
+            return f"{detail.get('model', '')}: {whole('window'):,} of {whole('expected'):,} tokens"
         case "dead_job":
             return f"{whole('count')} × {detail.get('job', '')}"
         case "uncertain_delivery":

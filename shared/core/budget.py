@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from shared.core.policy import ContextPolicy, ContradictoryPolicy
+from shared.core.policy import ContextPolicy, ContradictoryPolicy, NoRoom
 
 Pressure = Literal["calm", "flush", "compact", "overflow"]
 Status = Literal["ok", "warning", "critical"]
@@ -47,7 +47,7 @@ class Gauge:
 
 
 def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) -> ContextBudget:
-    """Raises `ContradictoryPolicy` when the window leaves no room for a conversation.
+    """Raises `NoRoom` when the window leaves none for a conversation.
 
     `max_output` is the most the model can say, `fixed` the tokens of system and tools.
     """
@@ -123,10 +123,8 @@ def _flush_margin(policy: ContextPolicy, limit: int) -> int:
 
 def _refuse_what_leaves_nothing(window: int, out: int, hard: int, fixed: int, limit: int) -> None:
     if hard <= 0:
-        raise ContradictoryPolicy(
-            f"a window of {window} tokens less {out} for the answer and its margins leaves {hard}"
-        )
+        raise NoRoom(f"a window of {window} tokens less {out} for the answer and its margins leaves {hard}")
     if limit <= fixed:
-        raise ContradictoryPolicy(
+        raise NoRoom(
             f"system and tools take {fixed} tokens and the limit is {limit}: no room for a conversation"
         )

@@ -13,6 +13,7 @@ EvertalkError                     has a code and advice; the advice is the only 
 ├── CapReached                    a spending cap says no; nothing was spent
 ├── ContextBudgetExceeded         what may never be dropped does not fit; names the three largest parts
 ├── ContradictoryPolicy           settings that cannot hold together, with their numbers (core/policy.py)
+│   └── NoRoom                    a model's window leaves none for a conversation
 ├── BadContextConfig              an agent's row about its context cannot be used (core/overrides.py)
 ├── BadAgentConfig                an agent's row as a whole cannot be used (shared/agents.py)
 ├── OnHold                        what is kept of this person must not go just now

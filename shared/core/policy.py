@@ -26,6 +26,19 @@ class ContradictoryPolicy(EvertalkError):
         super().__init__(reason, advice=f"The context settings contradict each other: {reason}.")
 
 
+class NoRoom(ContradictoryPolicy):
+    """The model's window leaves no room for a conversation beside system and tools."""
+
+    code = "no_room"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.advice = (
+            "The model that answers here takes too little at once just now. Your message is kept in our "
+            "conversation; please try again in a few minutes. The operator can see why."
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextPolicy:
     """Every number in tokens unless its name says otherwise; shares are fractions."""

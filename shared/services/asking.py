@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shared.core.errors import ModelUnavailable, PromptTooLong
 from shared.core.tokens import estimate_messages, estimate_system, estimate_tools
@@ -49,7 +49,7 @@ class Asking:
                 f"about {tokens} tokens for a window of {card.window}", tokens=tokens, maximum=card.window
             )
         return await purse.pay_for(
-            lambda: self._bounded(request, tokens),
+            lambda: self._bounded(replace(request, about=purse.about), tokens),
             input_tokens=tokens,
             output_tokens=min(request.max_output_tokens, card.max_output),
             card=card,

@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Protocol
 
+import structlog
+
 from shared.core.again import former_answer, without_former
 from shared.core.budget import gauge, pressure
 from shared.core.chatter import plan_hiding
@@ -50,6 +52,8 @@ from shared.services.spending import Bill, TurnSpendStore
 from shared.services.tool_rounds import RoundStore, ToolRounds
 from shared.services.tools import Toolbox
 from shared.tracing import NO_TRACES, Tracer
+
+log = structlog.get_logger(__name__)
 
 TOOL_ROUNDS = 8
 TURNS_AFTER_ERASURE = 3
@@ -168,6 +172,7 @@ class Assistant:
 
     async def _answer(self, claim: Claim, emit: Emit, stop: asyncio.Future[None], bill: Bill) -> Answered:
         card = await self._model.card(self._prompting.model_of(claim.agent_config))
+        about = {"session_id": claim.session_id, "turn": claim.turn}
         view, former = await self._live_view(claim, claim.view)
         state = Attempt(
             claim=claim,
@@ -201,6 +206,14 @@ class Assistant:
         except Stopped as stopped:
             return self._stopped(state, stopped)
         except (CapReached, ContextBudgetExceeded, ContradictoryPolicy) as error:
+            if isinstance(error, ContradictoryPolicy):
+                log.error(
+                    "no_room_for_a_conversation",
+                    **about,
+                    model=card.name,
+                    window=card.window,
+                    reason=str(error),
+                )
             return refusal(
                 error,
                 spent=state.spent,

@@ -107,6 +107,8 @@ class Attempt:
     """After a refusal: how large requests of this turn may be."""
     refused: int = 0
     """What is known to be too large, in the model's tokens."""
+    insisted: bool = False
+    """What cannot be made smaller was sent once more as it was."""
     recalled: Recalled = NOTHING_RECALLED
     """What this turn is reminded of: the same in all its rounds."""
     prepared: Prepared | None = None
@@ -230,15 +232,26 @@ class Calling:
         return prepared
 
     def _shrunk(self, state: Attempt, prepared: Prepared, hard: int) -> Prepared:
-        """Down to the aim if that can be reached; after a refusal anything clearly smaller is worth a try."""
+        """Down to the aim if that can be reached; after a refusal anything clearly smaller is worth a try.
+
+        Where nothing can be smaller, and the model should take it as it is, a single refusal may have been a
+        slip: the same is sent once more.
+        """
         config = state.claim.agent_config
-        try:
-            return self._prompting.shrink(prepared, state.view, config, hard=hard)
-        except ContextBudgetExceeded:
-            second_best = min(prepared.budget.hard, round(SMALLER * state.refused))
-            if second_best <= hard:
-                raise
-            return self._prompting.shrink(prepared, state.view, config, hard=second_best)
+        second_best = min(prepared.budget.hard, round(SMALLER * state.refused))
+        aims = (hard, second_best) if second_best > hard else (hard,)
+        for aim in aims:
+            try:
+                return self._prompting.shrink(prepared, state.view, config, hard=aim)
+            except ContextBudgetExceeded:
+                if aim == aims[-1] and not self._may_insist(state, prepared):
+                    raise
+        state.insisted = True
+        return prepared
+
+    @staticmethod
+    def _may_insist(state: Attempt, prepared: Prepared) -> bool:
+        return state.restarts > 0 and not state.insisted and prepared.estimate <= prepared.budget.hard
 
     async def _counted(self, state: Attempt, prepared: Prepared, hard: int) -> Prepared:
         """Near the hard limit an estimate is not good enough: the provider counts, once per turn."""

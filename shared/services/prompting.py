@@ -195,7 +195,7 @@ class Prompting:
         built = self._build(chosen.view, agent_config, offered, runtime_facts, instruction, recalled, at)
         budget = budget_for(policy, card.window, card.max_output, round(ratio * built.fixed))
         return Prepared(
-            request=_request(built, offered, card, budget.out, cache_long=cache_long),
+            request=_request(built, offered, card, budget.out, cache_long=cache_long, about=_about(view)),
             built=built,
             budget=budget,
             policy=policy,
@@ -260,6 +260,7 @@ class Prompting:
                 prepared.card,
                 prepared.budget.out,
                 cache_long=prepared.request.cache_long,
+                about=_about(view),
             ),
         )
 
@@ -312,8 +313,18 @@ def _rules(section: str, pruners: tuple[Pruner, ...]) -> PruneRules:
         return PruneRules(pruners=pruners)
 
 
+def _about(view: View) -> tuple[int, int]:
+    return view.session_id, view.open_turn or 0
+
+
 def _request(
-    built: BuiltContext, tools: tuple[ToolSpec, ...], card: ModelCard, max_output: int, *, cache_long: bool
+    built: BuiltContext,
+    tools: tuple[ToolSpec, ...],
+    card: ModelCard,
+    max_output: int,
+    *,
+    cache_long: bool,
+    about: tuple[int, int],
 ) -> ModelRequest:
     return ModelRequest(
         model=card.name,
@@ -323,6 +334,7 @@ def _request(
         max_output_tokens=max_output,
         cache_at=built.cache_at,
         cache_long=cache_long,
+        about=about,
     )
 
 

@@ -53,6 +53,11 @@ class Purse:
         self._caps = caps
         self.spent: list[Spending] = []
 
+    @property
+    def about(self) -> tuple[int, int]:
+        """The conversation, and the job as no turn of it is numbered."""
+        return self._session_id, -(self._job_id or 0)
+
     def holding(
         self,
         input_tokens: int,

@@ -205,7 +205,7 @@ async def test_settings_that_contradict_each_other_fail_a_late_flush_with_a_row_
     flush = await guest.app.pool.fetchrow("SELECT * FROM flushes")
     assert flush is not None
     assert (flush["outcome"], flush["from_turn"], flush["through_turn"]) == ("failed", 1, 2)
-    assert flush["error"].startswith("contradictory_policy")
+    assert flush["error"].startswith("no_room")
     late = await guest.app.pool.fetchrow("SELECT state, faults FROM jobs WHERE trigger = 'late'")
     assert late is not None
     assert (late["state"], late["faults"]) == ("due", 1)

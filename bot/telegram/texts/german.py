@@ -54,6 +54,10 @@ _ADVICE = {
         "Das Modell ist ausgelastet. Deine Nachricht ist aufbewahrt; ich versuche es von selbst wieder, "
         "jeweils in höchstens einer Minute. /stop beendet das Warten."
     ),
+    "no_room": (
+        "Das Modell, das hier antwortet, nimmt gerade zu wenig auf einmal. Bitte versuch es in ein paar "
+        "Minuten noch einmal; der Betreiber kann sehen, woran es liegt."
+    ),
     "model_refused_account": (
         "Das Konto beim Anbieter des Modells braucht Aufmerksamkeit. Der Betreiber weiß davon; "
         "deine Nachricht ist aufbewahrt und wird beantwortet, sobald es wieder geht."
@@ -71,6 +75,7 @@ _ADVICE = {
 }
 _PUBLIC_ADVICE = {
     "context_budget_exceeded": "Das ist mir auf einmal zu viel. Bitte mach es kürzer.",
+    "no_room": "Ich kann gerade nicht antworten. Bitte versuch es in ein paar Minuten noch einmal.",
     "model_refused_account": (
         "Ich kann im Moment nicht antworten. Deine Nachricht ist aufbewahrt, ich antworte später."
     ),

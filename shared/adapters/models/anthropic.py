@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from shared.adapters.models.catalog import ModelEntry, card_of
+from shared.adapters.models.limits import Limits, Narrowed
 from shared.adapters.models.patience import Patience
 from shared.adapters.models.provider import Line, Provider
 from shared.adapters.models.reading import BrokenAnswer, Reading, paired
@@ -106,13 +107,42 @@ class AnthropicModel:
     async def close(self) -> None:
         await self._provider.close()
 
-    def _card(self) -> ModelCard:
+    def _card(self, *, believed: bool = True) -> ModelCard:
         told = self._provider.told_windows(self._entry.wire_name)
         card = card_of(
             self._entry, window=told.window, max_output=told.max_output, foreign=self._provider.foreign
         )
-        met = self._provider.limit_met(self._entry.wire_name)
+        if not believed:
+            return card
+        met = self._limits.believed()
         return card if met is None or met >= card.window else replace(card, window=met, window_known=True)
+
+    @property
+    def _limits(self) -> Limits:
+        return self._provider.limits(self._entry.wire_name)
+
+    def narrowed(self) -> Narrowed | None:
+        """For operators: that its provider refuses what should fit, again and again."""
+        met, window = self._limits.told(), self._card(believed=False).window
+        if met is None or met >= window:
+            return None
+        return Narrowed(provider=self._provider.host, model=self._entry.name, window=met, expected=window)
+
+    def _note_limit(self, call: _Call, error: PromptTooLong, maximum: int) -> None:
+        """This request believes the number; others only once it has been heard elsewhere, too."""
+        believed = self._limits.refused(maximum, about=call.request.about)
+        _log.warning(
+            "%s: %s tokens were refused as more than %d, where %d should fit; %s",
+            self._entry.name,
+            "an unknown number of" if error.tokens is None else error.tokens,
+            maximum,
+            self._card(believed=False).window,
+            "it was said several times and is believed for minutes"
+            if believed
+            else "believed for this request only",
+        )
+        if believed:
+            self._provider.forget_windows(self._entry.wire_name)
 
     async def _attempt(self, call: _Call) -> ModelReply | None:
         """One request; what it cost is kept in the call when it fails. None: the provider has paused."""
@@ -122,7 +152,7 @@ class AnthropicModel:
             reply = await self._streamed(call, reading)
         except ModelError as error:
             if isinstance(error, PromptTooLong) and error.maximum:
-                self._provider.met_limit(self._entry.wire_name, error.maximum)
+                self._note_limit(call, error, error.maximum)
             self._blame(error)
             self._book(call, reading)
             raise
@@ -132,6 +162,8 @@ class AnthropicModel:
             raise
         self._provider.breaker.succeeded()
         self._provider.has_answered = True
+        if (usage := reading.usage()).known:
+            self._limits.taken(usage.context_tokens - usage.output_tokens)
         return reply
 
     async def _streamed(self, call: _Call, reading: Reading) -> ModelReply | None:

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 
 from shared.adapters.models.breaker import Breaker
+from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, Limits
 from shared.adapters.models.reading import Event
 from shared.adapters.models.refusals import error_of, read_refusal
 from shared.core.errors import ModelError, ModelRefusedAccount, ModelUnavailable
@@ -37,8 +38,6 @@ _ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 """Of an event in a stream."""
 _LONGEST_END = max(map(len, _ENDS))
 _KEPT_SECONDS = 24 * 3_600.0
-_SMALLEST_WINDOW = 1_000
-"""A smaller number in a refusal is surely something else."""
 _WINDOW_NAMES = ("max_input_tokens", "max_model_len", "context_length", "context_window")
 """As the provider calls it, and as other servers of the same API do."""
 _RETRY_UNKNOWN_SECONDS = 60.0
@@ -81,7 +80,7 @@ class Provider:
         self.has_answered = True
         """Since it was asked last: a process that has just begun knows of no trouble."""
         self._windows: dict[str, tuple[float, Windows]] = {}
-        self._met: dict[str, tuple[float, int]] = {}
+        self._limits: dict[str, Limits] = {}
 
     @property
     def host(self) -> str:
@@ -115,19 +114,16 @@ class Provider:
         self._windows[wire_name] = (self._clock() + seconds, found)
         return found
 
-    def met_limit(self, wire_name: str, maximum: int) -> None:
-        """A refusal named a limit: it holds for a day, whatever the list says, which is asked again."""
-        if maximum < _SMALLEST_WINDOW:
-            return
-        self._met[wire_name] = (self._clock() + _KEPT_SECONDS, maximum)
+    def limits(self, wire_name: str) -> Limits:
+        if wire_name not in self._limits:
+            self._limits[wire_name] = Limits(clock=self._clock)
+        return self._limits[wire_name]
+
+    def forget_windows(self, wire_name: str) -> None:
+        """The model list is asked again at the next occasion; until then what it said stands."""
         kept = self._windows.get(wire_name)
         if kept is not None:
             self._windows[wire_name] = (self._clock(), kept[1])
-
-    def limit_met(self, wire_name: str) -> int | None:
-        """The window that a refusal named within the last day."""
-        met = self._met.get(wire_name)
-        return met[1] if met is not None and self._clock() < met[0] else None
 
     def told_windows(self, wire_name: str) -> Windows:
         """What the model list has said before, however long ago, without asking."""
@@ -162,7 +158,7 @@ class Provider:
         if not isinstance(told, Mapping):
             return Windows()
         longest = _positive(told.get("max_tokens"))
-        window = next(filter(None, (_positive(told.get(name)) for name in _WINDOW_NAMES)), None)
+        window = next(filter(None, (_window(told.get(name)) for name in _WINDOW_NAMES)), None)
         return Windows(window=window, max_output=longest)
 
     def _check_key(self) -> None:
@@ -311,4 +307,9 @@ def _event(sse: ServerSentEvent) -> Event:
 
 
 def _positive(value: object) -> int | None:
-    return value if isinstance(value, int) and value > 0 else None
+    return value if type(value) is int and 0 < value <= LARGEST_WINDOW else None
+
+
+def _window(value: object) -> int | None:
+    found = _positive(value)
+    return found if found is not None and found >= SMALLEST_WINDOW else None

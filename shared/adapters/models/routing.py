@@ -13,6 +13,7 @@ from typing import Any
 from shared.adapters.models.anthropic import AnthropicModel
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.models.catalog import UNKNOWN_MAX_OUTPUT, UNKNOWN_WINDOW, ModelEntry, known_card
+from shared.adapters.models.limits import Narrowed
 from shared.adapters.models.offline import OFFLINE_MODEL, PIECE_SECONDS, WINDOW, OfflineModel
 from shared.adapters.models.patience import Patience
 from shared.adapters.models.provider import ANTHROPIC_URL, Provider
@@ -140,6 +141,11 @@ class Models:
     def states(self) -> Mapping[str, BreakerState]:
         """Each provider's breaker, by base URL, for the dashboard."""
         return {provider.base_url: provider.breaker.state() for provider in self._providers}
+
+    def narrowed(self) -> tuple[Narrowed, ...]:
+        """Models that take less than they should, as their refusals say."""
+        asked = [route.model for route in self._routes.values() if isinstance(route.model, AnthropicModel)]
+        return tuple(found for found in (model.narrowed() for model in asked) if found is not None)
 
     def take_answered(self) -> tuple[str, ...]:
         """Hosts of the providers that have answered since this was asked last; at first, all of them."""

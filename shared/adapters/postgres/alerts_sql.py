@@ -16,6 +16,10 @@ WITH spent AS (
   SELECT p ->> 'provider' AS provider, bool_or((p ->> 'refused')::boolean) AS refused
     FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
    WHERE {_ALIVE} AND (p ->> 'open')::boolean GROUP BY 1
+), windows AS (
+  SELECT p ->> 'provider' AS provider, (p ->> 'window')::bigint AS least_, (p ->> 'expected')::bigint AS expected,
+         coalesce(nullif(left(regexp_replace(p ->> 'model', '[^A-Za-z0-9_.:-]+', '-', 'g'), 200), ''), 'model') AS model
+    FROM workers w, jsonb_array_elements(coalesce(w.health -> 'windows', '[]')) p WHERE {_ALIVE}
 ), disk AS (
   SELECT (w.health -> 'disk' ->> 'free')::bigint AS free, (w.health -> 'disk' ->> 'total')::bigint AS total
     FROM workers w WHERE {_ALIVE} AND w.health ? 'disk'
@@ -59,6 +63,10 @@ WITH spent AS (
   UNION ALL
   SELECT CASE WHEN refused THEN 'provider_refused' ELSE 'breaker_open' END, provider,
          jsonb_build_object('provider', provider) FROM providers
+  UNION ALL
+  SELECT 'window_narrowed', model, jsonb_build_object('provider', min(provider), 'model', model,
+                                                      'window', min(least_), 'expected', max(expected))
+    FROM windows GROUP BY model
   UNION ALL
   SELECT 'dead_job', kind, jsonb_build_object('job', kind, 'count', count(*))
     FROM jobs WHERE state = 'dead' AND ended_at > now() - interval '7 days' AND NOT outcome ? 'cancelled'

@@ -887,6 +887,7 @@ class Alert(SQLModel, table=True):
             "agent_cap_80",
             "agent_cap_100",
             "test",
+            "window_narrowed",
             name="alert_kind",
         ),
         CheckConstraint("jsonb_typeof(detail) = 'object'", name="alert_detail_is_an_object"),

@@ -11,6 +11,7 @@ import pytest
 
 from shared.adapters.models import ModelEntry, Patience
 from shared.adapters.models.anthropic import AnthropicModel
+from shared.adapters.models.limits import Narrowed
 from shared.adapters.models.provider import Provider
 from shared.adapters.models.refusals import ModelOverloaded, ModelUnknown
 from shared.core.errors import (
@@ -418,17 +419,23 @@ async def test_what_the_list_said_stands_while_it_does_not_answer() -> None:
     await model.close()
 
 
-async def test_a_limit_named_in_a_refusal_holds_at_once_and_for_a_day(fake: RunningFake) -> None:
+async def test_a_limit_named_in_refusals_of_several_conversations_holds_for_minutes(
+    fake: RunningFake,
+) -> None:
     clock = HandClock()
     provider = Provider(base_url=fake.base_url, api_key="key", clock=clock)
     model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
     assert (await model.card(CHAT)).window == 1_000_000
     message = "prompt is too long: 210000 tokens > 200000 maximum"
-    await script(fake, {"status": 400, "message": message})
-    with pytest.raises(PromptTooLong):
-        await model.reply(asking("Hi", model=CHAT))
-    assert (await model.card(CHAT)).window == 200_000
-    clock.now += 25 * 3_600
+    await script(fake, {"status": 400, "message": message}, times=2)
+    windows = []
+    for conversation in (1, 2):
+        with pytest.raises(PromptTooLong):
+            await model.reply(asking("Hi", model=CHAT, about=(conversation, 1)))
+        windows.append((await model.card(CHAT)).window)
+    assert windows == [1_000_000, 200_000]
+    assert model.narrowed() == Narrowed(provider="127.0.0.1", model=CHAT, window=200_000, expected=1_000_000)
+    clock.now += 121
     assert (await model.card(CHAT)).window == 1_000_000
     await model.close()
 

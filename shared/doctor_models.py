@@ -1,0 +1,20 @@
+"""What `evertalk doctor` says of the models that running processes ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shared.adapters.postgres.models_overview import narrowed_windows
+from shared.findings import Finding
+
+
+async def check_models(database_url: str) -> Sequence[Finding]:
+    """Says nothing where all is well, or where nothing runs."""
+    return [
+        Finding(
+            level="warn",
+            what=f"{provider} refuses {model} more than {window:,} tokens; it should take {expected:,}",
+            advice="Requests are kept shorter meanwhile. If that is its window, name it in a models file.",
+        )
+        for provider, model, window, expected in await narrowed_windows(database_url)
+    ]
