@@ -56,6 +56,7 @@ from shared.adapters.postgres.turns import PostgresTurns
 from shared.adapters.postgres.upkeep import PostgresUpkeep
 from shared.adapters.postgres.upkeep_flush import PostgresFlushes
 from shared.adapters.postgres.upkeep_pace import PostgresPace
+from shared.adapters.postgres.wellness import asking_storage
 from shared.adapters.postgres.work_changes import PostgresWorkChanges
 from shared.adapters.postgres.workers import PostgresWorkers
 from shared.adapters.pruners import load_pruners
@@ -73,7 +74,7 @@ from shared.core.recall_query import RECALL
 from shared.core.reminders import parse_quiet_hours
 from shared.core.spill import OPEN_ARTIFACT
 from shared.core.turns import Caps
-from shared.ports import Tool
+from shared.ports import AskStorage, Tool
 from shared.services.alerting import Alerting, Carrier
 from shared.services.artifacts import ArtifactReader, OpenArtifact
 from shared.services.assistant import Assistant
@@ -149,6 +150,7 @@ class App:
     health: Health
     """Told with each heartbeat."""
     pool: asyncpg.Pool[asyncpg.Record]
+    asking_storage: AskStorage
     worker_id: int
     workers: PostgresWorkers
     turns: PostgresTurns
@@ -218,6 +220,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     models.trace(tracer)
     pool = await open_pool(database_url)
     await PostgresReadiness(pool).refuse_unknown()
+    asking = partial(asking_storage, pool)
     turns, upkeep = PostgresTurns(pool), PostgresUpkeep(pool)
     health = health_of(settings, models)
     workers = PostgresWorkers(pool, health=health, beaten=partial(mark, settings.process_file))
@@ -316,6 +319,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         ),
         handovers=OverdueHandovers(handovers, announcer, handover_limits(settings)),
         answered=models.take_answered,
+        asking_storage=asking,
     )
     forgetting = Forgetting(store=PostgresErasure(pool), announcer=announcer, crash_point=crash_point)
     exporting = Exporting(store=PostgresExport(pool), clock=clock)
@@ -414,6 +418,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         doorbell=doorbell,
         crash_point=crash_point,
         tracer=tracer,
+        asking_storage=asking,
     )
     alerts = PostgresAlerts(pool)
     return App(
@@ -429,6 +434,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         settings=settings,
         health=health,
         pool=pool,
+        asking_storage=asking,
         worker_id=worker_id,
         workers=workers,
         turns=turns,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -13,6 +14,9 @@ from shared.core.model import SystemPart as SystemPart
 from shared.core.model import ToolSpec as ToolSpec
 from shared.core.model import Usage as Usage
 
+AskStorage = Callable[[], AbstractAsyncContextManager[None]]
+"""`async with asking_storage():` what nobody expected inside is StorageUnavailable unless storage was well
+all the while: nothing is held against an update, a job or a message before that is known."""
 StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal", "window_exceeded", "stop_sequence"]
 
 

@@ -66,9 +66,12 @@ async def inbound_of(parts: Parts, known: Known, *, text: str, cid: str, files: 
 
 
 async def store(parts: Parts, inbound: Inbound) -> Accepted:
-    """Raises CidUsed; `tell` comes next."""
+    """Raises CidUsed, and StorageUnavailable for whatever nobody expected while storage was not well.
+
+    `tell` comes next.
+    """
     try:
-        async with asyncio.timeout(ACCEPT_SECONDS):
+        async with parts.asking_storage(), asyncio.timeout(ACCEPT_SECONDS):
             accepted = await parts.conversation.accept_and_begin(inbound)
             if accepted.repeated and await _is_other(parts, inbound, accepted):
                 raise CidUsed(inbound.cid or "")

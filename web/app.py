@@ -23,6 +23,7 @@ from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.adapters.postgres.tickets import PostgresTickets
 from shared.adapters.postgres.uploads import PostgresUploads
 from shared.adapters.postgres.visitors import PostgresVisitors
+from shared.adapters.postgres.wellness import asking_storage
 from shared.app import SystemClock
 from shared.core.command_texts import LANGUAGES, described
 from shared.core.commands import COMMANDS
@@ -135,6 +136,7 @@ def make_parts(
         recovery_tries=Tries(),
         admissions=Admissions(hub, visitors),
         crash_point=services.crash_point,
+        asking_storage=partial(asking_storage, services.pool),
     )
 
 

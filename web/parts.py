@@ -18,6 +18,7 @@ from shared.adapters.postgres.tickets import PostgresTickets
 from shared.core.command_arguments import Argument, arguments_schema
 from shared.core.commands import Audience
 from shared.core.exchange import Accepted, ContextMeasured, Inbound
+from shared.ports import AskStorage
 from shared.services.answering import Answers
 from shared.services.crash import CrashPoint
 from shared.services.exporting import Exporting
@@ -151,6 +152,7 @@ class Parts:
     recovery_tries: Tries
     admissions: Admissions
     crash_point: CrashPoint
+    asking_storage: AskStorage
     readiness: Readiness = field(default_factory=Readiness)
 
     def commands_for(self, audience: str, *, site: Site | None = None) -> list[CommandShown]:

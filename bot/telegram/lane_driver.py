@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 
@@ -14,6 +16,7 @@ from bot.telegram.arrivals import Spoken
 from bot.telegram.backoff import Backoff
 from bot.telegram.lanes import Gathered, Lane, Patience
 from shared.core.errors import Fenced, StorageUnavailable
+from shared.ports import AskStorage
 
 log = structlog.get_logger(__name__)
 
@@ -44,10 +47,11 @@ class _Place:
 class Lanes:
     """`on_gathered` gets everything of one place in order, one after the other; other places do not wait.
 
-    It is called again, for ever, when it raises StorageUnavailable. When it raises Fenced, another process
-    has handled some of these updates: all that waits in this place is let go, to be read again in order. Any
-    other error ends with `on_failed`. Nothing is handed on before `sure` returns: nobody else is at it then.
-    An update is known from `put` until its callback is done: put again meanwhile, it is not taken twice.
+    It is called again, for ever, when it raises StorageUnavailable: nothing newer of its place passes it.
+    When it raises Fenced, another process has handled some of these updates: all that waits in this place is
+    let go, to be read again in order. Any other error ends with `on_failed`, for which the place waits, too.
+    Nothing is handed on before `sure` returns: nobody else is at it then. An update is known from `put` until
+    its callback is done: put again meanwhile, it is not taken twice.
     """
 
     def __init__(
@@ -60,7 +64,9 @@ class Lanes:
         is_command: Callable[[Spoken], bool] | None = None,
         bypassing: frozenset[str] = BYPASSING,
         sure: Callable[[], Awaitable[None]] | None = None,
+        asking_storage: AskStorage = nullcontext,
     ) -> None:
+        self._asking_storage = asking_storage
         self._on_gathered = on_gathered
         self._on_failed = on_failed
         self._now = now
@@ -183,25 +189,31 @@ class Lanes:
         return max(0.0, (due - self._now()).total_seconds())
 
     async def _hand_on(self, place: _Place, gathered: Gathered) -> None:
-        backoff = Backoff(first=0.2, most=5.0)
         try:
-            while True:
-                try:
-                    if self._sure is not None:
-                        await self._sure()
-                    await self._on_gathered(gathered)
-                    return
-                except StorageUnavailable:
-                    await asyncio.sleep(backoff.next())
+            await self._until_stored(gathered, partial(self._on_gathered, gathered))
         except Fenced as fenced:
             log.info("updates_of_another_holder", updates=gathered.updates, reason=str(fenced))
             self._let_go(place)
         except Exception as error:
             log.exception("turn_not_accepted", updates=gathered.updates)
             if self._on_failed is not None:
-                await self._on_failed(gathered, error)
+                await self._until_stored(gathered, partial(self._on_failed, gathered, error))
         finally:
             self._held.difference_update(gathered.updates)
+
+    async def _until_stored(self, gathered: Gathered, work: Callable[[], Awaitable[None]]) -> None:
+        """For as long as Postgres is away: what is newer waits behind it."""
+        backoff = Backoff(first=0.2, most=5.0)
+        while True:
+            try:
+                async with self._asking_storage():
+                    if self._sure is not None:
+                        await self._sure()
+                    await work()
+                return
+            except StorageUnavailable as error:
+                log.warning("place_waits_for_storage", updates=gathered.updates, reason=str(error))
+                await asyncio.sleep(backoff.next())
 
     def _let_go(self, place: _Place) -> None:
         groups = [lane.group for lane in place.lanes.values() if lane.group is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import nullcontext
 from typing import Protocol
 
 import structlog
@@ -14,6 +15,7 @@ from bot.telegram.incoming import read_update
 from bot.telegram.lane_driver import Lanes
 from shared.adapters.postgres.telegram_inbox import StoredUpdate
 from shared.core.errors import Fenced, StorageUnavailable
+from shared.ports import AskStorage
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +52,9 @@ class Reader:
         bot: BotIdentity,
         on_other: OnOther,
         look_seconds: float = LOOK_SECONDS,
+        asking_storage: AskStorage = nullcontext,
     ) -> None:
+        self._asking_storage = asking_storage
         self._inbox = inbox
         self._lanes = lanes
         self._bot = bot
@@ -140,7 +144,8 @@ class Reader:
         while True:
             try:
                 if not error:
-                    await self._on_other(other)
+                    async with self._asking_storage():
+                        await self._on_other(other)
                 await self._inbox.handled(self._bot.bot_id, [other.update_id], error=error)
                 return
             except StorageUnavailable:

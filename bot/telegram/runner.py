@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -22,6 +22,7 @@ from bot.telegram.reader import Reader
 from bot.telegram.texts import LANGUAGES, texts_for
 from bot.telegram.webhook import WebhookMode, register
 from shared.core.errors import StorageUnavailable
+from shared.ports import AskStorage
 from shared.services.crash import CrashPoint, no_crash
 from shared.tasks import Tasks
 
@@ -47,6 +48,7 @@ class Runner:
         webhook: WebhookMode | None,
         library: Library,
         on_serving: Callable[[], None] = lambda: None,
+        asking_storage: AskStorage = nullcontext,
         crash_point: CrashPoint = no_crash,
     ) -> None:
         self._desk = desk
@@ -67,8 +69,9 @@ class Runner:
         self._intake: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._reader = Reader(
-            desk.stores.inbox, lanes, bot=desk.identity, on_other=hearing.other, look_seconds=LOOK_SECONDS
-        )
+            desk.stores.inbox, lanes, bot=desk.identity, on_other=hearing.other, look_seconds=LOOK_SECONDS,
+            asking_storage=asking_storage,
+        )  # fmt: skip
 
     @property
     def holds(self) -> bool:

@@ -227,11 +227,12 @@ class TelegramService:
         hold = Hold()
         lanes = Lanes(
             hearing.gathered, now=now, on_failed=hearing.failed, patience=Patience(),
-            is_command=commanding.knows, sure=hold.sure,
+            is_command=commanding.knows, sure=hold.sure, asking_storage=app.asking_storage,
         )  # fmt: skip
         runner = self._runners[bot_id] = Runner(
             desk, hearing, lanes, hold=hold, worker_id=app.worker_id, webhook=self._webhook_of(desk.config),
             library=self._library, on_serving=self._answering.bot_serves, crash_point=app.crash_point,
+            asking_storage=app.asking_storage,
         )  # fmt: skip
         runner.start()
         return voice

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -41,7 +42,7 @@ from shared.core.storable import is_whole
 from shared.core.tokens import estimate_blocks
 from shared.core.turns import AnswerStored, Caps, Claim, Outcome, Spending, SpendingWarning
 from shared.core.upkeep import SessionState
-from shared.ports import DUE_ELSEWHERE, EVERYBODY, Announcer, Doorbell, TokenCounter
+from shared.ports import DUE_ELSEWHERE, EVERYBODY, Announcer, AskStorage, Doorbell, TokenCounter
 from shared.services.assistant import Assistant, ClaimPrices, Room
 from shared.services.crash import CrashPoint
 from shared.services.endings import Answered, refusal
@@ -144,10 +145,12 @@ class Conversation:
         reminders: DueReminders | None = None,
         handovers: LapsedHandovers | None = None,
         answered: Callable[[], Sequence[str]] = tuple,
+        asking_storage: AskStorage = nullcontext,
     ) -> None:
         """`answered` tells which providers have answered since it was asked last."""
         self._answered = answered
         self._wake_at = 0.0
+        self._asking_storage = asking_storage
         self._message_chars = message_chars
         self._reminders = reminders
         self._handovers = handovers
@@ -363,8 +366,9 @@ class Conversation:
                 turn=claim.turn, attempt=claim.attempt, epoch=claim.epoch, address_id=claim.address_id
             )
             await emit(started)
-            answered = await self._attempt(claim, emit, stop, bill)
-            return await self._commit(claim, answered, emit)
+            async with self._asking_storage():
+                answered = await self._attempt(claim, emit, stop, bill)
+                return await self._commit(claim, answered, emit)
         except Fenced:
             log.info("turn_fenced", session_id=claim.session_id, turn=claim.turn)
             await self._release(claim)

@@ -15,7 +15,7 @@ from shared.core.flushing import LATE, mark_of
 from shared.core.jobs import next_job
 from shared.core.turns import JobOrder
 from shared.core.upkeep import JobClaim, JobDone, SessionState
-from shared.ports import Doorbell
+from shared.ports import AskStorage, Doorbell
 from shared.services.compactor import Compactor
 from shared.services.crash import CrashPoint
 from shared.services.flusher import FAULTS_AT_MOST, Flusher
@@ -69,7 +69,9 @@ class Maintenance:
         crash_point: CrashPoint,
         indexing: Indexing,
         tracer: Tracer = NO_TRACES,
+        asking_storage: AskStorage = contextlib.nullcontext,
     ) -> None:
+        self._asking_storage = asking_storage
         self._tracer = tracer
         self._indexing = indexing
         self._worker_id = worker_id
@@ -111,20 +113,13 @@ class Maintenance:
             return
         self._crash_point("after_job_claim")
         try:
-            async with asyncio.timeout(WORK_SECONDS):
-                done = await self._traced(job)
-            successor = await self._next(job) if done.state != "due" else None
-            rung = await self._store.end_job(
-                job,
-                state=done.state,
-                outcome=done.outcome,
-                error=done.error,
-                retry_seconds=done.retry_seconds,
-                successor=successor,
-                failures=done.failures,
-            )
+            async with self._asking_storage():
+                rung = await self._work(job)
         except Fenced:
             log.info("job_fenced", job_id=job.id)
+        except StorageUnavailable as error:
+            log.warning("job_waits_for_storage", job_id=job.id, kind=job.kind, reason=str(error))
+            await self._end(job, state="due", outcome={"resting": "storage"}, retry_seconds=1.0)
         except asyncio.CancelledError:
             await self._interrupted(job)
             raise
@@ -134,6 +129,20 @@ class Maintenance:
         else:
             await self._ring_next(job, rung)
             await self._indexing.catch_up(job.session_id)
+
+    async def _work(self, job: JobClaim) -> int | None:
+        """Do it, and say so; the id of what is due next."""
+        async with asyncio.timeout(WORK_SECONDS):
+            done = await self._traced(job)
+        return await self._store.end_job(
+            job,
+            state=done.state,
+            outcome=done.outcome,
+            error=done.error,
+            retry_seconds=done.retry_seconds,
+            successor=await self._next(job) if done.state != "due" else None,
+            failures=done.failures,
+        )
 
     async def _traced(self, job: JobClaim) -> JobDone:
         about = {"job": job.id, "kind": job.kind, "session": job.session_id, "attempt": job.attempt}
@@ -176,27 +185,32 @@ class Maintenance:
     async def _failed(self, job: JobClaim, error: Exception) -> None:
         dead = job.trigger == "manual" or job.faults + 1 >= FAULTS_AT_MOST
         advice = error.advice if isinstance(error, EvertalkError) else EvertalkError.advice
+        ended = await self._end(
+            job,
+            state="dead" if dead else "due",
+            outcome={"advice": advice},
+            error=f"{type(error).__name__}: {without_quotes(str(error))}",
+            retry_seconds=RETRY_SECONDS,
+            failures=({"attempt": job.attempt, "code": type(error).__name__},),
+        )
+        if ended and job.kind == "compact":
+            await self._compactor.progress(job, 100, "failed", state="failed")
+
+    async def _end(self, job: JobClaim, **how: Any) -> bool:
+        """However long Postgres is away; False when somebody else has the job, or it is away for too long."""
         for _ in range(STORAGE_TRIES):
             try:
-                await self._store.end_job(
-                    job,
-                    state="dead" if dead else "due",
-                    outcome={"advice": advice},
-                    error=f"{type(error).__name__}: {without_quotes(str(error))}",
-                    retry_seconds=RETRY_SECONDS,
-                    failures=({"attempt": job.attempt, "code": type(error).__name__},),
-                )
+                await self._store.end_job(job, **how)
             except Fenced:
                 log.info("job_fenced", job_id=job.id)
-                return
+                return False
             except StorageUnavailable:
                 await asyncio.sleep(1.0)
                 continue
-            if job.kind == "compact":
-                await self._compactor.progress(job, 100, "failed", state="failed")
-            return
+            return True
         self._unsure = True
         log.error("job_left_running", job_id=job.id)
+        return False
 
     async def _interrupted(self, job: JobClaim) -> None:
         """The queue went away or the process ends: somebody else may begin again at once."""

@@ -12,6 +12,7 @@ from shared.core.errors import StorageUnavailable
 from shared.core.turns import JobOrder
 from shared.core.upkeep import JobClaim, JobDone
 from tests.journeys.house import Visit, running_app, settings_for, visit
+from tests.storage import broken_line
 
 ORDER = JobOrder(kind="compact", key="asked by a test", trigger="limit", payload={})
 STATE = "SELECT state FROM jobs WHERE key = 'asked by a test'"
@@ -77,3 +78,57 @@ class _With:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("error", [StorageUnavailable("away"), broken_line(), KeyError("of a cut-off reply")])
+async def test_a_job_whose_storage_failed_is_put_back_without_a_fault(
+    guest: Visit, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    await guest.ask("Hello")
+    app = guest.app
+
+    async def fails(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(app.pool, "answers", _no_answer)
+    monkeypatch.setattr(app.maintenance._compactor, "compact", fails)
+    job_id = await app.upkeep.ask(guest.session_id, ORDER)
+    for _ in range(4):
+        await app.pool.execute("UPDATE jobs SET due_at = now() WHERE id = $1", job_id)
+        await app.maintenance.run(job_id or 0)
+        rows = await app.pool.fetch("SELECT state, faults, last_error FROM jobs WHERE id = $1", job_id)
+        assert [tuple(row) for row in rows] == [("due", 0, "")]
+    monkeypatch.undo()
+    monkeypatch.setattr(app.maintenance._compactor, "compact", fails)
+    await app.pool.execute("UPDATE jobs SET due_at = now() WHERE id = $1", job_id)
+    await app.maintenance.run(job_id or 0)
+    faults = await guest.one("SELECT faults FROM jobs WHERE id = $1", job_id)
+    assert faults == (0 if isinstance(error, StorageUnavailable) else 1)
+    await app.pool.execute("UPDATE jobs SET state = 'done', leased_by = NULL WHERE id = $1", job_id)
+
+
+@pytest.mark.parametrize("error", [broken_line(), KeyError("of a cut-off reply")])
+async def test_a_turn_whose_storage_failed_waits_without_a_fault(
+    guest: Visit, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """However often that happens; three faults of our own would end it with a notice."""
+    app = guest.app
+
+    async def fails(*_: object, **__: object) -> None:
+        raise error
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(app.pool, "answers", _no_answer)
+        meanwhile.setattr(app.conversation._assistant, "answer", fails)
+        await guest.say("Hello")
+        for _ in range(4):
+            await app.pool.execute("UPDATE sessions SET retry_at = NULL")
+            await guest.answered()
+        assert await guest.one("SELECT faults FROM turns") == 0
+    await app.pool.execute("UPDATE sessions SET retry_at = NULL")
+    await guest.answered()
+    assert await guest.one("SELECT state FROM turns") == "answered"
+
+
+async def _no_answer() -> bool:
+    return False

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import WSServerHandshakeError
 
 from shared.core.errors import StorageUnavailable
+from tests.storage import broken_line
 from tests.web.conftest import Server, Starter, hello
 from web import chat
 from web.limits import Limits
@@ -275,3 +276,29 @@ async def test_a_persons_own_machine_is_not_limited(server: Server) -> None:
     for number in range(60):
         await screen.send({"t": "ping", "n": number})
     await screen.until("pong", n=59)
+
+
+async def test_what_nobody_expected_is_no_refusal_before_storage_was_seen_to_be_well(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither acknowledged nor refused, and nothing newer of the same line is stored before it."""
+    server = await starter.start()
+    screen, welcome = await server.greet()
+
+    async def no_answer() -> bool:
+        return False
+
+    monkeypatch.setattr(server.services.pool, "answers", no_answer)
+    server.conversation.failure = broken_line()
+    await screen.say("One", cid="c1")
+    await screen.say("Two", cid="c2")
+    assert "cid" not in await screen.until("error", code="storage_unavailable")
+    assert await screen.closed() == 1013
+    assert not [frame for frame in screen.frames if frame["t"] == "ack"]
+    server.conversation.failure = None
+    again, _ = await server.greet(token=welcome["token"])
+    await again.say("One", cid="c1")
+    await again.say("Two", cid="c2")
+    assert (await again.until("ack", cid="c1"))["event_seq"] < (await again.until("ack", cid="c2"))[
+        "event_seq"
+    ]

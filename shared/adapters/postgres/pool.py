@@ -12,7 +12,8 @@ import asyncpg
 
 from shared.adapters.postgres.connecting import CANNOT_CONNECT, Doors, unusable
 from shared.adapters.postgres.urls import driver_url
-from shared.core.errors import StorageUnavailable
+from shared.adapters.postgres.wellness import WatchedPool, blame_storage_first, lost_by
+from shared.core.errors import EvertalkError, StorageUnavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,7 +47,7 @@ _AGAIN = (
 _TRIES = 4
 
 
-class _Pool(asyncpg.Pool):
+class _Pool(WatchedPool):
     """Nobody waits for a connection without end. What begins with `_` is the driver's own, pinned by hash."""
 
     def acquire(self, *, timeout: float | None = None) -> Any:
@@ -126,7 +127,8 @@ def read_json(text: str) -> Any:
 def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """One transaction, whole or not at all: a cancelled caller waits for its end, a rival is tried again.
 
-    Raises StorageUnavailable when Postgres is away, full, too slow or somebody's standby.
+    Raises StorageUnavailable when Postgres is away, full, too slow or somebody's standby, and for whatever
+    nobody expects while it is not known to be well.
     """
 
     @functools.wraps(function)
@@ -146,9 +148,12 @@ def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
 
 
 async def _translated(call: Callable[[], Awaitable[T]], pool: asyncpg.Pool[asyncpg.Record] | None) -> T:
+    since = lost_by(pool)
     for attempt in range(1, _TRIES + 1):
         try:
             return await call()
+        except (EvertalkError, asyncpg.DataError):
+            raise
         except _AGAIN as error:
             if attempt == _TRIES:
                 raise StorageUnavailable(f"rivals kept winning: {error}") from error
@@ -158,4 +163,7 @@ async def _translated(call: Callable[[], Awaitable[T]], pool: asyncpg.Pool[async
                 # No longer the primary: whoever is, is found behind the same address by new connections.
                 await pool.expire_connections()
             raise StorageUnavailable(f"{type(error).__name__}: {error}") from error
+        except Exception as error:
+            await blame_storage_first(pool, error, since=since)
+            raise
     raise AssertionError("unreachable")

@@ -14,6 +14,7 @@ from bot.telegram.lane_driver import Lanes
 from bot.telegram.lanes import Gathered, Patience
 from shared.core.errors import Fenced, StorageUnavailable
 from tests.bot.inbound.making import BOB, GROUP, after, forward, photo, spoken
+from tests.storage import Doubtful, broken_line
 
 QUICK = Patience(paste=0.15, album=0.15, forward=0.05, stale=0.1)
 
@@ -215,3 +216,49 @@ async def test_nothing_is_handed_on_before_it_is_sure_that_nobody_else_does(hear
     await settled(lanes)
     await lanes.close()
     assert heard.ids == [(1,), (2,), (4,)]
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_what_nobody_expected_is_no_failure_before_storage_was_seen_to_be_well(
+    heard: Heard, times: int
+) -> None:
+    storage = Doubtful()
+    lanes = Lanes(
+        heard, now=lambda: datetime.now(UTC), patience=QUICK, on_failed=heard.fail,
+        asking_storage=storage.asking,
+    )  # fmt: skip
+    heard.errors = [broken_line() for _ in range(times)]
+    lanes.put([now(spoken(1, "a"))])
+    await asyncio.wait_for(storage.was_asked.wait(), 60)
+    lanes.put([now(spoken(2, "b"))])
+    await settled(lanes)
+    assert (heard.ids, heard.failed, storage.asked) == ([(1,), (2,)], [], times)
+    storage.well = True
+    heard.errors = [broken_line()]
+    lanes.put([now(spoken(3, "c")), now(spoken(4, "d"))])
+    await settled(lanes)
+    assert (heard.ids[-1], [one.message_ids for one in heard.failed]) == ((4,), [(3,)])
+    await lanes.close()
+
+
+async def test_nothing_newer_passes_a_message_whose_failure_cannot_be_noted(heard: Heard) -> None:
+    noted = asyncio.Event()
+    away = asyncio.Event()
+
+    async def fail(gathered: Gathered, error: Exception) -> None:
+        if not noted.is_set():
+            away.set()
+            raise StorageUnavailable("away")
+        await heard.fail(gathered, error)
+
+    lanes = Lanes(heard, now=lambda: datetime.now(UTC), patience=QUICK, on_failed=fail)
+    heard.errors = [ValueError("ours")]
+    lanes.put([now(spoken(1, "a")), now(spoken(2, "b"))])
+    await asyncio.wait_for(away.wait(), 60)
+    await asyncio.sleep(0.05)
+    assert heard.ids == []
+    assert lanes.held == {1001, 1002}
+    noted.set()
+    await settled(lanes)
+    assert (heard.ids, [one.message_ids for one in heard.failed]) == ([(2,)], [(1,)])
+    await lanes.close()

@@ -22,6 +22,7 @@ from tests.bot.inbound.conftest import Pool, texts, texts_come
 from tests.bot.inbound.making import BOT
 from tests.fakes.bot_api import TOKEN, Person, RunningBotApi, running_bot_api
 from tests.ports import free_port
+from tests.storage import broken_line
 
 ROOT = Path(__file__).parents[3]
 QUICK = PollTimes(
@@ -350,3 +351,28 @@ async def test_a_poller_outlives_a_restarted_telegram(
         task.cancel()
         await asyncio.wait([task], timeout=5)
     await api.close()
+
+
+async def test_a_line_that_breaks_in_mid_protocol_confirms_nothing_and_ends_no_poll(
+    ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox, pool: Pool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The driver's own error, of no class that tells of an absence, while no fresh connection answers."""
+    tried, answers = asyncio.Event(), type(pool).fetchval
+
+    async def breaks(*_: object, **__: object) -> None:
+        tried.set()
+        raise broken_line()
+
+    async def no_answer() -> bool:
+        return False
+
+    async with polling(api, notes) as task:
+        monkeypatch.setattr(pool, "answers", no_answer)
+        monkeypatch.setattr(type(pool), "fetchval", breaks)
+        await ann.say("one")
+        await asyncio.wait_for(tried.wait(), 60)
+        await ann.say("two")
+        monkeypatch.setattr(type(pool), "fetchval", answers)
+        assert await texts_come(inbox, 2) == ["one", "two"]
+        assert not task.done()

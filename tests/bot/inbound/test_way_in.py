@@ -20,8 +20,10 @@ from bot.telegram.webhook import PATH, WebhookMode, make_webhook_handler, regist
 from shared.adapters.postgres.telegram_inbox import PostgresTelegramInbox
 from shared.adapters.postgres.telegram_places import PostgresTelegramPlaces
 from shared.core.files import Picture
+from tests.bot.inbound.conftest import Pool
 from tests.bot.inbound.making import BOT
 from tests.fakes.bot_api import Person, RunningBotApi
+from tests.storage import Doubtful, broken_line
 
 SECRET = "s" * 40
 
@@ -244,3 +246,48 @@ async def test_what_was_not_accepted_before_a_crash_comes_again(
     await second.stop()
     assert second.turns[0].updates == (1, 2)
     assert isinstance(second.turns[0].first, Spoken)
+
+
+async def test_a_button_is_no_failure_before_storage_was_seen_to_be_well(
+    inbox: PostgresTelegramInbox, pool: Pool
+) -> None:
+    """Its update is marked when it was carried out, or when the fault was ours."""
+    storage, pressed = Doubtful(), list[Incoming]()
+
+    async def press(incoming: Incoming) -> None:
+        pressed.append(incoming)
+        if len(pressed) in (1, 3):
+            raise broken_line()
+
+    reader = Reader(
+        inbox, Lanes(_nobody, now=lambda: datetime.now(UTC)), bot=BOT, on_other=press,
+        asking_storage=storage.asking,
+    )  # fmt: skip
+    for number, well in ((1, False), (2, True)):
+        storage.well = well
+        await inbox.store(BOT.bot_id, [_reaction(number)])
+        await reader.read()
+        async with asyncio.timeout(60):
+            while await inbox.waiting(BOT.bot_id):
+                await asyncio.sleep(0.02)
+    assert len(pressed) == 3, "the first one again, the second one once"
+    rows = await pool.fetch("SELECT update_id, error FROM telegram_updates ORDER BY update_id")
+    assert [tuple(row) for row in rows] == [(1, ""), (2, "InternalClientError")]
+
+
+async def _nobody(gathered: Gathered) -> None:
+    raise AssertionError(gathered)
+
+
+def _reaction(number: int) -> dict[str, object]:
+    return {
+        "update_id": number,
+        "message_reaction": {
+            "chat": {"id": 42, "type": "private", "first_name": "Ada"},
+            "message_id": 7,
+            "date": int(datetime.now(UTC).timestamp()),
+            "user": {"id": 42, "is_bot": False, "first_name": "Ada"},
+            "old_reaction": [],
+            "new_reaction": [{"type": "emoji", "emoji": "👍"}],
+        },
+    }
