@@ -23,6 +23,7 @@ EvertalkError                     has a code and advice; the advice is the only 
     ├── ModelBusy                 429 with a time to wait
     ├── ModelRefusedAccount       key, billing or quota: nobody's bug, turns wait
     ├── PromptTooLong             the window is smaller than the request; may carry both numbers
+    ├── ContentRefused            its rules on content forbid this request, or the answer
     └── ModelRejectedRequest      any other 400: our bug
 
 Processes, adapters and channels add what only they can meet (a frame that is too large, a port in use).
@@ -211,6 +212,18 @@ class PromptTooLong(ModelError):
         super().__init__(reason)
         self.tokens = tokens
         self.maximum = maximum
+
+
+class ContentRefused(ModelError):
+    """The provider's rules on content forbid this request, or the answer to it."""
+
+    code = "content_refused"
+    transient = False
+    advice = (
+        "The model's provider does not let this be answered: something in it, or in the answer, is against "
+        "its rules on content. Please put it in other words. If it was not your newest message, /new begins "
+        "afresh without the older ones."
+    )
 
 
 class ModelRejectedRequest(ModelError):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 PUBLIC_ADVICE: Mapping[str, str] = {
     "context_budget_exceeded": "This is too much for me at once. Please make it shorter.",
+    "content_refused": "I may not answer that. Please put it in other words, or ask me something else.",
     "no_room": "I cannot answer just now. Please try again in a few minutes.",
     "model_refused_account": "I cannot answer at the moment. Your message is kept; I will answer it later.",
     "model_unavailable": "I cannot answer just now. Your message is kept; I try again within half a minute.",

@@ -15,6 +15,7 @@ from shared.core.errors import (
     BUDGET_WARNING,
     BUDGET_WARNING_ADVICE,
     CapReached,
+    ContentRefused,
     EmptyMessage,
     EvertalkError,
     Fenced,
@@ -53,6 +54,8 @@ log = structlog.get_logger(__name__)
 MESSAGE_CHARS = 8_000
 FAULTS_AT_MOST = 3
 """Failures without a transient cause before a turn is given up and its person told (trust.md)."""
+CONTENT_TRIES = 2
+"""Of what rules on content forbid: the answer may have been what they forbade, and another one not."""
 LEASE_SECONDS = 4.0
 BEAT_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 30.0
@@ -466,7 +469,8 @@ class Conversation:
 
     async def _faulted(self, claim: Claim, error: Exception, emit: Emit) -> bool:
         """Our own fault: try again, and after the third time say so and go on with the next turn."""
-        if claim.faults + 1 < FAULTS_AT_MOST:
+        most = CONTENT_TRIES if isinstance(error, ContentRefused) else FAULTS_AT_MOST
+        if claim.faults + 1 < most:
             await self._put_back(claim, emit, seconds=0.5, fault=True, error=None)
             return False
         advice = error.advice if isinstance(error, EvertalkError) else EvertalkError.advice

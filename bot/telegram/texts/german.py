@@ -54,6 +54,11 @@ _ADVICE = {
         "Das Modell ist ausgelastet. Deine Nachricht ist aufbewahrt; ich versuche es von selbst wieder, "
         "jeweils in höchstens einer Minute. /stop beendet das Warten."
     ),
+    "content_refused": (
+        "Der Anbieter des Modells lässt das nicht beantworten: Etwas darin oder in der Antwort verstößt "
+        "gegen seine Regeln für Inhalte. Bitte sag es mit anderen Worten. Liegt es nicht an der neuesten "
+        "Nachricht, beginnt /new ohne die älteren."
+    ),
     "no_room": (
         "Das Modell, das hier antwortet, nimmt gerade zu wenig auf einmal. Bitte versuch es in ein paar "
         "Minuten noch einmal; der Betreiber kann sehen, woran es liegt."
@@ -75,6 +80,9 @@ _ADVICE = {
 }
 _PUBLIC_ADVICE = {
     "context_budget_exceeded": "Das ist mir auf einmal zu viel. Bitte mach es kürzer.",
+    "content_refused": (
+        "Darauf darf ich nicht antworten. Bitte sag es mit anderen Worten, oder frag mich etwas anderes."
+    ),
     "no_room": "Ich kann gerade nicht antworten. Bitte versuch es in ein paar Minuten noch einmal.",
     "model_refused_account": (
         "Ich kann im Moment nicht antworten. Deine Nachricht ist aufbewahrt, ich antworte später."

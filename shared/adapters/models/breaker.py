@@ -14,6 +14,8 @@ REMEMBERED_SECONDS = 30.0
 FEWEST_CALLS = 5
 FAILED_SHARE = 0.5
 PROBE_EVERY_SECONDS = 10.0
+REFUSALS = 2
+"""In a row, of an account that was served just before: a single one may be about its own request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Breaker:
         self._opened_at: float | None = None
         self._next_probe = 0.0
         self._refused = False
+        self._refusals = 0
         self._reason = ""
 
     def admit(self) -> None:
@@ -54,6 +57,7 @@ class Breaker:
 
     def succeeded(self) -> None:
         """The provider answered, be it with a refusal of this one request."""
+        self._refusals = 0
         if self._opened_at is not None:
             self._opened_at, self._refused, self._reason = None, False, ""
             self._outcomes.clear()
@@ -68,8 +72,12 @@ class Breaker:
 
     def refused(self, reason: str) -> None:
         """The account is refused: more calls would all fail."""
-        self._refused = True
         now = self._clock()
+        self._refusals += 1
+        calls, failures = self._recent(now)
+        if self._opened_at is None and calls > failures and self._refusals < REFUSALS:
+            return
+        self._refused = True
         if self._opened_at is None:
             self._open(now, reason)
         self._reason = reason

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import email.utils
+import math
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shared.core.errors import (
+    ContentRefused,
     ModelBusy,
     ModelError,
     ModelRefusedAccount,
@@ -22,6 +24,7 @@ DEFAULT_RETRY_AFTER_SECONDS = 5.0
 OVERLOADED = 529
 _LONGEST_WAIT_SECONDS = 86_400.0
 _MAX_REASON_CHARS = 500
+_MOST_DIGITS = 9
 
 STATUS_OF_TYPE: Mapping[str, int] = {
     "invalid_request_error": 400,
@@ -96,6 +99,20 @@ _ACCOUNT_WORDS = re.compile(
     r"account (?:is )?(?:disabled|suspended)",
     re.IGNORECASE,
 )
+_CONTENT_WORDS = re.compile(
+    # Anthropic, Bedrock, Azure and OpenAI, Gemini
+    r"content[ _-]?(?:filter|moderation|management policy|polic(?:y|ies))|"
+    r"blocked by (?:our |the )?(?:content|safety)|"
+    r"(?:usage|acceptable use|safety) polic(?:y|ies)|safety system|responsible ai|guardrail\w* interven|"
+    r"prohibited_content|blocked (?:due to|for) safety|finish_?reason: safety|"
+    # OpenRouter, DeepSeek, Qwen, Moonshot, Zhipu
+    r"requires moderation|input was flagged|flagged (?:as|for|by)|content exists risk|data_inspection_failed|"
+    r"inappropriate content|considered high risk|sensitive content|unsafe content",
+    re.IGNORECASE,
+)
+_CONTENT_STATUS = frozenset({400, 403, 422, 451})
+_ABOUT_OUR_REQUEST = re.compile(r"\A\W*(?:messages|tools|system|tool_choice|output_config|thinking)\b[.\[:]")
+"""A place in what was sent: the words behind it are ours, or a person's, and tell nothing of an account."""
 _QUOTA_WORD = re.compile(r"\bquota\b", re.IGNORECASE)
 _SIGNATURE_WORDS = re.compile(
     r"signature.{0,40}thinking|thinking.{0,80}(?:signature|bound to)", re.IGNORECASE
@@ -150,6 +167,8 @@ def error_of(refused: Refused) -> ModelError:
     if status in (400, 413, 422, 500) and _says_too_long(refused):
         tokens, maximum = _sizes(refused)
         return PromptTooLong(reason, tokens=tokens, maximum=maximum)
+    if status in _CONTENT_STATUS and _CONTENT_WORDS.search(words):
+        return ContentRefused(reason)
     if status in (401, 402, 403) or (status in (400, 429) and _speaks_of_account(refused)):
         return ModelRefusedAccount(reason)
     if status == 429 or (status == 413 and _PACE_WORDS.search(words)):
@@ -196,6 +215,8 @@ def _sizes(refused: Refused) -> tuple[int | None, int | None]:
 
 def _speaks_of_account(refused: Refused) -> bool:
     """A rate limit is often called a quota, so that this word counts only outside a 429."""
+    if refused.status == 400 and _ABOUT_OUR_REQUEST.search(refused.message):
+        return False
     found = _ACCOUNT_WORDS.search(refused.message)
     return bool(found) or (refused.status != 429 and bool(_QUOTA_WORD.search(refused.message)))
 
@@ -206,23 +227,22 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
             return _bounded(float(headers["retry-after-ms"]) / 1_000)
         value = headers.get("retry-after")
         return None if not value else _bounded(float(value))
-    except ValueError:
+    except (ValueError, OverflowError):
         return _seconds_until(headers.get("retry-after", ""))
 
 
 def _seconds_until(date: str) -> float | None:
     try:
         return _bounded(email.utils.parsedate_to_datetime(date).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError, TypeError, IndexError):
         return None
 
 
-def _bounded(seconds: float) -> float:
-    return max(0.0, min(_LONGEST_WAIT_SECONDS, seconds))
+def _bounded(seconds: float) -> float | None:
+    return max(0.0, min(_LONGEST_WAIT_SECONDS, seconds)) if math.isfinite(seconds) else None
 
 
 def _whole(value: object) -> int | None:
-    try:
-        return int(str(value).replace(",", ""))
-    except ValueError:
-        return None
+    """None for what is no number of tokens that anything could have."""
+    digits = str(value).replace(",", "")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS else None

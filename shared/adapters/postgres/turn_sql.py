@@ -7,6 +7,8 @@ from shared.core.memory import CORE_CANDIDATES
 
 LEASE_SECONDS = 4
 """A lease lapses this long after its process' last beat (design: beat 1 s, lapse 4 s)."""
+WOKEN_ATTEMPTS = 20
+"""A turn that its provider does not take, though it answers others, is left to its own pace from then on."""
 LONGEST_WAIT_SECONDS = 61
 """No turn that waits for its provider is put back for longer: a minute, and what the commit took."""
 
@@ -273,7 +275,8 @@ SELECT {short},
  WHERE te.session_id = $1 AND te.turn_no > {base} AND te.turn_no <= {through}
    AND te.turn_no <> ALL (SELECT x.turn_no FROM turns x
                            WHERE x.session_id = $1 AND x.turn_no > {base} AND x.turn_no <= {through}
-                             AND x.state = 'failed' AND x.error_code = 'model_rejected_request')
+                             AND x.state = 'failed'
+                             AND x.error_code IN ('model_rejected_request', 'content_refused'))
 UNION ALL
 SELECT {short}, true, NULL, NULL
   FROM pins p
@@ -428,10 +431,10 @@ WITH s AS (
 SELECT event_seq, now() AS at FROM s
 """
 
-WAKE = """
+WAKE = f"""
 WITH waits AS (
   SELECT t.session_id FROM turns t
-   WHERE t.ended_at IS NULL AND t.waits_for = ANY ($1::text[])
+   WHERE t.ended_at IS NULL AND t.waits_for = ANY ($1::text[]) AND t.attempt <= {WOKEN_ATTEMPTS}
      AND EXISTS (SELECT FROM sessions s WHERE s.id = t.session_id AND s.answered_turn = t.turn_no - 1
                     AND s.leased_by IS NULL AND s.retry_at > now())
    ORDER BY t.opened_at, t.session_id LIMIT $2

@@ -88,6 +88,26 @@ def test_a_refused_account_opens_it_at_once_and_is_named_while_open() -> None:
     assert not breaker.state().account_refused
 
 
+def test_one_refusal_of_an_account_that_is_being_served_is_about_its_own_request() -> None:
+    breaker = Breaker(clock=HandClock())
+    for _ in range(3):
+        breaker.succeeded()
+        breaker.refused("403: not permitted")
+        breaker.admit()
+    assert not breaker.state().open
+    breaker.refused("403: not permitted")
+    assert breaker.state().account_refused
+
+
+def test_an_account_that_was_served_long_ago_is_refused_at_once() -> None:
+    clock = HandClock()
+    breaker = Breaker(clock=clock)
+    breaker.succeeded()
+    clock.now += 31
+    breaker.refused("402: payment required")
+    assert breaker.state().account_refused
+
+
 def test_its_state_says_how_long_it_has_been_open_and_when_the_next_probe_is() -> None:
     clock = HandClock()
     breaker = opened(clock)

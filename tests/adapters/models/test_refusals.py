@@ -17,6 +17,7 @@ from shared.adapters.models.refusals import (
     read_refusal,
 )
 from shared.core.errors import (
+    ContentRefused,
     ModelBusy,
     ModelError,
     ModelRefusedAccount,
@@ -284,6 +285,70 @@ def test_an_error_code_alone_is_enough() -> None:
 )
 def test_a_refused_account_is_nobodys_bug(status: int, message: str) -> None:
     assert isinstance(meant(status, message), ModelRefusedAccount)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "Output blocked by content filtering policy"),
+        (400, "The response was filtered due to the prompt triggering Azure's content management policy."),
+        (400, "Your request was rejected as a result of our safety system."),
+        (400, "This request may violate our usage policies"),
+        (400, "The model returned: content_policy_violation"),
+        (400, "The output text was blocked by our content filters"),
+        (400, "PROHIBITED_CONTENT"),
+        (403, "This model requires moderation on this provider. Your input was flagged for violence"),
+        (400, "Content Exists Risk"),
+        (400, "data_inspection_failed: Output data may contain inappropriate content."),
+        (400, "The request was rejected because it was considered high risk"),
+        (422, "unsafe content"),
+        (451, "blocked by content policy"),
+    ],
+)
+def test_what_rules_on_content_forbid_is_neither_our_bug_nor_the_accounts_matter(
+    status: int, message: str
+) -> None:
+    error = meant(status, message, "invalid_request_error")
+    assert isinstance(error, ContentRefused)
+    assert not error.transient
+
+
+def test_content_is_refused_in_the_middle_of_a_stream_too() -> None:
+    body = {
+        "type": "error",
+        "error": {"type": "invalid_request_error", "message": "Output blocked by content filtering policy"},
+    }
+    assert isinstance(error_of(read_refusal(200, body)), ContentRefused)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "messages.4.content.0: a payment of 12 is no text",
+        "tools.2.name: 'billing_lookup!' does not match the pattern",
+        "tools[0].input_schema: out of credits is no type",
+        "system: quota must be a list",
+    ],
+)
+def test_words_of_a_request_that_is_refused_say_nothing_of_the_account(message: str) -> None:
+    assert isinstance(meant(400, message, "invalid_request_error"), ModelRejectedRequest)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["nan", "inf", "-inf", "-5", "1e400", "soon", "", "Wed, 99 Foo 2026", "Mon, 01 Jan 0001 00:00:00 GMT"],
+)
+def test_a_time_to_wait_that_is_none_is_not_waited_for(value: str) -> None:
+    error = meant(429, "rate limit", headers={"retry-after": value})
+    assert isinstance(error, ModelBusy)
+    assert error.retry_after_seconds in (0.0, 5.0)
+
+
+@pytest.mark.parametrize("digits", ["9" * 10, "9" * 400, "9" * 5_000])
+def test_a_number_of_tokens_that_nothing_could_have_is_passed_over(digits: str) -> None:
+    error = meant(400, f"prompt is too long: {digits} tokens > {digits} maximum", "invalid_request_error")
+    assert isinstance(error, PromptTooLong)
+    assert (error.tokens, error.maximum) == (None, None)
 
 
 def test_a_model_that_is_gone_waits_for_the_operator() -> None:
