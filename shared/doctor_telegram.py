@@ -88,4 +88,5 @@ def _in_service(bot: BotConfig, state: BotState | None) -> Iterator[Finding]:
     if state.uncertain:
         number = "1 message" if state.uncertain == 1 else f"{state.uncertain} messages"
         what = f"{number} of {name} may not have arrived: Telegram did not answer"
-        yield Finding(level="warn", what=what, advice="The dashboard shows them; the person can ask again.")
+        advice = "Each person was told, with a button that brings it; the dashboard shows whose they are."
+        yield Finding(level="warn", what=what, advice=advice)

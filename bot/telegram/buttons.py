@@ -77,6 +77,12 @@ def under_edit(place: PlaceRow, turn: int) -> InlineKeyboardMarkup | None:
     return _row(place, turn, (texts.yes, Action.ANSWER_EDITED), (texts.no, Action.CLOSE))
 
 
+def under_uncertain(place: PlaceRow, notice_id: int, round_number: int) -> InlineKeyboardMarkup | None:
+    """Below the word that an answer may not have arrived."""
+    button = _button(place, notice_id, texts_of(place).bring, Action.BRING, str(round_number))
+    return keyboard([[button]])
+
+
 def under_settings(place: PlaceRow, *, offered: frozenset[str]) -> InlineKeyboardMarkup | None:
     """One button for each setting, saying what it is now; pressing it changes it."""
     texts = texts_of(place)

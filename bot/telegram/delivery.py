@@ -14,6 +14,7 @@ from bot.telegram.post import Post
 from bot.telegram.sender import FINAL_PATIENCE_SECONDS
 from bot.telegram.streaming import GROUP, NATIVE, PRIVATE, Rhythm
 from bot.telegram.typing import AFTER_SECONDS, EVERY_SECONDS, Starts
+from bot.telegram.uncertain import UncertainNotices
 from shared.adapters.postgres.telegram_places import PlaceRow
 from shared.core.errors import StorageUnavailable
 
@@ -38,7 +39,8 @@ class Delivery:
         patience: float = FINAL_PATIENCE_SECONDS,
     ) -> None:
         self._post = post
-        self._finals = Finals(post, tasks=tasks)
+        self.uncertain = UncertainNotices(post, tasks=tasks)
+        self._finals = Finals(post, tasks=tasks, notices=self.uncertain)
         self._tasks = tasks
         self._private = private
         self._group = group
@@ -73,6 +75,16 @@ class Delivery:
             *(self._recover_session(turns, gate) for turns in sessions if turns[0][0] not in self._live)
         )
         return sum(done)
+
+    def bring(self, session_id: int, turn: int) -> None:
+        """Soon, although its session is at another answer: somebody has asked for this one."""
+        self._tasks.start(self._bring(session_id, turn))
+
+    async def _bring(self, session_id: int, turn: int) -> None:
+        try:
+            await self._recover_turn(session_id, turn)
+        except StorageUnavailable as error:
+            log.warning("delivery_put_off", session_id=session_id, turn=turn, reason=str(error))
 
     async def _recover_session(self, turns: list[tuple[int, int]], gate: asyncio.Semaphore) -> int:
         done = 0

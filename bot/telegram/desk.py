@@ -18,6 +18,7 @@ from shared.adapters.postgres.pins import PostgresPins
 from shared.adapters.postgres.telegram_access import PostgresTelegramAccess
 from shared.adapters.postgres.telegram_inbox import PostgresTelegramInbox
 from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.uncertain_notices import PostgresUncertainNotices
 from shared.app import App
 from shared.bots import BotConfig
 from shared.core.commands import Audience
@@ -32,6 +33,7 @@ class Stores:
     access: PostgresTelegramAccess
     leases: PostgresLeases
     deliveries: PostgresDeliveries
+    notices: PostgresUncertainNotices
     attachments: PostgresAttachments
     pins: PostgresPins
     edits: PostgresEdits
@@ -46,6 +48,7 @@ class Stores:
             access=PostgresTelegramAccess(pool),
             leases=PostgresLeases(pool),
             deliveries=PostgresDeliveries(pool),
+            notices=PostgresUncertainNotices(pool),
             attachments=PostgresAttachments(pool),
             pins=PostgresPins(pool),
             edits=PostgresEdits(pool),

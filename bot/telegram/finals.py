@@ -28,6 +28,7 @@ from bot.telegram.pacing import Priority
 from bot.telegram.post import Post
 from bot.telegram.sender import FINAL_PATIENCE_SECONDS, TRIES, Sender, Where
 from bot.telegram.typing import Starts
+from bot.telegram.uncertain import UncertainNotices
 from shared.adapters.postgres.deliveries import EndedTurn, PartRow
 from shared.adapters.postgres.telegram_places import PlaceRow
 from shared.core.errors import StorageUnavailable
@@ -92,8 +93,9 @@ class _Job:
 class Finals:
     """The one code path for the end of an answer; raises StorageUnavailable."""
 
-    def __init__(self, post: Post, *, tasks: Starts) -> None:
+    def __init__(self, post: Post, *, tasks: Starts, notices: UncertainNotices) -> None:
         self._post = post
+        self._notices = notices
         self._tasks = tasks
         self._store = post.deliveries
         self._attempts = Attempts(store=post.deliveries, crash_point=post.crash_point)
@@ -260,6 +262,7 @@ class Finals:
                 await self._forget_bubble(job, row, row.remote_id)
         elif row.state == "queued" and self._may_be_there(job, row):
             await self._store.give_up(*job.key, 0, state="uncertain", error="its bubble may be there")
+            await self._notices.tell_now(*job.key)
         elif row.state == "queued":
             await self._send(job, row.part)
 
@@ -317,6 +320,7 @@ class Finals:
             case Unknown() if not edited:
                 log.warning("part_uncertain", session_id=job.key[0], turn=job.key[1], part=number)
                 await self._attempts.ended((*job.key, number), outcome)
+                await self._notices.tell_now(*job.key)
             case Rejected(reason=reason):
                 log.error("part_rejected", session_id=job.key[0], turn=job.key[1], part=number, reason=reason)
                 await self._store.give_up(*job.key, number, state="dead", error=reason)

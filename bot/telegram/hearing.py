@@ -31,6 +31,7 @@ from bot.telegram.lanes import Gathered
 from bot.telegram.pressing import Pressing
 from bot.telegram.sender import Where as Spot
 from bot.telegram.texts import Texts, texts_for
+from bot.telegram.uncertain import UncertainNotices
 from bot.telegram.voice import Voice, spot
 from shared.adapters.postgres.telegram_places import PlaceRow
 from shared.core.errors import BadInput, EvertalkError, SessionMoved
@@ -77,7 +78,9 @@ class Hearing:
         counter: TokenCounter,
         now: Callable[[], datetime],
         start: Callable[[Coroutine[Any, Any, None]], object],
+        uncertain: UncertainNotices,
     ) -> None:
+        self._uncertain = uncertain
         self._start = start
         self._now = now
         self._desk = desk
@@ -101,6 +104,7 @@ class Hearing:
             return
         gathered = _of_those_who_asked(gathered)
         place = await self._place_of(spoken.where, spoken.sender)
+        await self._heed_quotes(place, gathered)
         if spoken.edited:
             await self._edited(place, gathered)
         elif self._commanding.knows(spoken):
@@ -158,6 +162,13 @@ class Hearing:
             await self._voice.say(spot(place), texts_of(place).not_now)
 
     # -- messages -------------------------------------------------------------------------------------
+
+    async def _heed_quotes(self, place: PlaceRow, gathered: Gathered) -> None:
+        """Whoever answers a message of ours has it, though we may not know that it arrived."""
+        for spoken in gathered.spoken:
+            quoted, message_id = spoken.quoted, spoken.reply_to_message_id
+            if quoted is not None and quoted.by_bot and message_id is not None:
+                await self._uncertain.was_quoted(place, message_id, quoted)
 
     async def _accept(self, place: PlaceRow, gathered: Gathered) -> None:
         texts = texts_of(place)

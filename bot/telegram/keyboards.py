@@ -35,17 +35,18 @@ class Action(StrEnum):
     PAGE = "page"
     SETTING = "set"
     CLOSE = "close"
+    BRING = "bring"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Press:
-    """`address_id` is the place the button was made for; `subject` the turn, summary, note or page."""
+    """`address_id` is the place the button was made for; `subject` a turn, summary, note, page or notice."""
 
     action: Action
     address_id: int
     subject: int = 0
     word: str = ""
-    """Of a setting: its name and value."""
+    """Of a setting its name and value, of a notice its round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from bot.telegram.pacing import Clock
 from bot.telegram.sender import Sender
 from shared.adapters.postgres.deliveries import PostgresDeliveries
 from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.uncertain_notices import PostgresUncertainNotices
 from shared.services.crash import CrashPoint, no_crash
 from shared.tracing import NO_TRACES, Tracer
 
@@ -33,6 +34,12 @@ class Texts(Protocol):
     def document(self, place: PlaceRow) -> str:
         """The caption of an answer that comes as a file."""
 
+    def uncertain(self, place: PlaceRow) -> str:
+        """That an answer may not have arrived, above the button that brings it."""
+
+    def arrived(self, place: PlaceRow) -> str:
+        """What becomes of that when it has arrived, and the notice is too old to be deleted."""
+
 
 Keyboard = Callable[[PlaceRow, int, str], "InlineKeyboardMarkup | None"]
 """Of a place, a turn and its state (`running` while it is written): the buttons under the last part."""
@@ -47,6 +54,7 @@ class Post:
 
     senders: Mapping[int, Sender]
     deliveries: PostgresDeliveries
+    notices: PostgresUncertainNotices
     places: PostgresTelegramPlaces
     texts: Texts
     keyboard: Keyboard

@@ -15,6 +15,7 @@ from bot.telegram.desk import Desk, texts_of
 from bot.telegram.keyboards import Action, Press, read_press
 from bot.telegram.remembered import Remembered
 from bot.telegram.texts import texts_for
+from bot.telegram.uncertain import UncertainNotices
 from bot.telegram.voice import Voice, spot
 from bot.telegram.wishes import GO_ON, SHORTER, Wishes
 from shared.adapters.postgres.telegram_places import PlaceRow
@@ -35,12 +36,23 @@ _OF_MEMORY = frozenset({Action.FORGET_NOTE, Action.BRING_BACK, Action.PAGE})
 """Nobody is told of a memory where strangers are served."""
 
 
+_UNDER_ANSWERS = frozenset({Action.REGENERATE, Action.CONTINUE, Action.SHORTER})
+
+
 class Stops(Protocol):
     async def stop(self, session_id: int) -> bool: ...
 
 
 class Forgets(Protocol):
     async def confirmed(self, session_id: int) -> bool: ...
+
+
+class BringsAnswers(Protocol):
+    """`Delivery`."""
+
+    @property
+    def uncertain(self) -> UncertainNotices: ...
+    def bring(self, session_id: int, turn: int) -> None: ...
 
 
 class Pressing:
@@ -58,6 +70,7 @@ class Pressing:
         admins: Admins,
         remembered: Remembered,
         forgetting: Forgets,
+        delivery: BringsAnswers,
         offered: frozenset[str],
     ) -> None:
         self._desk = desk
@@ -69,6 +82,7 @@ class Pressing:
         self._admins = admins
         self._remembered = remembered
         self._forgetting = forgetting
+        self._delivery = delivery
         self._offered = offered
 
     async def pressed(self, pressed: Pressed) -> None:
@@ -84,6 +98,8 @@ class Pressing:
         if not await self._may(place, press, pressed):
             await self._voice.nod(pressed.callback_id, texts.others_button)
             return
+        if press.action in _UNDER_ANSWERS and pressed.message_id is not None:
+            await self._delivery.uncertain.was_pressed(place, press.subject, pressed.message_id)
         await self._do(place, press, pressed)
 
     async def _may(self, place: PlaceRow, press: Press, pressed: Pressed) -> bool:
@@ -102,6 +118,8 @@ class Pressing:
         match press.action:
             case Action.STOP:
                 await self._stop(place, pressed)
+            case Action.BRING:
+                await self._bring(place, press, pressed)
             case Action.REGENERATE | Action.ANSWER_EDITED:
                 await self._again(place, press, pressed)
             case Action.CONTINUE | Action.SHORTER:
@@ -140,6 +158,20 @@ class Pressing:
         texts = texts_of(place)
         stopping = await self._conversation.stop(place.session_id)
         await self._voice.nod(pressed.callback_id, texts.stopping if stopping else texts.nothing_to_stop)
+
+    async def _bring(self, place: PlaceRow, press: Press, pressed: Pressed) -> None:
+        """Of an answer that may not have arrived; pressed twice, the second press finds it under way."""
+        texts = texts_of(place)
+        found = await self._delivery.uncertain.press(
+            place,
+            press.subject,
+            round_number=int(press.word) if press.word.isdecimal() else 0,
+            message_id=pressed.message_id if pressed.accessible else None,
+        )
+        if found.what == "brought":
+            self._delivery.bring(found.session_id, found.turn)
+        words = {"brought": texts.bringing, "before": texts.brought_before, "gone": texts.unknown_button}
+        await self._voice.nod(pressed.callback_id, words[found.what])
 
     async def _again(self, place: PlaceRow, press: Press, pressed: Pressed) -> None:
         texts = texts_of(place)

@@ -124,6 +124,7 @@ class Runner:
         if not self._taken:
             left = await self._desk.stores.deliveries.left_by_the_dead([self._desk.bot_id])
             left += await self._desk.stores.handovers.left_by_the_dead([self._desk.bot_id])
+            left += await self._desk.stores.notices.left_by_the_dead([self._desk.bot_id])
             if left:
                 log.warning("deliveries_uncertain", bot=self._desk.bot_id, count=left)
             self._taken = True

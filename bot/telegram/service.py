@@ -50,6 +50,7 @@ log = structlog.get_logger(__name__)
 
 LAST_WORDS_SECONDS = 0.7
 """Before the answer that follows such a word, which has to wait a little longer."""
+UNCERTAIN_SECONDS = 1.0
 
 
 class TelegramService:
@@ -104,6 +105,7 @@ class TelegramService:
         self._answering.start()
         self._tasks.forever(self._listen)
         self._tasks.forever(self._bring_last_words)
+        self._tasks.forever(self._tell_of_the_uncertain)
         self._tasks.forever(self._app.alerting.watch)
         if self._settings.alert_telegram_chats:
             self._tasks.forever(self._bring_alerts)
@@ -155,6 +157,16 @@ class TelegramService:
                     await self._last_words.bring(held)
                 except StorageUnavailable as error:
                     log.warning("last_words_not_read", reason=str(error))
+
+    async def _tell_of_the_uncertain(self) -> None:
+        """Answers that may not have arrived, where nobody could say so at once."""
+        while True:
+            await asyncio.sleep(UNCERTAIN_SECONDS)
+            if held := self._held():
+                try:
+                    await self._delivery.uncertain.bring(held)
+                except StorageUnavailable as error:
+                    log.warning("uncertain_not_read", reason=str(error))
 
     async def _bring_alerts(self) -> None:
         while True:
@@ -217,12 +229,12 @@ class TelegramService:
         pressing = Pressing(
             desk, door=door, voice=voice, commands=app.commands, conversation=app.conversation,
             wishes=wishes, admins=admins, remembered=remembered, forgetting=app.forgetting,
-            offered=self._offered,
+            delivery=self._delivery, offered=self._offered,
         )  # fmt: skip
         hearing = Hearing(
             desk, door=door, voice=voice, files=FileReader(desk.api), commanding=commanding,
             pressing=pressing, conversation=app.conversation, answer=self._answering.answer,
-            counter=app.counter, now=now, start=self._tasks.start,
+            counter=app.counter, now=now, start=self._tasks.start, uncertain=self._delivery.uncertain,
         )  # fmt: skip
         hold = Hold()
         lanes = Lanes(
@@ -241,6 +253,7 @@ class TelegramService:
         return Post(
             senders=self._senders,
             deliveries=self._stores.deliveries,
+            notices=self._stores.notices,
             places=self._stores.places,
             texts=PlaceWords(self._desks.get),
             keyboard=under_answer,

@@ -33,5 +33,11 @@ class PlaceWords:
         public = desk is None or desk.public
         return texts_of(place).advice(code=code, advice=text, public=public)
 
+    def uncertain(self, place: PlaceRow) -> str:
+        return texts_of(place).uncertain
+
+    def arrived(self, place: PlaceRow) -> str:
+        return texts_of(place).arrived
+
     def document(self, place: PlaceRow) -> str:
         return texts_of(place).whole_answer

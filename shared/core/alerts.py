@@ -58,7 +58,7 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
     ),
     "uncertain_delivery": (
         "An answer may not have arrived",
-        "See the page Deliveries. Nobody sends it again by guess; the person may be asked.",
+        "Its person is told, with a button that brings it. The page Deliveries shows whose it is.",
     ),
     "disk_low": (
         "The disk is nearly full",

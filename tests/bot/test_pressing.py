@@ -79,7 +79,7 @@ async def press(
     reach = cast("Any", everything)
     pressing = Pressing(
         cast("Any", desk), door=reach, voice=reach, commands=reach, conversation=reach, wishes=reach,
-        admins=reach, remembered=reach, forgetting=reach, offered=frozenset(),
+        admins=reach, remembered=reach, forgetting=reach, delivery=reach, offered=frozenset(),
     )  # fmt: skip
     where = Where(chat_id=chat_id if from_chat is None else from_chat)
     data = callback_data(Press(action=action, address_id=5, subject=7))

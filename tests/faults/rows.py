@@ -62,7 +62,7 @@ _PROCESSES = (
     _row(
         8, "the bot dies before its first bubble is sent",
         "exit in front of the send",
-        "what had not left is delivered once; what may have left is never sent again, and marked uncertain",
+        "what had not left is delivered once; what may have left is told, and comes when its person wants it",
     ),
     _row(
         9, "the bot dies when Telegram has a bubble whose number is not stored",
@@ -289,8 +289,8 @@ _PROVIDER = (
 _CHANNELS = (
     _row(
         50, "Telegram refuses, limits or is silent",
-        "429, 403, 400, no answer to what it accepted, a bubble deleted",
-        "exactly one final answer, or the chat is marked closed",
+        "429, 403, 400, a call cut off before or after it was accepted, a bubble deleted",
+        "exactly one final answer, on a press where it was cut off; or the chat is marked closed",
     ),
     _row(
         51, "a widget reconnects, reads slowly, has a second tab",
@@ -337,8 +337,8 @@ repeats what one seed drew. All rows are part of `./evertalk test`; those with a
 tried in seconds there, and without `--at-length`."""
 _EXCEPTIONS = """Two exceptions are honest ones. A process that dies between Telegram's taking a first
 bubble and our storing its number leaves one stray bubble, never a second answer. And a short answer that
-was being sent when its process died may be in the chat or not: it is marked uncertain for the operator,
-and never sent again."""
+was being sent when its process died may be in the chat or not: it is not sent again by guess. Its person is
+told so within five seconds, with a button that brings it once; the operator sees it, too."""
 _HEAD = ("| row | fault | how it is brought about | what holds |", "|---|---|---|---|")
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.hatchery import HatchedProcess, Hatchery
 from tests.faults.plant import Case, Plant, open_for_too_long
 from tests.faults.processes import Process, logged
+from tests.faults.sight import BRING, Sight, Wanted, look, notice_of
 from tests.ports import free_port
 
 SECRET = "f" * 40
@@ -42,9 +44,9 @@ class Talker:
     def id(self) -> int:
         return self.person.id
 
-    async def say(self, text: str) -> None:
+    async def say(self, text: str, **where: Any) -> None:
         self.said.append(text)
-        await self.person.say(text)
+        await self.person.say(text, **where)
 
     async def ask(self, text: str) -> Screen:
         """Say it and wait for one more answer."""
@@ -63,6 +65,8 @@ class Telegram:
     hatchery: Hatchery
     token: str = TOKEN
     people: list[Talker] = field(default_factory=list)
+    presses: int = 0
+    """How many answers were not there, and came when the button of their notice was pressed."""
 
     @property
     def bot_id(self) -> int:
@@ -188,13 +192,13 @@ class Telegram:
         `strays`: so many bubbles may stand there that nobody knows of, because the process died with them.
         """
         await self.rests()
+        unknown: list[Line] = []
+        for talker in self.people:
+            await self._heard_once(talker)
+            unknown += await self._shown_once(talker)
+        assert len(unknown) <= strays, f"lines that nobody knows of: {unknown}"
         connection = await self.case.connect()
         try:
-            unknown: list[Line] = []
-            for talker in self.people:
-                await self._heard_once(talker)
-                unknown += await self._shown_once(connection, talker)
-            assert len(unknown) <= strays, f"bubbles that nobody knows of: {unknown}"
             broken = [*await check_invariants(connection), *await open_for_too_long(connection)]
         finally:
             await connection.close(timeout=SECONDS)
@@ -209,27 +213,42 @@ class Telegram:
         assert places == sorted(places), f"in another order: {heard!r}"
         assert [heard.count(text) for text in talker.said] == [1] * len(places), f"doubled: {heard!r}"
 
-    async def _shown_once(self, connection: asyncpg.Connection[asyncpg.Record], talker: Talker) -> list[Line]:
-        """The lines of the screen that nobody knows of; one is for each notice that it takes longer."""
-        rows = await connection.fetch(_PARTS, str(talker.id), timeout=SECONDS)
-        screen = await talker.person.screen()
-        shown = {line.message_id: line.text for line in screen.answers}
-        known = [row["remote_id"] for row in rows if row["state"] == "delivered"]
-        assert known == sorted(set(known)), f"out of order: {known}"
-        for row in rows:
-            if row["state"] == "delivered":
-                assert shown.pop(row["remote_id"], None) == _wanted(row), dict(row)
-        for row in rows:
-            if row["state"] == "uncertain":
-                wanted = _wanted(row)
-                same = [number for number, text in shown.items() if text == wanted]
-                assert len(same) <= 1, f"uncertain, and there more than once: {wanted!r}"
-                for number in same:
-                    shown.pop(number)
-            assert row["state"] in ("delivered", "uncertain"), dict(row)
-        told = Counter(row["text"] for row in await connection.fetch(_TOLD, str(talker.id), timeout=SECONDS))
-        left = [line for line in screen.answers if line.message_id in shown]
-        return [line for line in left if not _was_told(line, told)]
+    async def _shown_once(self, talker: Talker) -> list[Line]:
+        """Lines of the screen that are neither answers nor notices; where an answer is not there, the person
+        presses the button of the notice that tells so, and then it is.
+        """
+        wanted = await self._wanted(talker)
+        while (sight := look(await talker.person.screen(), wanted)).missing:
+            await self._have_brought(talker, sight)
+        tries = {row["id"]: row["tries"] for row in await self._rows(_NOTICES, talker)}
+        told = Counter(notice_of(line) for line in sight.notices)
+        assert all(times <= tries[number] for number, times in told.items() if number), told
+        waits = Counter(row["text"] for row in await self._rows(_TOLD, talker))
+        return [line for line in sight.others if not _was_told(line, waits)]
+
+    async def _have_brought(self, talker: Talker, sight: Sight) -> None:
+        turns = {row["id"]: row["turn_no"] for row in await self._rows(_NOTICES, talker)}
+        missing = {part.turn for part in sight.missing}
+        line = next((line for line in sight.notices if turns.get(notice_of(line)) in missing), None)
+        assert line is not None, f"nobody was told that these are missing: {sight.missing}"
+        self.presses += 1
+        await talker.person.tap(BRING, message_id=line.message_id)
+        await talker.person.sees(partial(_has_no_notice, line.message_id), within=SECONDS)
+        await self.rests()
+
+    async def _wanted(self, talker: Talker) -> list[Wanted]:
+        return [
+            Wanted(turn=row["turn_no"], text=part.text, asked=row["asked"])
+            for row in await self._rows(_ANSWERS, talker)
+            for part in split(render(row["answer"]), limit=LIVE_UNITS)
+        ]
+
+    async def _rows(self, sql: str, talker: Talker) -> Rows:
+        connection = await self.case.connect()
+        try:
+            return list(await connection.fetch(sql, str(talker.id), timeout=SECONDS))
+        finally:
+            await connection.close(timeout=SECONDS)
 
 
 @asynccontextmanager
@@ -264,9 +283,8 @@ class HeldUp:
         await self.connection.execute("ROLLBACK")
 
 
-def _wanted(row: asyncpg.Record) -> str:
-    parts = split(render(row["answer"]), limit=LIVE_UNITS)
-    return str(parts[row["part"]].text)
+def _has_no_notice(message_id: int, screen: Screen) -> bool:
+    return not any(line.message_id == message_id and notice_of(line) for line in screen.answers)
 
 
 def _was_told(line: Line, told: Counter[str]) -> bool:
@@ -283,14 +301,18 @@ _OPEN = {
         "SELECT count(*) FROM deliveries"
         " WHERE channel = 'telegram' AND state IN ('queued', 'sending', 'sent')"
     ),
+    "people are not told of what may be missing": (
+        "SELECT count(*) FROM uncertain_notices WHERE state <> 'over' AND due_at < 'infinity'"
+    ),
 }
 _TOLD = """
 SELECT v.payload ->> 'text' AS text FROM addresses a JOIN turns t ON t.address_id = a.id
   JOIN events v ON v.session_id = t.session_id AND v.turn_no = t.turn_no
  WHERE a.channel = 'telegram' AND a.chat = $1 AND v.kind = 'msg' AND v.payload ->> 'waiting' = 'true'
 """
-_PARTS = """
-SELECT t.turn_no, d.part, d.state, d.remote_id::bigint AS remote_id, d.error,
+_ANSWERS = """
+SELECT t.turn_no, coalesce((SELECT max(m.message_id) FROM telegram_messages m
+         WHERE m.session_id = t.session_id AND m.turn_no = t.turn_no AND m.seq IS NOT NULL), 0) AS asked,
        coalesce((SELECT v.payload ->> 'text' FROM events v
          WHERE v.session_id = t.session_id AND v.turn_no = t.turn_no AND v.kind = 'msg'
            AND v.payload ->> 'role' IN ('assistant', 'notice')
@@ -300,9 +322,12 @@ SELECT t.turn_no, d.part, d.state, d.remote_id::bigint AS remote_id, d.error,
                jsonb_array_elements(e.blocks) b
          WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no AND e.author = 'assistant')) AS answer
   FROM addresses a JOIN turns t ON t.address_id = a.id
-  JOIN deliveries d ON d.session_id = t.session_id AND d.turn_no = t.turn_no
+ WHERE a.channel = 'telegram' AND a.chat = $1 ORDER BY t.turn_no
+"""
+_NOTICES = """
+SELECT n.id, n.turn_no, n.tries + 9 * (n.round - 1) AS tries
+  FROM uncertain_notices n JOIN addresses a ON a.id = n.address_id
  WHERE a.channel = 'telegram' AND a.chat = $1
- ORDER BY t.turn_no, d.part
 """
 
 

@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+from bot.telegram.texts import texts_for
 from tests.fakes.bot_api import BotApi, Screen, running_bot_api
 from tests.fakes.messages_api.harness import RunningFake
 from tests.fakes.tcp_proxy import TcpProxy
@@ -22,11 +23,14 @@ from tests.faults.lengths import lasting
 from tests.faults.plant import Plant, Recovery
 from tests.faults.processes import CRASHED, first_or_drawn, logged
 from tests.faults.scenes import SCENE_SECONDS
+from tests.faults.sight import BRING
 from tests.faults.telegram import SECONDS, Telegram
 from tests.ports import free_port
 
 SHORT = ("telegram_before_send", "telegram_after_send")
 """Reached where an answer is there before a bubble was worth it."""
+TOLD = ("telegram_before_notice", "telegram_after_notice", "telegram_after_press")
+"""Reached where an answer was cut off before Telegram had it."""
 LONG = ("telegram_after_part", "telegram_after_part:2")
 CASES = (
     pytest.param("before_accept", marks=pytest.mark.row("F01")),
@@ -42,7 +46,8 @@ CASES = (
     pytest.param("telegram_before_edit", marks=pytest.mark.row("F10")),
     pytest.param("telegram_after_edit", marks=pytest.mark.row("F11")),
     pytest.param("telegram_before_send", marks=pytest.mark.row("F08")),
-    "telegram_after_send",
+    pytest.param("telegram_after_send", marks=pytest.mark.row("F08")),
+    *(pytest.param(point, marks=pytest.mark.row("F08")) for point in TOLD),
     "telegram_after_part",
     "telegram_after_part:2",
 )
@@ -79,6 +84,8 @@ ANSWERS: dict[str, dict[str, object]] = {
     "slowly": {"text": SLOW_ANSWER, "pace_ms": 150},
     "leisurely": {"text": SLOW_ANSWER, "pace_ms": 500},
 }
+UNCERTAIN = texts_for("en").uncertain
+TOLD_SECONDS = 5.0
 GONE_SECONDS = 30.0
 SECONDS_TO_END = 15.0
 """Ten are promised; the rest is for a machine that has other things to do."""
@@ -187,11 +194,53 @@ async def an_acknowledgement_was_lost(telegram: Telegram, recovery: Recovery) ->
     async with telegram.bot():
         await ada.ask("Answer me briefly, will you?")
         await telegram.promises_hold()
-        assert (await ada.person.screen()).texts == ["Yes."]
+        assert (await ada.person.screen()).texts == ["Yes.", UNCERTAIN]
         assert await telegram.case.value("SELECT state FROM deliveries") == "uncertain"
-        await ada.ask("And again briefly, please.")
+        await ada.say("And again briefly, please.")
+        await telegram.promises_hold()
+        assert (await ada.person.screen()).texts == ["Yes.", UNCERTAIN, "Yes."]
+        assert telegram.presses == 0, "nobody has to ask for what is there"
+        (first, *_) = (await ada.person.screen()).answers
+        await ada.say("What do you mean by that? Tell me briefly.", reply_to=first.message_id)
+        await ada.person.sees(_has_no_notice, within=SECONDS)
+        await telegram.promises_hold()
+    assert (await ada.person.screen()).texts == ["Yes.", "Yes.", "Yes."]
+
+
+async def an_answer_was_cut_off(telegram: Telegram, recovery: Recovery) -> None:
+    """Before Telegram had it: within five seconds its person knows, and two presses bring it once."""
+    ada = await telegram.talker()
+    await telegram.api.fail("sendMessage", match={"chat": ada.id}, reset="before")
+    async with telegram.bot() as one, telegram.bot():
+        await telegram.serves(one)
+        await ada.say("Answer me briefly, will you?")
+        await ada.person.sees(UNCERTAIN, within=SECONDS)
+        calls = await telegram.api.calls("sendMessage", bot=telegram.bot_id)
+        lost, told = [call["at"] for call in calls]
+        assert told - lost <= TOLD_SECONDS
+        await ada.say("And again briefly, please.")
+        await telegram.rests()
+        await asyncio.gather(ada.person.tap(BRING), ada.person.tap(BRING))
+        await ada.person.sees(_has_no_notice, within=SECONDS)
+        await telegram.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
         await telegram.promises_hold()
     assert (await ada.person.screen()).texts == ["Yes.", "Yes."]
+
+
+async def an_answer_and_its_notice_were_cut_off(telegram: Telegram, recovery: Recovery) -> None:
+    """Nobody knows of either; the notice comes again, and in the end both do."""
+    ada = await telegram.talker()
+    await telegram.api.fail("sendMessage", times=3, match={"chat": ada.id}, reset="before")
+    async with telegram.bot():
+        await ada.say("Answer me briefly, will you?")
+        await ada.person.sees(UNCERTAIN, within=SECONDS)
+        await telegram.promises_hold()
+        assert telegram.presses == 1
+    assert (await ada.person.screen()).texts == ["Yes."]
+
+
+def _has_no_notice(screen: Screen) -> bool:
+    return UNCERTAIN not in screen.texts
 
 
 async def every_update_came_five_times(telegram: Telegram, recovery: Recovery) -> None:
@@ -348,6 +397,8 @@ SCENES: tuple[Scene, ...] = (
     killed_in_mid_stream,
     told_to_wait_twice_and_restarted_meanwhile,
     an_acknowledgement_was_lost,
+    an_answer_was_cut_off,
+    an_answer_and_its_notice_were_cut_off,
     every_update_came_five_times,
     every_post_came_five_times_at_once,
     every_post_came_five_times_to_two_processes,
@@ -366,6 +417,8 @@ PLAYED = (
     "killed_in_mid_stream",
     pytest.param("told_to_wait_twice_and_restarted_meanwhile", marks=pytest.mark.row("F50")),
     pytest.param("an_acknowledgement_was_lost", marks=pytest.mark.row("F50")),
+    pytest.param("an_answer_was_cut_off", marks=pytest.mark.row("F50")),
+    pytest.param("an_answer_and_its_notice_were_cut_off", marks=pytest.mark.row("F50")),
     pytest.param("every_update_came_five_times", marks=pytest.mark.row("F23")),
     pytest.param("every_post_came_five_times_at_once", marks=pytest.mark.row("F23")),
     pytest.param("every_post_came_five_times_to_two_processes", marks=pytest.mark.row("F23")),
@@ -401,7 +454,27 @@ async def _fallen(telegram: Telegram, point: str, recovery: Recovery, seed: int 
     if point.startswith("mid_stream"):
         assert await telegram.case.value(ABORTED) == 1
     uncertain = await telegram.case.value("SELECT count(*) FROM deliveries WHERE state = 'uncertain'")
-    assert uncertain == (1 if point in SHORT else 0), "only of what was on its way nobody knows"
+    assert uncertain == (point == "telegram_after_send"), "only of what was on its way nobody knows"
+    assert telegram.presses == (point == "telegram_before_send"), "only what is not there has to be asked for"
+
+
+async def _fallen_with_a_notice(telegram: Telegram, point: str, recovery: Recovery) -> None:
+    """An answer is cut off; the bot dies while it tells so, or when it has heard that it is wanted."""
+    ada = await telegram.talker()
+    await telegram.api.fail("sendMessage", match={"chat": ada.id}, reset="before")
+    async with telegram.bot(crash_point=point) as bot:
+        await ada.say("Answer me briefly, will you?")
+        if point == "telegram_after_press":
+            await ada.person.sees(UNCERTAIN, within=SECONDS)
+            await ada.person.tap(BRING)
+        await bot.crashed()
+        await ada.say("And again briefly, please.")
+        await telegram.rests()
+        recovery.note(f"bot died at {point}", bot.fell_at)
+        assert bot.exits == [CRASHED], bot.words()
+        await telegram.promises_hold()
+    assert (await ada.person.screen()).texts == ["Yes.", "Yes."], "a second notice goes with the first"
+    assert telegram.presses == (point != "telegram_after_press")
 
 
 Verdicts = dict[str, BaseException | None]
@@ -440,7 +513,11 @@ async def verdicts(
     def at(point: str) -> Scene:
         return lambda telegram, recovery: _fallen(telegram, point, recovery, seed)
 
+    def told(point: str) -> Scene:
+        return lambda telegram, recovery: _fallen_with_a_notice(telegram, point, recovery)
+
     known = {scene.__name__: scene for scene in SCENES} | {point: at(point) for point in POINTS}
+    known |= {point: told(point) for point in TOLD}
     wanted = {value for item in request.session.items for value in _values(item)}
     scenes = {name: scene for name, scene in known.items() if name in wanted}
     found = await asyncio.gather(*(verdict(*one) for one in enumerate(scenes.values())))
@@ -503,6 +580,27 @@ async def test_postgres_falls_while_people_write(
     answers = (await telegram.api.bot(posted.bot_id))["posts"]
     assert set(answers) == {"200", "503"}, answers
     await plant.drop(posted.case.database)
+
+
+@pytest.mark.row("F50")
+async def test_postgres_is_away_when_a_button_is_pressed(telegram: Telegram, plant: Plant) -> None:
+    """The press waits with Telegram, like any word."""
+    ada = await telegram.talker()
+    await telegram.api.fail("sendMessage", match={"chat": ada.id}, reset="before")
+    async with telegram.bot() as bot:
+        await ada.say("Answer me briefly, will you?")
+        await ada.person.sees(UNCERTAIN, within=SECONDS)
+        await telegram.rests()
+        await plant.crash_postgres()
+        await ada.person.tap(BRING)
+        await asyncio.sleep(1.0)
+        assert (await ada.person.screen()).texts == [UNCERTAIN]
+        await plant.start_postgres()
+        await ada.person.sees("Yes.", within=SECONDS)
+        await telegram.promises_hold()
+        assert bot.exits == [], bot.words()
+    assert (await ada.person.screen()).texts == ["Yes."]
+    assert telegram.presses == 0, "one press was enough"
 
 
 @pytest.mark.row("F35")

@@ -85,6 +85,16 @@ class Texts:
     whole_answer: Plain = "The whole answer"
     """Caption of the file behind a very long answer."""
 
+    # An answer of which nobody knows whether it arrived.
+    uncertain: Plain = (
+        "The connection broke while I sent you an answer, so it may be missing here. Press the button, and "
+        "I bring it."
+    )
+    bring: Plain = "Bring the answer"
+    bringing: Plain = "Here it comes …"
+    brought_before: Plain = "That answer is on its way already, or here."
+    arrived: Plain = "An answer that seemed to be missing has arrived."
+
     # Answers to commands and presses.
     nothing_to_stop: Plain = "I am not writing anything at the moment."
     stopping: Plain = "Stopping …"

@@ -171,6 +171,15 @@ class German(Texts):
     interrupted: Plain = "⚠️ Hier wurde ich unterbrochen und konnte nicht weiterschreiben."
     whole_answer: Plain = "Die ganze Antwort"
 
+    uncertain: Plain = (
+        "Die Verbindung brach ab, während ich dir eine Antwort schickte; vielleicht fehlt sie hier. Drück "
+        "auf den Knopf, dann bringe ich sie."
+    )
+    bring: Plain = "Antwort bringen"
+    bringing: Plain = "Hier kommt sie …"
+    brought_before: Plain = "Diese Antwort ist schon unterwegs oder da."
+    arrived: Plain = "Eine Antwort, die zu fehlen schien, ist angekommen."
+
     nothing_to_stop: Plain = "Ich schreibe gerade nichts."
     stopping: Plain = "Ich halte an …"
     nothing_to_retry: Markdown = "Es gibt keine Nachricht, die ich noch einmal beantworten könnte."

@@ -857,12 +857,32 @@ _TELEGRAM = (
                     AND {_SERVED.format(account="a.account", since="1 day")}""",
     ),
     _Check(
+        code="I10",
+        what="nobody is to be told of an answer that may not have arrived",
+        rows=f"""SELECT DISTINCT {_at("session=d.session_id", "turn=d.turn_no")} FROM deliveries d
+                   JOIN sessions s ON s.id = d.session_id AND s.erased_turn < d.turn_no
+                  WHERE d.channel = 'telegram' AND d.state = 'uncertain' AND NOT EXISTS (
+                        SELECT FROM uncertain_notices n
+                         WHERE n.session_id = d.session_id AND n.turn_no = d.turn_no)""",
+    ),
+    _Check(
+        code="I10",
+        what="a person was not told of an answer that may not have arrived although its bot is served",
+        rows=f"""SELECT {_at("session=n.session_id", "turn=n.turn_no")} FROM uncertain_notices n
+                   JOIN addresses a ON a.id = n.address_id
+                  WHERE n.state IN ('due', 'sending') AND n.due_at < now() - interval '1 hour'
+                    AND a.unreachable_since IS NULL
+                    AND {_SERVED.format(account="a.account", since="1 hour")}""",
+    ),
+    _Check(
         code="I3",
         what="an answer is in its chat before an earlier one",
         rows=f"""SELECT DISTINCT {_at("session=d.session_id", "turn=d.turn_no")} FROM deliveries d
                    JOIN turns t USING (session_id, turn_no)
                   WHERE d.channel = 'telegram' AND d.state IN ('queued', 'sending') AND t.ended_at IS NOT NULL
-                    AND d.error <> '{ASKED_AGAIN}' AND EXISTS (SELECT FROM deliveries n
+                    AND d.error <> '{ASKED_AGAIN}' AND NOT EXISTS (SELECT FROM uncertain_notices u
+                          WHERE u.session_id = d.session_id AND u.turn_no = d.turn_no)
+                    AND EXISTS (SELECT FROM deliveries n
                                  WHERE n.session_id = d.session_id AND n.address_id = d.address_id
                                    AND n.turn_no > d.turn_no AND n.state = 'delivered'
                                    AND n.remote_id IS NOT NULL)""",

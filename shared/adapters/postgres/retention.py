@@ -59,6 +59,7 @@ RULES: Mapping[str, Rule] = {
     "turns": Stays(told=_WITH_TALK),
     "turn_entries": Stays(told=_WITH_TALK),
     "turn_steps": Stays(told=_WITH_TALK),
+    "uncertain_notices": Stays(told=_WITH_TALK),
     "pins": Stays(told=_WITH_TALK),
     "prune_decisions": Stays(told=_WITH_TALK),
     "artifacts": Stays(told=_WITH_TALK),

@@ -785,6 +785,39 @@ class Delivery(SQLModel, table=True):
     delivered_at: datetime | None = field(moment(null=True))
 
 
+class UncertainNotice(SQLModel, table=True):
+    """That an answer may not have arrived, told in its chat with a button that brings it; one per turn.
+
+    `due` is still to be sent, `sending` while a request is under way, `shown` stands in the chat, and `over`
+    is not needed any more. Each new doubt about the same turn is a new round with a button of its own.
+    """
+
+    __tablename__ = "uncertain_notices"
+    __table_args__ = (
+        UniqueConstraint("session_id", "turn_no", name="uncertain_notice_of_turn"),
+        belongs("turns", "session_id", "turn_no", name="uncertain_notice_turn"),
+        one_of("state", "due", "sending", "shown", "over", name="uncertain_notice_state"),
+        CheckConstraint(
+            "num_nulls(chat_id, message_id) = CASE state WHEN 'shown' THEN 0 ELSE 2 END",
+            name="uncertain_notice_is_somewhere",
+        ),
+        CheckConstraint("round > 0 AND tries BETWEEN 0 AND 9", name="uncertain_notice_tries"),
+        Index("uncertain_notices_open", "due_at", postgresql_where=text("state <> 'over'")),
+    )
+    id: int = field(identity())
+    session_id: int = field(big())
+    turn_no: int = field(big())
+    address_id: int = field(big(to="addresses.id"))
+    state: str = field(words(default="due"))
+    round: int = field(small(default="1"))
+    tries: int = field(small(default="0"))
+    chat_id: int | None = field(big(null=True))
+    message_id: int | None = field(big(null=True))
+    due_at: datetime = field(moment())
+    """When it is looked at next: one that was told waits for what becomes of the answer."""
+    created_at: datetime = field(moment())
+
+
 class Checkpoint(SQLModel, table=True):
     """A ledger made at an early flush, used when the summary that should follow fails."""
 
@@ -1645,6 +1678,30 @@ TOTALS = (
        FOR EACH ROW EXECUTE FUNCTION totals_add_up()""",
 )
 """A program of before writes a total that leaves out what the provider had read: it is not believed."""
+UNCERTAIN = (
+    """CREATE FUNCTION uncertain_parts_are_told() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN
+         IF NEW.state = 'uncertain' THEN
+           INSERT INTO uncertain_notices AS n (session_id, turn_no, address_id)
+           VALUES (NEW.session_id, NEW.turn_no, NEW.address_id)
+           ON CONFLICT (session_id, turn_no) DO UPDATE
+              SET state = 'due', round = n.round + 1, tries = 0, due_at = now() WHERE n.state = 'over';
+         ELSE
+           UPDATE uncertain_notices SET due_at = now()
+            WHERE session_id = NEW.session_id AND turn_no = NEW.turn_no AND state <> 'over';
+         END IF;
+         RETURN NULL;
+       END $$""",
+    """CREATE TRIGGER uncertain_parts_are_told AFTER INSERT ON deliveries
+       FOR EACH ROW WHEN (NEW.channel = 'telegram' AND NEW.state = 'uncertain')
+       EXECUTE FUNCTION uncertain_parts_are_told()""",
+    """CREATE TRIGGER uncertain_parts_are_seen_to AFTER UPDATE OF state ON deliveries
+       FOR EACH ROW WHEN (NEW.channel = 'telegram' AND (NEW.state = 'uncertain') <> (OLD.state = 'uncertain'))
+       EXECUTE FUNCTION uncertain_parts_are_told()""",
+)
+"""Whoever marks a part as uncertain, in this version or in one before, owes its person a word; and what was
+told is looked at again as soon as more is known.
+"""
 
 AFTER_TABLES = (
     *TOTALS,
@@ -1668,6 +1725,7 @@ AFTER_TABLES = (
     """CREATE FUNCTION party_family(bigint) RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 1 AS $$
          SELECT $1 UNION ALL SELECT id FROM parties WHERE merged_into = $1 $$""",
     *NAMES,
+    *UNCERTAIN,
     """CREATE FUNCTION agent_cap(config jsonb, name text) RETURNS bigint
            LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
          SELECT CASE WHEN jsonb_typeof(config #> ARRAY['caps', name]) = 'number'

@@ -147,8 +147,9 @@ _SENDABLE = "a.unreachable_since IS NULL AND t.ended_at IS NOT NULL"
 DELIVERIES = f"""
 WITH page AS (
   SELECT d.*, s.public_id, p.kind AS party_kind, p.anonymous, p.display_name, a.account, a.unreachable_since,
-         t.ended_at, t.state AS turn_state, {_SENDABLE} AS can_send
-    FROM deliveries d JOIN sessions s ON s.id = d.session_id JOIN parties p ON p.id = s.party_id
+         t.ended_at, t.state AS turn_state, {_SENDABLE} AS can_send, coalesce(n.state = 'shown', false) AS told
+    FROM deliveries d LEFT JOIN uncertain_notices n ON n.session_id = d.session_id AND n.turn_no = d.turn_no
+    JOIN sessions s ON s.id = d.session_id JOIN parties p ON p.id = s.party_id
     JOIN addresses a ON a.id = d.address_id
     JOIN turns t ON t.session_id = d.session_id AND t.turn_no = d.turn_no
    WHERE {_DOUBTED} AND d.state IN ('uncertain', 'dead') AND ($1::text = '' OR d.state = $1)
@@ -167,7 +168,7 @@ SELECT json_build_object(
       'anonymous', d.anonymous, 'person', nullif(d.display_name, ''), 'turn', d.turn_no, 'part', d.part,
       'parts', (SELECT count(*) FROM deliveries o WHERE o.session_id = d.session_id AND o.turn_no = d.turn_no),
       'state', d.state, 'error', nullif(d.error, ''), 'attempt', d.attempt, 'bot', b.username,
-      'at', d.created_at, 'unreachable_since', d.unreachable_since, 'can_send', d.can_send)
+      'at', d.created_at, 'unreachable_since', d.unreachable_since, 'can_send', d.can_send, 'told', d.told)
       ORDER BY d.created_at DESC, d.session_id DESC, d.turn_no DESC, d.part DESC)
     FROM shown d LEFT JOIN telegram_bots b ON b.bot_id::text = d.account), '[]'::json),
   'edge', CASE WHEN (SELECT count(*) FROM page) > $7 THEN (

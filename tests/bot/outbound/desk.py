@@ -24,6 +24,7 @@ from shared.adapters.postgres.deliveries import PartRow, PostgresDeliveries
 from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
 from shared.adapters.postgres.turns import PostgresTurns
+from shared.adapters.postgres.uncertain_notices import PostgresUncertainNotices
 from shared.adapters.postgres.workers import PostgresWorkers
 from shared.core.exchange import Delta, Inbound, InboxReceipt, RunEnded, RunStarted, Stored
 from shared.core.messages import Text
@@ -37,6 +38,7 @@ FREE = Limits(
     private=(Rate(most=1_000, seconds=0.1),),
     group=(Rate(most=1_000, seconds=0.1),),
 )
+UNCERTAIN = "It may be missing."
 NO_CAPS = Caps(total=None, person=None, visitor=None, session=None)
 State = Literal["answered", "stopped", "refused", "failed"]
 _updates = count(1)
@@ -52,6 +54,9 @@ class Tasks:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         return task
+
+    async def rest(self) -> None:
+        await asyncio.gather(*(task for task in self._tasks if not task.done()))
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -70,6 +75,12 @@ class Words:
 
     def notice(self, place: PlaceRow, code: str, text: str) -> str:
         return f"Sorry: {text}"
+
+    def uncertain(self, place: PlaceRow) -> str:
+        return UNCERTAIN
+
+    def arrived(self, place: PlaceRow) -> str:
+        return "It has arrived."
 
     def document(self, place: PlaceRow) -> str:
         return "The whole answer"
@@ -149,6 +160,7 @@ class Desk:
         self.post = Post(
             senders={BOT_ID: self.sender},
             deliveries=self.deliveries,
+            notices=PostgresUncertainNotices(self.pool),
             places=self.places,
             texts=Words(),
             keyboard=self._keyboard,
@@ -213,6 +225,11 @@ class Desk:
 
     async def recover(self) -> int:
         return await self.delivery.recover([BOT_ID])
+
+    async def tell(self) -> None:
+        """People are told what may not have arrived, and what did is told no more."""
+        await self.delivery.uncertain.bring([BOT_ID])
+        await self.tasks.rest()
 
     async def broken_invariants(self) -> list[Any]:
         async with self.pool.acquire() as connection:

@@ -33,6 +33,7 @@ async def test_a_part_that_is_sent_again_comes_once_more_and_in_order_with_the_r
     assert await desk.broken_invariants() == []
     assert await desk.recover() == 1
     assert await desk.recover() == 0
+    await desk.tell()
     assert (await ann.screen()).texts == ["The one in doubt.", "What came later.", "The one in doubt."]
     assert await desk.states(answer) == ["delivered"]
     assert await desk.broken_invariants() == []
@@ -46,6 +47,7 @@ async def test_a_part_that_an_operator_saw_is_never_sent(
     assert (await PostgresWorkChanges(desk.pool).change_parts("arrived", [part], actor="anna")).changed
     assert await desk.recover() == 0
     assert await desks().recover() == 0
+    await desk.tell()
     assert (await ann.screen()).texts == ["The one in doubt.", "What came later."]
     assert await desk.states(answer) == ["delivered"]
     assert await desk.broken_invariants() == []

@@ -17,7 +17,7 @@ from shared.adapters.postgres.handover import PostgresHandovers
 from shared.core.errors import StorageUnavailable
 from shared.core.exchange import Inbound, Organizing, RunEnded, RunStarted, Stored, ToolRunning
 from shared.core.messages import Text
-from tests.bot.outbound.desk import BOT_ID, FAST, Desk
+from tests.bot.outbound.desk import BOT_ID, FAST, UNCERTAIN, Desk
 from tests.fakes.bot_api import Person, RunningBotApi
 
 WORDS = "Every word of this answer is worth waiting for, and **some** are `bold`. "
@@ -197,11 +197,12 @@ async def test_a_lost_acknowledgement_leaves_the_text_once_and_the_part_uncertai
     answer = await desk.begin(await desk.place())
     await fake.fail("sendMessage", reset="after")
     await answer.end("The one and only.")
-    assert await shown(ann) == ["The one and only."]
+    assert await shown(ann) == ["The one and only.", UNCERTAIN]
     assert await desk.states(answer) == ["uncertain"]
     assert await desk.recover() == 0
     assert await desks().recover() == 0
-    assert await shown(ann) == ["The one and only."]
+    await desk.tell()
+    assert await shown(ann) == ["The one and only.", UNCERTAIN]
 
 
 def uncertain(logs: list[Any]) -> list[Any]:
@@ -229,7 +230,7 @@ async def test_a_lost_bubble_that_said_it_all_is_not_said_again(
     await fake.fail("sendMessage", reset="after")
     await answer.say("A whole answer in the first bubble.")
     await answer.end()
-    assert await shown(ann) == ["A whole answer in the first bubble."]
+    assert await shown(ann) == ["A whole answer in the first bubble.", UNCERTAIN]
     assert await desk.states(answer) == ["uncertain"]
 
 

@@ -209,7 +209,15 @@ async def test_the_deliveries_page_is_what_sql_says(dashboard: Dashboard) -> Non
     assert {part["session"] for part in page["deliveries"]} == {str(seeded.public_id)}
     assert [part["parts"] for part in page["deliveries"]] == [2, 2, 1]
     (part,) = (await dashboard.get(f"/deliveries?state=uncertain&session={seeded.public_id}"))["deliveries"]
-    assert (part["turn"], part["can_send"]) == (2, True)
+    assert (part["turn"], part["can_send"], part["told"]) == (2, True, False)
+    await dashboard.pool.execute(
+        "UPDATE uncertain_notices SET state = 'shown', chat_id = 42, message_id = 7, due_at = 'infinity'"
+    )
+    assert [part["told"] for part in (await dashboard.get("/deliveries"))["deliveries"]] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def part_of(seeded: seed.Seeded, turn: int, part: int = 0) -> dict[str, Any]:
