@@ -19,6 +19,7 @@ from shared.adapters.arq_queue import ArqDoorbell
 from shared.adapters.erasure_file import FILE as ERASURES
 from shared.adapters.erasure_file import ErasureFile
 from shared.adapters.health import Health
+from shared.adapters.heart import Heart
 from shared.adapters.knowledge_files import KnowledgeFiles, UnreadableKnowledge
 from shared.adapters.mcp_tools import KNOWN_FILE, KnownMcpTools, McpTools, configured_servers
 from shared.adapters.models.breaker import BreakerState
@@ -44,7 +45,7 @@ from shared.adapters.postgres.knowledge import PostgresKnowledge
 from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.people import PostgresPeople
 from shared.adapters.postgres.pins import PostgresPins
-from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.pool import longest_wait_of, open_pool
 from shared.adapters.postgres.readiness import PostgresReadiness
 from shared.adapters.postgres.recall import PostgresRecall
 from shared.adapters.postgres.recall_index import PostgresRecallIndex
@@ -103,6 +104,7 @@ from shared.services.inspecting import Inspecting
 from shared.services.knowing import KnowledgeStore, Librarian
 from shared.services.maintenance import Maintenance
 from shared.services.pictures import Pictures
+from shared.services.promotion import Promotion
 from shared.services.prompting import Prompting
 from shared.services.recall_tool import RecallTool
 from shared.services.recalling import Recalling
@@ -117,7 +119,8 @@ from shared.services.tools import Toolbox
 from shared.services.work_desk import WorkDesk
 from shared.services.writers import Writers
 from shared.settings import BadSettings, Problem, Settings, given_numbers, mcp_file
-from shared.succession import succeed
+from shared.succession import abandon, succeed
+from shared.tasks import Tasks
 from shared.tracing import Tracer
 
 log = structlog.get_logger(__name__)
@@ -152,6 +155,10 @@ class App:
     pool: asyncpg.Pool[asyncpg.Record]
     asking_storage: AskStorage
     worker_id: int
+    heart: Heart
+    watching: Tasks
+    """How busy this loop is, for the heart to know; and whether another server is the primary."""
+    promotion: Promotion
     workers: PostgresWorkers
     turns: PostgresTurns
     upkeep: PostgresUpkeep
@@ -195,7 +202,12 @@ class App:
         if isinstance(self.mcp_tools, McpTools):
             await self.mcp_tools.close()
         await self.pictures.close()
-        await self.workers.stop(self.worker_id)
+        await self.heart.stop()
+        await self.watching.cancel()
+        if self.heart.is_lost:
+            abandon(self.settings.process_file)
+        else:
+            await self.workers.stop(self.worker_id)
         await self.workspaces.close()
         await self.announcer.close()
         await self.desk_announcer.close()
@@ -223,8 +235,19 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     asking = partial(asking_storage, pool)
     turns, upkeep = PostgresTurns(pool), PostgresUpkeep(pool)
     health = health_of(settings, models)
-    workers = PostgresWorkers(pool, health=health, beaten=partial(mark, settings.process_file))
+    workers = PostgresWorkers(pool)
     worker_id = await succeed(workers, role, settings.process_file)
+    heart = Heart(
+        partial(open_pool, database_url, size=1),
+        worker_id,
+        health=health,
+        waited=partial(longest_wait_of, pool),
+        beaten=partial(mark, settings.process_file),
+    )
+    heart.start()
+    promotion, watching = Promotion(heart, workers), Tasks()
+    for loop in (heart.watch, promotion.watch):
+        watching.forever(loop)
     if await _something_waits(turns, upkeep, role):
         models.load_soon()
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
@@ -302,7 +325,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         channel=_CHANNELS[role],
         worker_id=worker_id,
         turns=turns,
-        workers=workers,
+        pulse=heart,
         assistant=assistant,
         counter=counter,
         doorbell=doorbell,
@@ -321,6 +344,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         answered=models.take_answered,
         asking_storage=asking,
     )
+    health.tell_turns(conversation.turns_at_work)
     forgetting = Forgetting(store=PostgresErasure(pool), announcer=announcer, crash_point=crash_point)
     exporting = Exporting(store=PostgresExport(pool), clock=clock)
     retaining = Retaining(
@@ -436,6 +460,9 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         pool=pool,
         asking_storage=asking,
         worker_id=worker_id,
+        heart=heart,
+        watching=watching,
+        promotion=promotion,
         workers=workers,
         turns=turns,
         upkeep=upkeep,

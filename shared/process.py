@@ -22,6 +22,8 @@ log = structlog.get_logger(__name__)
 
 EXIT_BAD_SETTINGS = 2
 EXIT_CANNOT_START = 3
+EXIT_REPLACED = 4
+"""The database does not know this process any more: it begins anew, under another number."""
 
 REFUSALS = (BadSettings, ContradictoryPolicy, ModelsFileBroken, SchemaUnknown)
 """What an operator has configured cannot be used: starting again would not help, so nobody does."""
@@ -56,10 +58,20 @@ async def _serve(settings: Settings, role: Role, work: Work) -> int:
     except (EvertalkError, OSError, ValueError) as error:
         log.error("cannot_start", reason=str(error))
         return EXIT_CANNOT_START
+    looking = asyncio.create_task(_stop_when_lost(app, stop))
     try:
-        return await work(app, stop)
+        code = await work(app, stop)
+        return EXIT_REPLACED if app.heart.is_lost else code
     finally:
+        looking.cancel()
+        await asyncio.wait([looking])
         await app.close()
+
+
+async def _stop_when_lost(app: App, stop: asyncio.Event) -> None:
+    await app.heart.lost.wait()
+    log.error("process_replaced", worker_id=app.worker_id)
+    stop.set()
 
 
 def refuse(role: Role, error: Exception) -> int:

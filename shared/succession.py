@@ -31,6 +31,13 @@ async def succeed(workers: Register, role: str, file: Path | None) -> int:
     return worker_id
 
 
+def abandon(file: Path | None) -> None:
+    """The id is nobody's any more, or somebody else's: whoever comes next must not end it."""
+    if file is not None:
+        with suppress(OSError):
+            file.write_text("")
+
+
 def _left_by_the_last(file: Path | None) -> int | None:
     if file is not None:
         with suppress(OSError, ValueError):

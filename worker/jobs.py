@@ -16,7 +16,6 @@ from shared.app import App, server_urls
 from shared.core.errors import Fenced, StorageUnavailable
 from shared.core.recent import forget_recent
 from shared.ports import DESK
-from shared.services.conversation import LEASE_SECONDS
 
 log = structlog.get_logger(__name__)
 
@@ -199,18 +198,10 @@ async def _log_apart(app: App, number: int) -> int:
 
 async def beat(app: App) -> None:
     """Each second; raises Fenced when this process was declared dead, so that it begins anew."""
-    last = time.monotonic()
-    while True:
-        try:
-            if not await app.workers.beat(app.worker_id):
-                raise Fenced(f"worker {app.worker_id}")
-            late, last = time.monotonic() - last, time.monotonic()
-            forget_recent(last)
-            if late > LEASE_SECONDS:
-                log.warning("beats_missed", seconds=round(late, 1))
-        except StorageUnavailable as error:
-            log.warning("beat_missed", reason=str(error))
+    while not app.heart.is_lost:
+        forget_recent(time.monotonic())
         await asyncio.sleep(1.0)
+    raise Fenced(f"worker {app.worker_id}")
 
 
 async def _closed(worker: Worker) -> None:

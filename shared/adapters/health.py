@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from shared.adapters.models.limits import Narrowed
 
 DISK_SECONDS = 30.0
 REASON_CHARS = 80
+MOST_TURNS = 200
+"""More are not told, and then nobody holds them against the table."""
 _STATUS = re.compile(r"\A(?:[1-5]\d\d|[A-Za-z]{3,40})\Z")
 _CODE = re.compile(
     r"\b[a-z]{2,20}(?:_[a-z]{2,20}){0,2}_(?:error|quota|exceeded|limit|funds|credits|key|disabled)\b"
@@ -53,6 +55,7 @@ class Health:
         self._looked_at: float | None = None
         self._screens: Callable[[], Mapping[str, int]] = dict
         self._redis_errors: Callable[[], Mapping[str, int]] = dict
+        self._turns: Callable[[], Collection[int]] | None = None
 
     def count_screens(self, screens: Callable[[], Mapping[str, int]]) -> None:
         """Open ones of this process, by kind."""
@@ -61,6 +64,10 @@ class Health:
     def count_redis_errors(self, errors: Callable[[], Mapping[str, int]]) -> None:
         """What Redis did not take from this process since its start, by kind."""
         self._redis_errors = errors
+
+    def tell_turns(self, at_work: Callable[[], Collection[int]]) -> None:
+        """The sessions that this process works at: what else is leased to it, nobody will answer."""
+        self._turns = at_work
 
     def __call__(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -77,6 +84,8 @@ class Health:
             found["redis_errors"] = errors
         if self._failed_backup is not None and self._failed_backup.exists():
             found["backup_failed"] = True
+        if self._turns is not None and len(turns := self._turns()) <= MOST_TURNS:
+            found["turns"] = sorted(turns)
         return found
 
     def _room(self) -> dict[str, int] | None:

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 Kind: TypeAlias = Literal[
     "spend_80", "spend_100", "provider_refused", "breaker_open", "dead_job", "uncertain_delivery",
     "disk_low", "handover_waiting", "no_worker", "no_backup", "agent_cap_80", "agent_cap_100",
-    "window_narrowed", "test",
+    "window_narrowed", "stuck_turn", "test",
 ]  # fmt: skip
 Phase: TypeAlias = Literal["opened", "ended"]
 Channel: TypeAlias = Literal["telegram", "webhook", "email"]
@@ -76,6 +76,10 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
         "The daily backup fails",
         "./evertalk doctor says why; those of before are kept. ./evertalk backup makes one now.",
     ),
+    "stuck_turn": (
+        "A message waits for a process that has forgotten it",
+        "Restart that process: another one takes the turn. Report what ./evertalk doctor says.",
+    ),
     "test": ("A test of the alerts", "Nothing is wrong: somebody pressed Send a test."),
 }
 """Of each kind its headline, and what to do."""
@@ -94,6 +98,7 @@ PERMITTED: Mapping[Kind, frozenset[str]] = {
     "handover_waiting": frozenset({"session", "minutes"}),
     "no_worker": frozenset({"seconds"}),
     "no_backup": frozenset(),
+    "stuck_turn": frozenset({"count"}),
     "test": frozenset(),
 }
 """The facts that each kind may hold; the database holds nothing else."""
@@ -262,27 +267,45 @@ def _facts(kind: Kind, detail: Detail) -> str:
         value = detail.get(name, 0)
         return value if isinstance(value, int) else 0
 
-    match kind:
-        case "spend_80" | "spend_100":
-            return f"{_usd(whole('used_micro'))} of {_usd(whole('cap_micro'))}"
-        case "agent_cap_80" | "agent_cap_100":
-            return f"{whole('count')} × {detail.get('agent', '')}, people and sessions"
-        case "provider_refused" | "breaker_open":
-            return str(detail.get("provider", ""))
-        case "window_narrowed":
-            return f"{detail.get('model', '')}: {whole('window'):,} of {whole('expected'):,} tokens"
-        case "dead_job":
-            return f"{whole('count')} × {detail.get('job', '')}"
-        case "uncertain_delivery":
-            return f"{whole('count')} in the last 24 hours"
-        case "disk_low":
-            return f"{whole('free_bytes') / 2**30:.1f} GiB of {whole('total_bytes') / 2**30:.1f} GiB are free"
-        case "handover_waiting":
-            return f"for more than {whole('minutes')} minutes"
-        case "no_worker":
-            return f"for more than {whole('seconds')} seconds"
-        case "no_backup" | "test":
-            return ""
+    def word(name: str) -> str:
+        return str(detail.get(name, ""))
+
+    return _FACTS[kind](whole, word)
+
+
+_Facts: TypeAlias = Callable[[Callable[[str], int], Callable[[str], str]], str]
+"""From what an alert's detail holds as whole numbers, and as words."""
+
+
+def _spent(whole: Callable[[str], int], _: Callable[[str], str]) -> str:
+    return f"{_usd(whole('used_micro'))} of {_usd(whole('cap_micro'))}"
+
+
+def _caps_of_agent(whole: Callable[[str], int], word: Callable[[str], str]) -> str:
+    return f"{whole('count')} × {word('agent')}, people and sessions"
+
+
+_FACTS: Mapping[Kind, _Facts] = {
+    "spend_80": _spent,
+    "spend_100": _spent,
+    "agent_cap_80": _caps_of_agent,
+    "agent_cap_100": _caps_of_agent,
+    "provider_refused": lambda _, word: word("provider"),
+    "breaker_open": lambda _, word: word("provider"),
+    "window_narrowed": lambda whole, word: (
+        f"{word('model')}: {whole('window'):,} of {whole('expected'):,} tokens"
+    ),
+    "dead_job": lambda whole, word: f"{whole('count')} × {word('job')}",
+    "uncertain_delivery": lambda whole, _: f"{whole('count')} in the last 24 hours",
+    "disk_low": lambda whole, _: (
+        f"{whole('free_bytes') / 2**30:.1f} GiB of {whole('total_bytes') / 2**30:.1f} GiB are free"
+    ),
+    "handover_waiting": lambda whole, _: f"for more than {whole('minutes')} minutes",
+    "no_worker": lambda whole, _: f"for more than {whole('seconds')} seconds",
+    "stuck_turn": lambda whole, _: f"{whole('count')} in all",
+    "no_backup": lambda *_: "",
+    "test": lambda *_: "",
+}
 
 
 def _link(alert: Alert, dashboard_url: str) -> str:

@@ -58,6 +58,10 @@ CONTENT_TRIES = 2
 """Of what rules on content forbid: the answer may have been what they forbade, and another one not."""
 LEASE_SECONDS = 4.0
 BEAT_SECONDS = 1.0
+STRANGE_SECONDS = 2.0
+"""So long the table and this process may disagree on what it holds: a commit and its reply take a moment."""
+MOST_LAG_SECONDS = 1.0
+"""A process that comes so late to what is due leaves new turns to others, as long as it answers some."""
 LONGEST_WAIT_SECONDS = 30.0
 LONGEST_BUSY_SECONDS = 60.0
 """Whatever a busy provider asks for: it is often well long before, and nobody knows without asking."""
@@ -112,11 +116,32 @@ class TurnStore(Protocol):
     ) -> list[int]: ...
     async def let_go(self, session_ids: Collection[int], *, worker_id: int) -> None: ...
     async def request_stop(self, session_id: int) -> bool: ...
-    async def stops_requested(self, worker_id: int) -> list[int]: ...
+    async def held(self, worker_id: int) -> dict[int, bool]: ...
+    def forget_remembered(self) -> None: ...
 
 
-class WorkerStore(Protocol):
-    async def beat(self, worker_id: int) -> bool: ...
+class Pulse(Protocol):
+    """What the heart of this process, which beats beside its loop, tells that loop."""
+
+    @property
+    def last_beat(self) -> float:
+        """On the monotonic clock, the newest that reached the database."""
+        ...
+
+    @property
+    def is_lost(self) -> bool:
+        """The database has declared this process dead, or does not know it."""
+        ...
+
+    @property
+    def lag_seconds(self) -> float:
+        """How late this process comes to what is due."""
+        ...
+
+    @property
+    def timeline(self) -> str:
+        """Another one follows when a standby is promoted."""
+        ...
 
 
 class DueReminders(Protocol):
@@ -137,7 +162,7 @@ class Conversation:
         channel: str,
         worker_id: int,
         turns: TurnStore,
-        workers: WorkerStore,
+        pulse: Pulse,
         assistant: Assistant,
         counter: TokenCounter,
         doorbell: Doorbell,
@@ -161,7 +186,7 @@ class Conversation:
         self._channel = channel
         self._worker_id = worker_id
         self._turns = turns
-        self._workers = workers
+        self._pulse = pulse
         self._assistant = assistant
         self._counter = counter
         self._doorbell = doorbell
@@ -174,7 +199,9 @@ class Conversation:
         self._begun: dict[int, tuple[Claim, float]] = {}
         """Turns that were taken with their message, by session, and since when they wait for `answer`."""
         self._prices: tuple[ClaimPrices, float] | None = None
-        self._last_beat = time.monotonic()
+        self._strange: dict[int, float] = {}
+        """Sessions that the table says are ours and nothing here works at, and since when it does."""
+        self._timeline = ""
 
     async def accept(self, inbound: Inbound) -> Accepted:
         """Store a message; when this returns, it will be answered. Raises BadInput, StorageUnavailable."""
@@ -208,6 +235,8 @@ class Conversation:
             return None
         if session_id in self._stops or session_id in self._claiming or session_id in self._begun:
             return None
+        if self._is_overloaded():
+            return None
         self._claiming.add(session_id)
         try:
             begun = await self._turns.accept_and_claim(
@@ -236,16 +265,26 @@ class Conversation:
 
         Returns at once when another living process has it. `emit` hears deltas, then what was stored.
         A message accepted after the last commit is not looked for: whoever accepted it asks for its answer.
-        A turn of another channel that waits behind ours is announced to the process that may take it.
+        A turn of another channel that waits behind ours is announced to the process that may take it; so is
+        one that this process is too busy for.
         """
         another_waits = False
-        while (claim := await self._claim(session_id)) is not None:
+        while True:
+            if session_id not in self._begun and self._is_overloaded():
+                another_waits = True
+                break
+            if (claim := await self._claim(session_id)) is None:
+                break
             self._crash_point("after_claim")
             another_waits = await self._run(claim, self._while_alive(emit))
             if not another_waits:
                 return
         if another_waits and self._announcer is not None:
             await self._announcer.announce(EVERYBODY, DUE_ELSEWHERE)
+
+    def _is_overloaded(self) -> bool:
+        """Whoever does nothing else takes a turn all the same: where all are too busy, work goes on."""
+        return bool(self._stops) and self._pulse.lag_seconds > MOST_LAG_SECONDS
 
     async def stop(self, session_id: int) -> bool:
         """Stop the answer that is being written or waited for, here or elsewhere; False when none is."""
@@ -263,6 +302,8 @@ class Conversation:
 
         What waited for an operator for too long comes back first, and its turn is due then.
         """
+        if self._is_overloaded():
+            return []
         if self._handovers is not None:
             await self._handovers.end_overdue(channel, accounts=accounts)
         if self._reminders is not None:
@@ -279,20 +320,37 @@ class Conversation:
         await self._turns.wake(well)
 
     async def heartbeat(self) -> None:
-        """Once a second: say that this process lives, and hear who asks it to stop a turn."""
-        if not await self._workers.beat(self._worker_id):
+        """Once a second: compare what the table says is ours with what is, and hear who asks us to stop."""
+        if self._pulse.is_lost:
             raise Fenced(f"worker {self._worker_id} was declared stopped")
-        late = time.monotonic() - self._last_beat
-        if late > LEASE_SECONDS:
-            # Others may have taken over what this process was doing: whoever looks for the reason finds it.
-            log.warning("beats_missed", seconds=round(late, 1))
-        self._last_beat = time.monotonic()
-        forget_recent(self._last_beat)
-        if self._stops:
-            for session_id in await self._turns.stops_requested(self._worker_id):
-                self._stop_here(session_id)
+        forget_recent(time.monotonic())
+        before = self.turns_at_work()
+        held = await self._turns.held(self._worker_id)
+        for session_id in (one for one, stops in held.items() if stops):
+            self._stop_here(session_id)
+        self._doubt(held.keys() - before - self.turns_at_work())
         await self.give_back(after_seconds=BEAT_SECONDS)
         await self._let_go()
+
+    def turns_at_work(self) -> frozenset[int]:
+        """Sessions that something here works at, or is about to."""
+        return frozenset(self._claiming | self._stops.keys() | self._begun.keys())
+
+    def _doubt(self, strange: Collection[int]) -> None:
+        """Leases that nobody here knows of, such as a promoted standby brings back: let go of, if they stay.
+
+        Behind another server than before nothing is known but what was asked of it.
+        """
+        now, patience = time.monotonic(), STRANGE_SECONDS
+        if self._pulse.timeline != self._timeline:
+            if self._timeline:
+                patience = 0.0
+                self._turns.forget_remembered()
+            self._timeline = self._pulse.timeline
+        self._strange = {one: self._strange.get(one, now) for one in strange}
+        if lasting := {one for one, since in self._strange.items() if now - since >= patience}:
+            log.warning("turns_unknown_here", sessions=sorted(lasting))
+            self._unsure |= lasting
 
     async def _let_go(self) -> None:
         """Of all that it is unsure of and does nothing in, by one statement: many take a beat no longer."""
@@ -551,7 +609,7 @@ class Conversation:
         """A process that misses its own beat may have been replaced: it falls silent until it beats again."""
 
         async def guarded(event: ReplyEvent) -> None:
-            if time.monotonic() - self._last_beat < LEASE_SECONDS or isinstance(event, Stored):
+            if time.monotonic() - self._pulse.last_beat < LEASE_SECONDS or isinstance(event, Stored):
                 await emit(event)
 
         return guarded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from shared.core.turns import JobOrder
 from shared.core.upkeep import JobClaim, JobDone, SessionState
 from shared.ports import AskStorage, Doorbell
 from shared.services.compactor import Compactor
+from shared.services.conversation import STRANGE_SECONDS
 from shared.services.crash import CrashPoint
 from shared.services.flusher import FAULTS_AT_MOST, Flusher
 from shared.services.indexing import Indexing
@@ -40,7 +42,8 @@ class JobStore(Protocol):
     async def due_job(self, session_id: int) -> int | None: ...
     async def state(self, session_id: int) -> SessionState: ...
     async def claim_job(self, job_id: int, *, worker_id: int) -> JobClaim | None: ...
-    async def let_go_jobs(self, worker_id: int, *, but: Collection[int]) -> int: ...
+    async def held_jobs(self, worker_id: int) -> list[int]: ...
+    async def let_go_jobs(self, worker_id: int, job_ids: Collection[int]) -> int: ...
     async def end_job(
         self,
         job: JobClaim,
@@ -84,8 +87,8 @@ class Maintenance:
         self._doorbell = doorbell
         self._crash_point = crash_point
         self._running: list[int] = []
-        self._unsure = False
-        """A job may be ours on paper that nothing here works at: a claim or an end had no reply."""
+        self._strange: dict[int, float] = {}
+        """Jobs that are ours on paper and that nothing here works at, and since when they are."""
 
     async def run(self, job_id: int) -> None:
         """Do one job if it is still to be done; its row ends as done, dead or due again, whatever happens."""
@@ -96,19 +99,19 @@ class Maintenance:
             self._running.remove(job_id)
 
     async def let_go(self) -> None:
-        """What this process holds and does not work at is due again; raises StorageUnavailable."""
-        if self._unsure:
-            found = await self._store.let_go_jobs(self._worker_id, but=self._running)
-            self._unsure = False
-            if found:
-                log.warning("jobs_let_go", count=found)
+        """What this process holds and does not work at is due again; raises StorageUnavailable.
+
+        A claim or an end had no reply, or a standby was promoted that had not heard of the end.
+        """
+        before, now = set(self._running), time.monotonic()
+        strange = set(await self._store.held_jobs(self._worker_id)) - before - set(self._running)
+        self._strange = {job: self._strange.get(job, now) for job in strange}
+        lasting = {job for job, since in self._strange.items() if now - since >= STRANGE_SECONDS}
+        if lasting and (found := await self._store.let_go_jobs(self._worker_id, lasting)):
+            log.warning("jobs_let_go", count=found)
 
     async def _run(self, job_id: int) -> None:
-        try:
-            job = await self._store.claim_job(job_id, worker_id=self._worker_id)
-        except StorageUnavailable:
-            self._unsure = True
-            raise
+        job = await self._store.claim_job(job_id, worker_id=self._worker_id)
         if job is None:
             return
         self._crash_point("after_job_claim")
@@ -208,19 +211,14 @@ class Maintenance:
                 await asyncio.sleep(1.0)
                 continue
             return True
-        self._unsure = True
         log.error("job_left_running", job_id=job.id)
         return False
 
     async def _interrupted(self, job: JobClaim) -> None:
         """The queue went away or the process ends: somebody else may begin again at once."""
-        try:
-            with contextlib.suppress(Fenced):
-                async with asyncio.timeout(LAST_WORD_SECONDS):
-                    await self._store.end_job(job, state="due", outcome={"resting": "interrupted"})
-        except (StorageUnavailable, TimeoutError):
-            # Where only the queue went away this process lives on, and nobody else may take what it holds.
-            self._unsure = True
+        with contextlib.suppress(Fenced, StorageUnavailable, TimeoutError):
+            async with asyncio.timeout(LAST_WORD_SECONDS):
+                await self._store.end_job(job, state="due", outcome={"resting": "interrupted"})
 
     async def _next(self, job: JobClaim) -> JobOrder | None:
         """Look again, as after every turn: the work may not be over."""

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from tests.fakes.messages_api.harness import RunningFake
-from tests.faults.afflictions import BLOCK_SECONDS, CLOCK_SHIFTS
+from tests.faults.afflictions import BLOCK_SECONDS, CLOCK_SHIFTS, CONSTANTS
 from tests.faults.lengths import lasting
 from tests.faults.person import PATIENCE_SECONDS, WALK, Person
 from tests.faults.plant import Case, Recovery
@@ -22,6 +22,8 @@ from tests.ports import free_port
 HOUR = 3600.0
 BLOCKED = lasting(10.0, 20.0)
 """Longer than the four seconds after which a lease lapses, and others have time to take over meanwhile."""
+SOON = {CONSTANTS: "shared.adapters.heart.VOUCH_SECONDS=1"}
+"""Nobody has time to wait until a heart gives up a loop that stands still for half a minute."""
 
 
 async def heard(processes: Sequence[Process], event: str, *, times: int = 1) -> None:
@@ -32,13 +34,40 @@ async def heard(processes: Sequence[Process], event: str, *, times: int = 1) -> 
 
 
 @pytest.mark.row("F20")
-async def test_who_computes_for_longer_than_its_lease_is_replaced_and_says_nothing_late(
+async def test_who_computes_for_a_while_keeps_its_turn_and_ends_it(
+    case: Case, fake: RunningFake, seed: int
+) -> None:
+    """Its heart beats beside the loop: nobody pays for the same answer again."""
+    more = provided_by(fake)
+    async with (
+        case.web(**more, **{BLOCK_SECONDS: str(BLOCKED)}) as blocked,
+        case.web(**more, EVERTALK_HTTP_PORT=str(free_port())) as second,
+        Person(case.port, name="slow") as person,
+    ):
+        await person.ask("Good day.")
+        await fake.script([{"match": {"kind": "chat"}, "times": 1, "action": {"text": LONG, "pace_ms": 600}}])
+        cid = await person.say("Please tell me something long.")
+        await person.until(lambda: any(one["turn"] == 2 for one in person.deltas), "its first words")
+        await asyncio.sleep(Random(seed).uniform(0.0, 1.0))
+        blocked.send(signal.SIGUSR2)
+        await heard([blocked], "loop_was_blocked")
+        await person.answered()
+        assert (answer := person.answer_to(cid)) is not None
+        assert answer["text"] == LONG
+        assert await case.value("SELECT max(attempt) FROM turns") == 1, "nobody took it over"
+        assert logged([blocked, second], "beats_missed") == logged([blocked, second], "turn_fenced") == 0
+        assert blocked.exits == second.exits == []
+        await case.promises_hold(person)
+
+
+@pytest.mark.row("F20")
+async def test_who_computes_without_end_is_replaced_and_says_nothing_late(
     case: Case, fake: RunningFake, recovery: Recovery, seed: int
 ) -> None:
     more = provided_by(fake)
     port = str(free_port())
     async with (
-        case.web(**more, **{BLOCK_SECONDS: str(BLOCKED)}) as blocked,
+        case.web(**more, **SOON, **{BLOCK_SECONDS: str(BLOCKED)}) as blocked,
         case.web(**more, EVERTALK_HTTP_PORT=port) as second,
         Person(case.port, name="blocked") as person,
     ):
@@ -52,6 +81,7 @@ async def test_who_computes_for_longer_than_its_lease_is_replaced_and_says_nothi
         async with Person(int(port), token=person.token, name="elsewhere") as elsewhere:
             await elsewhere.until(lambda: len(elsewhere.finals) == 2, "the answer of the other process")
             recovery.note("web blocked, another one took over", since)
+        await heard([blocked], "loop_stands_still")
         await heard([blocked], "beats_missed")
         await person.answered()
         await heard([blocked], "turn_fenced")
@@ -66,7 +96,7 @@ async def test_who_computes_for_longer_than_its_lease_is_replaced_and_says_nothi
 async def test_a_job_whose_worker_computes_for_too_long_is_done_once_by_another(
     case: Case, fake: RunningFake, recovery: Recovery
 ) -> None:
-    more = {**provided_by(fake), BLOCK_SECONDS: str(BLOCKED)}
+    more = {**provided_by(fake), **SOON, BLOCK_SECONDS: str(BLOCKED)}
     async with case.web(**more), Person(case.port, name="walker") as person:
         for number in range(8):
             await person.ask(f"Number {number}: we meet on 2026-05-{number + 10} in Lisbon. {WALK}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from shared.core.errors import StorageUnavailable
+from shared.core.errors import Fenced, StorageUnavailable
 from shared.core.exchange import ReplyEvent
 from shared.core.turns import Caps
 from shared.services.assistant import ClaimPrices
@@ -25,11 +26,20 @@ class Turns:
         self.asked: list[list[int]] = []
         self.before: Callable[[], Awaitable[None]] | None = None
         self.claiming: asyncio.Event | None = None
+        self.leased: set[int] = set()
+        self.remembers = True
 
     async def claim(self, session_id: int, **_: Any) -> None:
         if self.claiming is not None:
             await self.claiming.wait()
         raise StorageUnavailable("the reply is lost")
+
+    async def held(self, worker_id: int) -> dict[int, bool]:
+        assert worker_id == WORKER
+        return dict.fromkeys(self.leased, False)
+
+    def forget_remembered(self) -> None:
+        self.remembers = False
 
     async def let_go(self, session_ids: Collection[int], *, worker_id: int) -> None:
         assert worker_id == WORKER
@@ -38,9 +48,12 @@ class Turns:
             await self.before()
 
 
-class Alive:
-    async def beat(self, worker_id: int) -> bool:
-        return worker_id == WORKER
+@dataclass
+class Heart:
+    last_beat: float = 0.0
+    is_lost: bool = False
+    lag_seconds: float = 0.0
+    timeline: str = "00000001"
 
 
 class Prices:
@@ -51,6 +64,7 @@ class Prices:
 class House:
     def __init__(self) -> None:
         self.turns = Turns()
+        self.heart = Heart()
         parts: dict[str, Any] = {
             "assistant": Prices(),
             "counter": None,
@@ -58,7 +72,7 @@ class House:
             "turns": self.turns,
         }
         self.conversation = Conversation(
-            channel="web", worker_id=WORKER, workers=Alive(), crash_point=no_crash,
+            channel="web", worker_id=WORKER, pulse=self.heart, crash_point=no_crash,
             caps=Caps(total=None, person=None, visitor=None, session=None), **parts,
         )  # fmt: skip
 
@@ -135,3 +149,44 @@ async def test_what_is_being_claimed_again_is_left_alone_until_that_has_ended() 
     with pytest.raises(StorageUnavailable):
         await again
     assert await house.beats() == [[2]]
+
+
+async def test_what_the_table_says_is_ours_and_nobody_here_knows_is_let_go_of_when_that_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after a failover to a standby that was behind: the claim is there, and its answer is lost."""
+    house, now = House(), [100.0]
+    monkeypatch.setattr("shared.services.conversation.time.monotonic", lambda: now[0])
+    house.turns.leased = {5}
+    for _ in range(2):
+        assert await house.beats() == [], "a commit whose reply is under way is no lost turn"
+        now[0] += 1.0
+    assert await house.beats() == [[5]]
+    house.turns.leased = set()
+    assert await house.beats() == []
+
+
+async def test_what_is_ours_for_a_moment_again_and_again_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house, now = House(), [100.0]
+    monkeypatch.setattr("shared.services.conversation.time.monotonic", lambda: now[0])
+    for beat in range(6):
+        house.turns.leased = {5} if beat % 2 else set()
+        assert await house.beats() == []
+        now[0] += 1.0
+
+
+async def test_behind_another_server_nothing_is_known_but_what_was_asked_of_it() -> None:
+    house = House()
+    assert await house.beats() == []
+    house.turns.leased, house.heart.timeline = {5, 6}, "00000002"
+    assert await house.beats() == [[5, 6]]
+    assert not house.turns.remembers
+
+
+async def test_a_process_that_the_database_does_not_know_begins_anew() -> None:
+    house = House()
+    house.heart.is_lost = True
+    with pytest.raises(Fenced):
+        await house.beats()

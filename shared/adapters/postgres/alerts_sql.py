@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.turn_sql import LEASE_SECONDS, WARN_PERCENT
+from shared.adapters.postgres.turn_sql import LEASE_SECONDS, UNKNOWN_TO_ITS_HOLDER, WARN_PERCENT
 
 LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.alerts'))"
 
@@ -85,6 +85,8 @@ WITH spent AS (
   UNION ALL
   SELECT 'no_backup', 'data', '{{}}' WHERE EXISTS (
     SELECT FROM workers w WHERE {_ALIVE} AND (w.health ->> 'backup_failed')::boolean)
+  UNION ALL
+  SELECT 'stuck_turn', '', jsonb_build_object('count', count(*)) {UNKNOWN_TO_ITS_HOLDER} HAVING count(*) > 0
   UNION ALL
   SELECT 'no_worker', '', jsonb_build_object('seconds', $5::bigint) FROM work WHERE silent > $5::bigint
 ), opened AS (

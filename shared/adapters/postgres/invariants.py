@@ -8,7 +8,7 @@ import asyncpg
 
 from shared.adapters.postgres.retention import GRACE_DAYS, RULES, Sweep, condition_of
 from shared.adapters.postgres.spend_sql import SUMS
-from shared.adapters.postgres.turn_sql import LONGEST_WAIT_SECONDS
+from shared.adapters.postgres.turn_sql import LONGEST_WAIT_SECONDS, UNKNOWN_TO_ITS_HOLDER
 from shared.core.work import ASKED_AGAIN
 
 STATEMENT_SECONDS = 20.0
@@ -767,6 +767,11 @@ _ENDS = (
                         NOT EXISTS (SELECT FROM workers w WHERE w.id = s.leased_by)
                         OR NOT EXISTS (SELECT FROM turns t WHERE t.session_id = s.id
                                           AND t.turn_no = s.answered_turn + 1 AND t.state = 'claimed'))""",
+    ),
+    _Check(
+        code="I10",
+        what="a turn is held by a living process that does not know it",
+        rows=f"""SELECT {_at("session=s.id", "leased_by=s.leased_by")} {UNKNOWN_TO_ITS_HOLDER}""",
     ),
     _Check(
         code="I10",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -49,6 +50,19 @@ _TRIES = 4
 
 class _Pool(WatchedPool):
     """Nobody waits for a connection without end. What begins with `_` is the driver's own, pinned by hash."""
+
+    longest_wait = 0.0
+    """Seconds, since `longest_wait_of` was last asked."""
+
+    async def _acquire(self, timeout: float | None) -> Any:
+        acquire = cast("Any", super())._acquire
+        if timeout is None:
+            return await acquire(timeout)
+        began = time.monotonic()
+        try:
+            return await acquire(timeout)
+        finally:
+            self.longest_wait = max(self.longest_wait, time.monotonic() - began)
 
     def acquire(self, *, timeout: float | None = None) -> Any:
         free: asyncio.Queue[Any] | None = cast("Any", self)._queue
@@ -109,6 +123,14 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
         )
     except CANNOT_CONNECT as error:
         raise unusable(database_url, error) from error
+
+
+def longest_wait_of(pool: asyncpg.Pool[asyncpg.Record]) -> float:
+    """For a connection, since it was last asked: where all are busy, there is more to do than can be done."""
+    if not isinstance(pool, _Pool):
+        return 0.0
+    longest, pool.longest_wait = pool.longest_wait, 0.0
+    return longest
 
 
 async def _read_json(connection: asyncpg.Connection) -> None:

@@ -82,13 +82,15 @@ def one_of(column: str, *values: str, name: str) -> CheckConstraint:
 
 
 class Deployment(SQLModel, table=True):
-    """One row: what is true of this installation. A restore from backup raises `log_epoch`."""
+    """One row: what is true of this installation. A restore and a promoted standby raise `log_epoch`."""
 
     __tablename__ = "deployment"
     __table_args__ = (CheckConstraint("id = 1", name="deployment_is_one_row"),)
     id: int = field(small(key=True, default="1"))
     log_epoch: int = field(big(default="1"))
     created_at: datetime = field(moment())
+    timeline: str = field(words(default=""))
+    """Of the server that wrote last; empty where it does not tell."""
 
 
 class Agent(SQLModel, table=True):
@@ -252,6 +254,8 @@ class Session(SQLModel, table=True):
     person_kind: str | None = field(words(null=True))
     person_anonymous: bool | None = field(Column(Boolean, nullable=True))
     """What the list shows of that person, kept in the same way; null until a worker tells an old session."""
+    leased_at: datetime | None = field(moment(null=True))
+    """When `leased_by` claimed it; null where a version before did."""
 
 
 class SessionTotals(SQLModel, table=True):
@@ -919,6 +923,7 @@ class Alert(SQLModel, table=True):
             "no_backup",
             "agent_cap_80",
             "agent_cap_100",
+            "stuck_turn",
             "test",
             "window_narrowed",
             name="alert_kind",

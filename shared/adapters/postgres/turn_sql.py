@@ -235,7 +235,7 @@ _AFTER_DEATH = """CASE WHEN t.attempt > 1 THEN
 CLAIM = f"""
 WITH s AS (
   UPDATE sessions
-     SET turn_epoch = turn_epoch + 1, leased_by = $2, retry_at = NULL,
+     SET turn_epoch = turn_epoch + 1, leased_by = $2, leased_at = now(), retry_at = NULL,
          open_turn = nullif(open_turn, answered_turn + 1)
    WHERE id = $1 AND answered_turn < next_turn - 1 AND (held_after IS NULL OR answered_turn < held_after)
      AND (retry_at IS NULL OR retry_at <= now())
@@ -310,7 +310,7 @@ WITH s AS (
   UPDATE sessions
      SET next_seq = sessions.next_seq + 1, next_event_seq = sessions.next_event_seq + 1,
          next_turn = sessions.next_turn + 1, open_turn = NULL, open_address = $4, last_channel = $3,
-         last_active_at = now(), turn_epoch = sessions.turn_epoch + 1, leased_by = $10
+         last_active_at = now(), turn_epoch = sessions.turn_epoch + 1, leased_by = $10, leased_at = now()
     FROM (SELECT id, xmin AS version FROM sessions WHERE id = $1) seen
    WHERE sessions.id = seen.id AND sessions.xmin = seen.version
      AND {_MAY_WRITE}
@@ -465,6 +465,23 @@ UPDATE sessions SET leased_by = NULL, retry_at = now(), turn_epoch = turn_epoch 
  WHERE id IN (SELECT id FROM s)
 """
 """Several are locked in the order in which everybody locks them."""
+
+STUCK_SECONDS = 15
+UNKNOWN_TO_ITS_HOLDER = f"""
+  FROM sessions s JOIN workers w ON w.id = s.leased_by AND {_WORKS}
+ WHERE s.answered_turn < s.next_turn - 1 AND s.leased_at < w.beat - interval '{STUCK_SECONDS} s'
+   AND w.health ? 'turns' AND NOT w.health -> 'turns' @> to_jsonb(s.id)
+"""
+"""Leased for a while to a process that lives and did not name the session with its last beat."""
+
+HELD = """
+SELECT s.id, coalesce(t.stop_requested, false) AS stop_requested
+  FROM sessions s LEFT JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
+ WHERE s.leased_by = $1 AND s.answered_turn < s.next_turn - 1
+"""
+"""By the index of what is unanswered: a lease is held for an unanswered turn only, and one on the lease itself
+would have to be written with each claim and each answer.
+"""
 
 RESERVE = f"""
 WITH cost AS (

@@ -388,15 +388,14 @@ class PostgresTurns:
         return bool(await self._pool.fetchval(turn_sql.REQUEST_STOP, session_id))
 
     @store_method
-    async def stops_requested(self, worker_id: int) -> list[int]:
-        """Sessions whose running turn, held by this process, was asked to stop."""
-        rows = await self._pool.fetch(
-            """SELECT s.id FROM sessions s
-                 JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
-                WHERE s.leased_by = $1 AND s.answered_turn < s.next_turn - 1 AND t.stop_requested""",
-            worker_id,
-        )
-        return [row["id"] for row in rows]
+    async def held(self, worker_id: int) -> dict[int, bool]:
+        """Sessions that are leased to this process, and whether their running turn was asked to stop."""
+        rows = await self._pool.fetch(turn_sql.HELD, worker_id)
+        return {row["id"]: row["stop_requested"] for row in rows}
+
+    def forget_remembered(self) -> None:
+        """A promoted standby gives the numbers of lost transactions again: they tell nothing apart."""
+        self._remembered = RememberedViews()
 
 
 def entry_from(row: Record) -> Entry:

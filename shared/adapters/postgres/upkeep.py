@@ -358,12 +358,19 @@ class PostgresUpkeep:
         return event_seq
 
     @store_method
-    async def let_go_jobs(self, worker_id: int, *, but: Collection[int]) -> int:
-        """Jobs that this process holds, except these, are due again."""
+    async def held_jobs(self, worker_id: int) -> list[int]:
+        rows = await self._pool.fetch(
+            "SELECT id FROM jobs WHERE state = 'running' AND leased_by = $1", worker_id
+        )
+        return [row["id"] for row in rows]
+
+    @store_method
+    async def let_go_jobs(self, worker_id: int, job_ids: Collection[int]) -> int:
+        """Those of them that this process holds are due again."""
         rows = await self._pool.fetch(
             """UPDATE jobs SET state = 'due', leased_by = NULL, due_at = now()
-                WHERE state = 'running' AND leased_by = $1 AND id <> ALL ($2::bigint[]) RETURNING id""",
-            worker_id, list(but),
+                WHERE state = 'running' AND leased_by = $1 AND id = ANY ($2::bigint[]) RETURNING id""",
+            worker_id, list(job_ids),
         )  # fmt: skip
         return len(rows)
 

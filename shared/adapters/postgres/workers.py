@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import asyncpg
+import structlog
 
 from shared.adapters.postgres.pool import store_method
 
@@ -16,6 +19,37 @@ WITH ended AS (
 )
 INSERT INTO workers (role, pid) VALUES ($1, $2) RETURNING id
 """
+_BEAT = """
+UPDATE workers SET beat = now(), health = $2 WHERE id = $1 AND stopped_at IS NULL RETURNING started_at
+"""
+_TIMELINE = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)"
+"""Everybody may ask for the name of the newest piece of the log, which begins with the timeline.
+
+`pg_control_checkpoint` tells of a promotion only when the first checkpoint after it has ended.
+"""
+_NOT_TOLD = (
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.UndefinedFunctionError,
+    asyncpg.FeatureNotSupportedError,
+)
+_NOTE_TIMELINE = """
+WITH before AS (SELECT id, timeline FROM deployment WHERE timeline <> $1 FOR UPDATE)
+UPDATE deployment d SET timeline = $1,
+       log_epoch = CASE WHEN before.timeline = '' THEN log_epoch
+                        ELSE greatest(log_epoch + 1, extract(epoch FROM clock_timestamp())::bigint) END
+  FROM before WHERE d.id = before.id RETURNING before.timeline <> ''
+"""
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """What the database said to one."""
+
+    started_at: datetime
+    """A standby that was behind gives the numbers of lost rows again: another row has another beginning."""
+    timeline: str
+    """Empty where the server does not tell."""
 
 
 class PostgresWorkers:
@@ -31,6 +65,7 @@ class PostgresWorkers:
         self._pool = pool
         self._health = health
         self._beaten = beaten
+        self._tells_timeline = True
 
     @store_method
     async def register(self, role: str, *, instead_of: int | None = None) -> int:
@@ -39,16 +74,34 @@ class PostgresWorkers:
         return worker_id
 
     @store_method
-    async def beat(self, worker_id: int) -> bool:
-        """False when this process was declared dead; it must not go on under that id."""
-        found = await self._pool.fetchval(
-            "UPDATE workers SET beat = now(), health = $2 WHERE id = $1 AND stopped_at IS NULL RETURNING id",
-            worker_id,
-            self._health(),
-        )
-        if found is not None:
-            self._beaten()
-        return found is not None
+    async def beat(self, worker_id: int) -> Beat | None:
+        """None when this process was declared dead; it must not go on under that id."""
+        started_at: datetime | None = await self._pool.fetchval(_BEAT, worker_id, self._health())
+        if started_at is None:
+            return None
+        beat = Beat(started_at=started_at, timeline=await self._timeline())
+        self._beaten()
+        return beat
+
+    async def _timeline(self) -> str:
+        """Not in the transaction of the beat, which holds where this is refused."""
+        if not self._tells_timeline:
+            return ""
+        try:
+            told: str = await self._pool.fetchval(_TIMELINE)
+        except _NOT_TOLD as error:
+            self._tells_timeline = False
+            log.warning("timeline_not_told", reason=str(error))
+            return ""
+        return told
+
+    @store_method
+    async def note_timeline(self, timeline: str) -> bool:
+        """True for who finds another one than before: numbers of events may stand for others now, and
+        `log_epoch` is raised, by which every screen begins afresh.
+        """
+        another: bool | None = await self._pool.fetchval(_NOTE_TIMELINE, timeline)
+        return bool(another)
 
     @store_method
     async def stop(self, worker_id: int) -> None:
