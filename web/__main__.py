@@ -51,6 +51,7 @@ async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
         log.error("cannot_listen", host=settings.http_host, port=settings.http_port, reason=str(error))
         await runner.cleanup()
         return EXIT_CANNOT_START
+    services.promotion.then(parts.hub.begin_anew)
     start_parts(parts)
     parts.tasks.forever(services.alerting.watch)
     parts.tasks.forever(services.alerting.send)

@@ -46,6 +46,7 @@ WANTED = {"t": "wanted"}
 """Asks other processes for the text so far of an answer; never a frame of a screen."""
 LEFT = {"t": "left"}
 """Somebody signed out of a place."""
+ANEW_MS = 1_000
 HELD_BACK = 1_000
 """Events a screen may be sent before its welcome is ready."""
 
@@ -227,6 +228,13 @@ class Hub:
     def draft(self, session_id: int) -> Draft | None:
         room = self._rooms.get(session_id)
         return room.draft if room else None
+
+    async def begin_anew(self) -> None:
+        """The numbers of events may stand for others now: every screen comes back, and counts from there."""
+        for room in self._rooms.values():
+            room.delivered = None
+            room.pending.clear()
+        self.close_all(spread_ms=ANEW_MS)
 
     def close_all(self, *, spread_ms: int = 5_000) -> None:
         """Tell every screen to come back, not all at the same moment."""

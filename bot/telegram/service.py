@@ -107,6 +107,7 @@ class TelegramService:
         self._tasks.forever(self._bring_last_words)
         self._tasks.forever(self._tell_of_the_uncertain)
         self._tasks.forever(self._app.alerting.watch)
+        self._app.promotion.then(self._stores.inbox.store_again)
         if self._settings.alert_telegram_chats:
             self._tasks.forever(self._bring_alerts)
         for config in self._bots:

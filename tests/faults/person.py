@@ -15,6 +15,7 @@ import aiohttp
 PATIENCE_SECONDS = 60.0
 """How long anything may take where nobody promises a time: machines may be busy."""
 AGAIN_SECONDS = 0.1
+UNKNOWN_TOKEN = 4401
 _cids = count(1)
 
 Frame = dict[str, Any]
@@ -41,7 +42,10 @@ class Person:
     connections: int = 0
     read_so_far: int = 0
     """As the last welcome told it."""
+    again: int = 0
+    """How many were said again because the server had lost what it had acknowledged."""
     _waiting: dict[str, Frame] = field(default_factory=dict)
+    _epoch: int = 0
     _socket: aiohttp.ClientWebSocketResponse | None = None
     _living: asyncio.Task[None] | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -174,20 +178,42 @@ class Person:
                     return
                 frame = json.loads(message.data)
                 if frame["t"] == "welcome":
+                    if frame["resumed"] and self._epoch not in (0, frame["log_epoch"]):
+                        self.seen.clear()
+                        return
                     await self._welcomed(socket, frame)
                 else:
                     self._heard(frame)
                 self._changed.set()
+            if socket.close_code == UNKNOWN_TOKEN:
+                self.token = None
+                self.seen.clear()
 
     async def _welcomed(self, socket: aiohttp.ClientWebSocketResponse, frame: Frame) -> None:
         self.connections += 1
         self.token = frame.get("token", self.token)
         self.read_so_far = frame["read"]
+        if self._epoch not in (0, frame["log_epoch"]):
+            self._begin_anew({event.get("cid") for event in frame["events"]})
+        self._epoch = frame["log_epoch"]
         for event in frame["events"]:
             self._heard(event)
         self._socket = socket
         for waiting in list(self._waiting.values()):
             await socket.send_json(waiting)
+
+    def _begin_anew(self, stored: set[Any]) -> None:
+        """Numbers stand for other events now; what is stored no longer is said again, in its order."""
+        self.seen.clear()
+        self.contradictions.clear()
+        lost = {cid: words for cid, words in self.said.items() if cid not in stored}
+        self.again += len(lost.keys() & self.acks.keys())
+        for cid in lost:
+            self.acks.pop(cid, None)
+        commands = {cid: one for cid, one in self._waiting.items() if cid not in self.said}
+        self._waiting = {
+            **{cid: {"t": "msg", "cid": cid, "text": words} for cid, words in lost.items()}, **commands,
+        }  # fmt: skip
 
     async def _send(self, cid: str, frame: Frame) -> None:
         self._waiting[cid] = frame

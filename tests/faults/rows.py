@@ -1,4 +1,4 @@
-"""The 52 faults that Evertalk is tried with: the one truth of `./evertalk test faults` and docs/faults.md."""
+"""The 55 faults that Evertalk is tried with: the one truth of `./evertalk test faults` and docs/faults.md."""
 
 from __future__ import annotations
 
@@ -124,7 +124,8 @@ _PROCESSES = (
     _row(
         20, "an event loop is blocked",
         "the process computes and returns to nothing else for longer than its lease",
-        "another process takes over; one answer; the log says that beats were missed",
+        "its heart beats beside the loop, so that it keeps its turns and ends them; after 30 s the heart no"
+        " longer vouches for it, and another process takes over; one answer; the log says which",
         long="twenty seconds",
     ),
     _row(
@@ -305,7 +306,22 @@ _CHANNELS = (
     ),
 )  # fmt: skip
 
-ROWS: Final = (*_PROCESSES, *_SERVERS, *_PROVIDER, *_CHANNELS)
+_HOSTS = (
+    _row(
+        54, "a standby that was behind becomes the primary",
+        "pg_basebackup, a line to it that stops, the primary killed as with its machine, pg_promote; a thousand"
+        " promotions of a simulated one",
+        "no turn is stuck; screens begin afresh; what was acknowledged and is lost comes again from browsers"
+        " that are open and from the bot, and is answered anew",
+    ),
+    _row(
+        55, "one of two hosts has all the visitors, and more than it can carry",
+        "sixty people on one of two web processes, each asking again as soon as it is answered",
+        "no turn is taken from whoever is slow, none is paid for twice; new turns go to the other process",
+    ),
+)  # fmt: skip
+
+ROWS: Final = (*_PROCESSES, *_SERVERS, *_PROVIDER, *_CHANNELS, *_HOSTS)
 NUMBERS: Final = tuple(row.number for row in ROWS)
 
 
@@ -322,7 +338,7 @@ def _line(row: Row) -> str:
 
 _PROMISE = """Every message that Evertalk has acknowledged is answered exactly once, in order, or the
 person is told why not."""
-_HOW = """That is tried with 52 faults: real processes and signals, a real PostgreSQL and Valkey, a proxy
+_HOW = """That is tried with 55 faults: real processes and signals, a real PostgreSQL and Valkey, a proxy
 that breaks lines, strict imitations of Telegram and of the model's provider, and a browser where a row
 needs one. Each case ends with the same check of everything stored (`check_invariants()`; `./evertalk
 doctor` runs it, too)."""

@@ -51,7 +51,8 @@ def test_every_row_has_a_test_and_no_mark_is_of_another_table() -> None:
 
 
 def test_the_rows_are_numbered_without_a_gap() -> None:
-    assert [f"F{number:02d}" for number in range(1, 53)] == list(NUMBERS)
+    numbers = [number for number in range(1, 56) if number != 53]
+    assert [f"F{number:02d}" for number in numbers] == list(NUMBERS)
     assert all(row.fault and row.cause and row.holds for row in ROWS)
 
 
@@ -116,9 +117,9 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        (["--row", "F99"], "F01 to F52"),
+        (["--row", "F99"], "F01 to F55"),
         (["--row", "S09"], "docs/faults.md"),
-        (["--row", "F01", "FF"], "F01 to F52"),
+        (["--row", "F01", "FF"], "F01 to F55"),
         (["--seeds", "0"], "from 1 on"),
         (["--seeds", "many"], "from 1 on"),
         (["--seeds", "9-3"], "from 1 on"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +14,8 @@ import asyncpg
 from shared.adapters.postgres.pool import store_method
 from shared.core.storable import storable_json
 
+LATELY_SECONDS = 600.0
+LATELY_AT_MOST = 2_000
 _STORE = """
 WITH new AS (
   INSERT INTO telegram_updates (bot_id, update_id, body)
@@ -36,12 +40,28 @@ class PostgresTelegramInbox:
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self._pool = pool
+        self._lately: deque[tuple[float, int, Any]] = deque(maxlen=LATELY_AT_MOST)
+        """Stored not long ago: Telegram has forgotten them, and a promoted standby may not know them."""
 
     @store_method
     async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int:
         """How many of them are new. Each must have an integer `update_id`."""
-        stored: int = await self._pool.fetchval(_STORE, bot_id, [storable_json(update) for update in updates])
+        kept = [storable_json(update) for update in updates]
+        stored: int = await self._pool.fetchval(_STORE, bot_id, kept)
+        now = time.monotonic()
+        while self._lately and now - self._lately[0][0] > LATELY_SECONDS:
+            self._lately.popleft()
+        self._lately.extend((now, bot_id, update) for update in kept)
         return stored
+
+    @store_method
+    async def store_again(self) -> int:
+        """What was stored lately and a promoted standby does not know waits again, in its order; how many."""
+        since, waiting = time.monotonic() - LATELY_SECONDS, dict[int, list[Any]]()
+        for at, bot_id, update in self._lately:
+            if at >= since:
+                waiting.setdefault(bot_id, []).append(update)
+        return sum([await self._pool.fetchval(_STORE, bot_id, kept) for bot_id, kept in waiting.items()])
 
     @store_method
     async def waiting(

@@ -372,17 +372,38 @@ def test_an_answer_to_a_closed_panel_is_counted_on_the_launcher(desk: Desk, stub
 
 
 def test_a_restore_on_the_server_brings_the_true_history(desk: Desk, stub: Stub) -> None:
+    """And what was confirmed a moment ago, and is not in it, is said again under its old id."""
     page = desk.chat()
     asked(page, "one")
     asked(page, "two")
     session = stub.only()
+    cid = next(event["cid"] for event in session.events if event.get("text") == "two")
     stub.epoch = 2
     session.events[:] = session.events[:2]
+    del session.cids[cid]
     stub.call(stub.push(session, "Filler"))
     stub.call(stub.push(session, "Filler too"))
     stub.call(stub.drop(session))
     expect(page.get_by_text("Filler too").first).to_be_visible()
-    expect(log(page).get_by_text("You said: two")).to_have_count(0)
+    expect(log(page).get_by_text("You said: two")).to_have_count(1)
+    assert [event["text"] for event in session.events if event.get("cid") == cid] == ["two"]
+    assert [event["text"] for event in session.events if event.get("role") == "person"] == ["one", "two"]
+
+
+def test_what_was_said_long_ago_is_not_said_again(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    page.clock.install()
+    asked(page, "one")
+    page.clock.fast_forward(700_000)
+    session = stub.only()
+    stub.epoch = 2
+    session.events[:] = []
+    stub.call(stub.push(session, "Filler"))
+    stub.call(stub.drop(session))
+    page.clock.fast_forward(5_000)
+    expect(page.get_by_text("Filler").first).to_be_visible()
+    asked(page, "and now")
+    assert [event["text"] for event in session.events if event.get("role") == "person"] == ["and now"]
 
 
 def test_a_reader_who_scrolled_up_is_left_alone(desk: Desk, stub: Stub) -> None:

@@ -14,6 +14,8 @@
  */
 
 const RUNNING = new Set(["started", "tool"]);
+/** What was confirmed so lately goes again, under its old id, when the server has lost it. */
+const AGAIN_MS = 600_000;
 
 export class Conversation {
   /** @param {{changed: () => void, said: (item: Item) => void, gap: (turn?: number) => void}} hooks */
@@ -70,17 +72,24 @@ export class Conversation {
     const unsent = this.items.filter((item) => item.status === "sending" || item.status === "failed");
     const commands = this.items.filter((item) => item.kind === "result" && item.pending);
     const fresh = !frame.resumed;
+    const again = fresh && this.undone(frame) ? this.items.filter((item) => Date.now() - (item.sentAt ?? 0) < AGAIN_MS && item.status === "sent") : [];
     if (fresh) this.clear();
     this.session = frame.session ?? "";
     this.epoch = frame.log_epoch ?? null;
     for (const name of ["commands", "limits", "audience", "model"]) if (frame[name]) this.settings[name] = frame[name];
     this.ctx = frame.ctx ?? null;
     this.read = Number(frame.read) || 0;
-    if (fresh) for (const item of [...unsent, ...commands]) this.items.push(item);
+    for (const item of again) this.change(item, { status: "sending", mid: undefined, turn: null, seq: undefined, queued: false });
+    if (fresh) for (const item of [...again, ...unsent, ...commands]) this.items.push(item);
     for (const event of frame.events ?? []) this.durable(event, !fresh, true);
     this.pinned = new Set(frame.pinned ?? []);
     this.last = Math.max(this.last, Number(frame.head) || 0);
     this.snapshot(frame.state ?? {});
+  }
+
+  /** Whether the server may have lost what it had confirmed: a copy of its data that was behind took over. @param {any} frame */
+  undone(frame) {
+    return this.epoch !== null && (frame.log_epoch !== this.epoch || (frame.session === this.session && frame.head < this.last));
   }
 
   /** What is not told here is over: no missed event may leave anything hanging. @param {any} state */
@@ -120,7 +129,7 @@ export class Conversation {
   erased(event) {
     if (event.mids) {
       for (const item of this.items) {
-        if (event.mids.includes(item.mid)) this.change(item, { text: "[erased]", attachments: undefined });
+        if (event.mids.includes(item.mid)) this.change(item, { text: "[erased]", attachments: undefined, sentAt: 0 });
         if (item.earlier) this.change(item, { earlier: item.earlier.filter((one) => !event.mids.includes(one.mid)) });
       }
       return;

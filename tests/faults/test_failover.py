@@ -1,0 +1,149 @@
+"""A standby that was behind is promoted: what was acknowledged comes again, and no turn is stuck."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from shared.adapters.embedded import EmbeddedServers
+from shared.adapters.postgres.migrate import migrate
+from tests.fakes.bot_api import running_bot_api
+from tests.fakes.messages_api.harness import RunningFake
+from tests.fakes.tcp_proxy import TcpProxy
+from tests.faults.conftest import TEMPLATE
+from tests.faults.hatchery import Hatchery
+from tests.faults.person import Person
+from tests.faults.plant import Case, Plant, Recovery
+from tests.faults.processes import logged
+from tests.faults.standby import Standby, followed
+from tests.faults.telegram import Telegram
+from tests.faults.test_provider import LONG
+from tests.places import short_folder
+from tests.ports import free_port
+
+PEOPLE = 4
+LAG_SECONDS = 2.5
+GIVEN_BACK_SECONDS = 10.0
+_ANSWERED = "SELECT count(*) FROM turns WHERE ended_at IS NOT NULL"
+_DELIVERED = "SELECT count(*) FROM deliveries WHERE channel = 'telegram' AND state = 'delivered'"
+_HELD = "SELECT count(*) FROM sessions WHERE leased_by IS NOT NULL"
+
+
+class Followed(Case):
+    """A case whose database is behind one address, whichever server answers there."""
+
+    line: TcpProxy
+    standby: Standby
+
+    @property
+    def database_url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.line.port}/{self.database}?sslmode=disable"
+
+    async def fail_over(self) -> None:
+        self.line.refuses = True
+        await self.standby.take_over()
+        self.line.cut()
+        self.line.upstream, self.line.refuses = self.standby.socket, False
+
+
+@asynccontextmanager
+async def followed_case(hatchery: Hatchery) -> AsyncIterator[Followed]:
+    folder = short_folder("evp-")
+    servers = EmbeddedServers(folder / "servers")
+    await servers.start()
+    try:
+        plant = Plant(servers=servers, folder=folder, hatchery=hatchery)
+        await plant.admin(f'create database "{TEMPLATE}"')
+        await migrate(plant.database_url(TEMPLATE))
+        made = await plant.case(TEMPLATE)
+        sockets = Path(parse_qs(urlsplit(made.database_url).query)["host"][0])
+        async with TcpProxy(upstream=sockets / ".s.PGSQL.5432") as line, followed(plant) as standby:
+            case = Followed(plant=plant, database=made.database, redis_url=made.redis_url, port=made.port)
+            case.line, case.standby = line, standby
+            yield case
+    finally:
+        await servers.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _talks(person: Person, chance: Random, seconds: float) -> None:
+    end, number = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        number += 1
+        await person.say(f"Message {number} of {person.name}, at {time.monotonic():.3f}.")
+        await asyncio.sleep(chance.uniform(0.1, 0.5))
+
+
+def _came_back(person: Person, before: int) -> Callable[[], bool]:
+    return lambda: person.connections > before
+
+
+@pytest.mark.row("F54")
+async def test_after_a_failover_nothing_is_stuck_and_what_was_lost_is_said_again(
+    hatchery: Hatchery, fake: RunningFake, recovery: Recovery, seed: int
+) -> None:
+    chance = Random(seed)
+    await fake.set_pace(20.0)
+    await fake.script([{"match": {"kind": "chat", "contains": "something long"}, "times": -1,
+                        "action": {"text": LONG, "pace_ms": 100}}])  # fmt: skip
+    async with (
+        AsyncExitStack() as stack, followed_case(hatchery) as case, running_bot_api() as api,
+    ):  # fmt: skip
+        telegram = Telegram(api=api, provider=fake, case=case, hatchery=hatchery)
+        settings = telegram.settings()
+        ports = [case.port, free_port()]
+        running = [
+            await stack.enter_async_context(case.web(**{**settings, "EVERTALK_HTTP_PORT": str(port)}))
+            for port in ports
+        ]
+        running.append(await stack.enter_async_context(case.worker(**settings)))
+        running.append(await stack.enter_async_context(telegram.bot()))
+        people = [
+            await stack.enter_async_context(Person(ports[number % 2], name=f"f{number}-"))
+            for number in range(PEOPLE)
+        ]
+        talkers = [await telegram.talker() for _ in range(2)]
+        for talker in talkers:
+            await talker.ask(f"Good day, I am {talker.id}.")
+        await asyncio.gather(*(person.ask("Good day.") for person in people))
+        for person in people:
+            await person.say(f"{person.name}: please tell me something long.")
+        await case.standby.hears(f"SELECT ({_HELD}) >= 2", case.database)
+        await case.standby.lag()
+        held = await case.standby.value(_HELD, case.database)
+        late = await stack.enter_async_context(Person(case.port, name="late-"))
+        await late.ask("I came when nobody took note of it.")
+        await asyncio.gather(
+            *(_talks(person, Random(f"{seed} {person.name}"), LAG_SECONDS) for person in people),
+            *(talker.say(f"And this is something that {talker.id} says.") for talker in talkers),
+        )
+        await asyncio.sleep(chance.uniform(0.0, 0.5))
+        known, delivered = await case.value(_ANSWERED), await case.value(_DELIVERED)
+        since, sockets = time.monotonic(), {person.name: person.connections for person in (*people, late)}
+        await case.fail_over()
+        assert held >= 2
+        lost = known - await case.value(_ANSWERED)
+        strays = delivered - await case.value(_DELIVERED)
+        assert lost > 0, "the standby was not behind"
+        for person in (*people, late):
+            await person.until(_came_back(person, sockets[person.name]), "a new welcome")
+            await person.answered()
+        recovery.note("a standby was promoted", since)
+        assert sum(person.again for person in (*people, late)) > 0
+        await telegram.promises_hold(strays=strays + 2)
+        await case.until(f"SELECT ({_HELD}) = 0", within_seconds=GIVEN_BACK_SECONDS)
+        for person in (*people, late):
+            await person.ask("And now?")
+        await case.promises_hold(*people, late)
+        assert [one.exits for one in running] == [[]] * len(running), "\n".join(
+            one.words() for one in running
+        )
+        assert logged(running[:2], "another_timeline") == 2
