@@ -11,6 +11,7 @@ EvertalkError                     has a code and advice; the advice is the only 
 ├── Fenced                        another process owns this turn now; our write changed nothing
 ├── StaleView                     the log's view moved while we worked; plan again
 ├── CapReached                    a spending cap says no; nothing was spent
+├── CapHeld                       calls that are under way hold what is left; it waits for them
 ├── ContextBudgetExceeded         what may never be dropped does not fit; names the three largest parts
 ├── ContradictoryPolicy           settings that cannot hold together, with their numbers (core/policy.py)
 │   └── NoRoom                    a model's window leaves none for a conversation
@@ -34,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shared.core.model import Usage
+from shared.core.money import Shortage
 
 
 class EvertalkError(Exception):
@@ -117,15 +119,35 @@ class CapReached(EvertalkError):
 
     code = "cap_reached"
 
-    def __init__(self, *, scope: str, timezone: str = "UTC") -> None:
+    def __init__(self, *, scope: str, timezone: str = "UTC", shortages: Sequence[Shortage] = ()) -> None:
         super().__init__(f"spending cap of scope {scope!r} reached")
         self.scope = scope
+        self.shortages = tuple(shortages)
+        """Each cap that said no, the one with the least room first."""
         what = {"party": "Your spending limit", "session": "The spending limit of this conversation"}
         self.advice = (
-            f"{what.get(scope, 'The spending limit')} for today is reached. Your message is kept; "
-            f"please write again after midnight ({timezone}), or ask the operator to raise the limit. "
-            "Commands such as /budget work meanwhile."
+            f"{what.get(scope, 'The spending limit')} for today is reached{_used(self.shortages)}. "
+            f"Your message is kept; please write again after midnight ({timezone}), or ask the operator to "
+            "raise the limit. Commands such as /budget work meanwhile."
         )
+
+
+def _used(shortages: Sequence[Shortage]) -> str:
+    if not shortages:
+        return ""
+    first = shortages[0]
+    used, cap = (f"${micro / 1e6:.2f}" for micro in (first.spent_micro, first.cap_micro))
+    return f": {used} of {cap} used; not enough left for an answer"
+
+
+class CapHeld(EvertalkError):
+    """What a cap has left is set aside for calls that are under way."""
+
+    code = "cap_held"
+    advice = (
+        "What today's spending limit has left is set aside for answers that are being written just now. "
+        "Your message is kept and will be answered shortly."
+    )
 
 
 BUDGET_WARNING = "budget_warning"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from functools import lru_cache
@@ -48,6 +50,41 @@ def worst_case_micro(context_tokens: int, max_output: int, prices: Prices, *, ho
     dearest = max(of_input, of_write, of_read, HOUR_WRITE_FACTOR * of_input if hour else 0)
     factor = _factor(context_tokens + context_tokens // _MARGIN, prices)
     return _rounded_up(context_tokens * dearest + max_output * of_output, share, factor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """A cap that had no room for what was asked; micro-dollars of its day."""
+
+    scope: str
+    """`party`, `session`, `total` …"""
+    cap_micro: int
+    spent_micro: int
+    held_micro: int = 0
+    """Set aside for calls of others that are under way."""
+
+    @property
+    def left_micro(self) -> int:
+        return self.once_settled_micro - self.held_micro
+
+    @property
+    def once_settled_micro(self) -> int:
+        """The most that can be left when the calls under way have ended."""
+        return self.cap_micro - self.spent_micro
+
+
+def most_output(context_tokens: int, most: int, micro: int, prices: Prices, *, hour: bool = False) -> int:
+    """The longest answer, `most` tokens or less, that this money pays for at worst; -1 when none."""
+    return _most(most, micro, lambda tokens: worst_case_micro(context_tokens, tokens, prices, hour=hour))
+
+
+def most_input(most: int, output_tokens: int, micro: int, prices: Prices, *, hour: bool = False) -> int:
+    """The largest prompt that so much money pays for at worst, with an answer of that size; -1 when none."""
+    return _most(most, micro, lambda tokens: worst_case_micro(tokens, output_tokens, prices, hour=hour))
+
+
+def _most(most: int, micro: int, price: Callable[[int], int]) -> int:
+    return bisect_right(range(most + 1), micro, key=price) - 1
 
 
 def micro_per_input_token(prices: Prices) -> float:

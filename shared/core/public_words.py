@@ -12,6 +12,7 @@ PUBLIC_ADVICE: Mapping[str, str] = {
     "model_unavailable": "I cannot answer just now. Your message is kept; I try again within half a minute.",
     "model_busy": "Many people are writing to me. Your message is kept; I try again within a minute.",
     "budget_warning": "We have talked a lot today. I may need a pause until tomorrow soon.",
+    "cap_held": "Many people are writing to me. Your message is kept, and I will answer it shortly.",
     "cap_reached": "I have talked enough for today. Your message is kept; please write again tomorrow.",
 }
 

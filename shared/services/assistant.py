@@ -156,26 +156,20 @@ class Assistant:
             micro_output=worst_case_micro(0, longest, card.prices),
         )
 
-    async def book_lost(self, claim: Claim) -> None:
-        """For a turn that ends without a call: those of attempts that died are paid for all the same."""
-        if claim.attempt > 1:
-            card = await self._model.card(self._prompting.model_of(claim.agent_config))
-            await self._store.record_lost(claim, model=card.name, input_tokens=claim.context_tokens)
-
     async def answer(
         self, claim: Claim, *, emit: Emit, stop: asyncio.Future[None], bill: Bill | None = None
     ) -> Answered:
-        """Raises ModelError, ContextBudgetExceeded, Fenced, StorageUnavailable; `bill` tells what it cost."""
+        """Raises ModelError, CapHeld, Fenced, StorageUnavailable; `bill` tells what it cost."""
         about = {"session": claim.session_id, "turn": claim.turn, "attempt": claim.attempt}
         with self._tracer.span("turn", {**about, "channel": claim.channel}):
-            return await self._answer(claim, emit, stop, bill or Bill())
+            return await self._answer(claim, emit, stop, bill or Bill(claim=claim))
 
     async def _answer(self, claim: Claim, emit: Emit, stop: asyncio.Future[None], bill: Bill) -> Answered:
         card = await self._model.card(self._prompting.model_of(claim.agent_config))
         about = {"session_id": claim.session_id, "turn": claim.turn}
         view, former = await self._live_view(claim, claim.view)
         state = Attempt(
-            claim=claim,
+            bill=bill,
             view=view,
             former=former,
             emit=emit,

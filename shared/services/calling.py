@@ -14,7 +14,6 @@ from shared.core.agents import Circumstances
 from shared.core.errors import ContextBudgetExceeded, ModelError, PromptTooLong
 from shared.core.exchange import Delta, Emit, utf16_units
 from shared.core.messages import BEGINNERS
-from shared.core.money import worst_case_micro
 from shared.core.pruning import PruneDecision
 from shared.core.recall import NOTHING_RECALLED, Recalled
 from shared.core.rhythm import LONG_LIFE, SHORT_LIFE
@@ -24,9 +23,10 @@ from shared.core.spill import Artifact
 from shared.core.tokens import measure, observed_ratio
 from shared.core.turns import Caps, Claim, Spending
 from shared.ports import ChatModel, ModelCard, ModelReply, Picture, Usage
+from shared.services.affording import Affording
 from shared.services.crash import CrashPoint
 from shared.services.prompting import Prepared, Prompting
-from shared.services.spending import TurnSpendStore, spending, spending_of
+from shared.services.spending import Bill, TurnSpendStore, spending, spending_of
 from shared.services.tools import Toolbox
 
 OVERFLOW_TRIES = 3
@@ -53,13 +53,13 @@ class Stopped(Exception):
 class Attempt:
     """What one attempt at a turn has gathered; it lives as long as the attempt and belongs to nobody else."""
 
-    claim: Claim
     view: View
     emit: Emit
     stop: asyncio.Future[None]
     """Done as soon as the person asked to stop."""
     toolbox: Toolbox
     """The agent's tools as they were when the attempt began: the list stands in the cached prefix."""
+    bill: Bill
     ratio: float
     """Learned for this session and model; 1.0 before anything was learned."""
     anchor: int | None
@@ -84,8 +84,6 @@ class Attempt:
     spent: list[Spending] = field(default_factory=list)
     spent_before: list[Spending] = field(default_factory=list)
     """Calls whose usage was committed with a tool round."""
-    held_micro: int = 0
-    """What the claim's reservation was raised to."""
     restarts: int = 0
     model_attempt: int = 0
     draft: str = ""
@@ -113,6 +111,10 @@ class Attempt:
     """What this turn is reminded of: the same in all its rounds."""
     prepared: Prepared | None = None
     """The newest request, whatever became of it."""
+
+    @property
+    def claim(self) -> Claim:
+        return self.bill.claim
 
     def take_spent(self) -> tuple[Spending, ...]:
         """For the ledger, which has them once, whatever cuts this attempt off."""
@@ -155,8 +157,7 @@ class Calling:
     ) -> None:
         self._model = model
         self._prompting = prompting
-        self._spend = spend
-        self._caps = caps
+        self._affording = Affording(spend, caps=caps)
         self._store = store
         self._due = due
         self._crash_point = crash_point
@@ -166,7 +167,7 @@ class Calling:
     ) -> tuple[Prepared, ModelReply]:
         """One answer of the model, tried again smaller while the provider says that it is too long."""
         while True:
-            prepared = await self._fitting(state, card, tools=tools)
+            prepared = await self._afforded(state, await self._fitting(state, card, tools=tools))
             await self._due(state, prepared)
             try:
                 reply = await self._paid(state, prepared)
@@ -253,6 +254,21 @@ class Calling:
     def _may_insist(state: Attempt, prepared: Prepared) -> bool:
         return state.restarts > 0 and not state.insisted and prepared.estimate <= prepared.budget.hard
 
+    async def _afforded(self, state: Attempt, prepared: Prepared) -> Prepared:
+        """What the caps let it cost is set aside; near their end the request is made smaller for it."""
+
+        async def shrink(tokens: int) -> Prepared | None:
+            try:
+                small = self._prompting.shrink(prepared, state.view, state.claim.agent_config, hard=tokens)
+            except ContextBudgetExceeded:
+                return None
+            if small.wholes:
+                await self._store.keep_artifacts(state.claim, small.wholes)
+            return small
+
+        state.prepared = await self._affording.afford(state.bill, prepared, stop=state.stop, shrink=shrink)
+        return state.prepared
+
     async def _counted(self, state: Attempt, prepared: Prepared, hard: int) -> Prepared:
         """Near the hard limit an estimate is not good enough: the provider counts, once per turn."""
         near = abs(prepared.estimate - hard) <= NEAR_HARD * hard
@@ -271,7 +287,6 @@ class Calling:
 
     async def _paid(self, state: Attempt, prepared: Prepared) -> ModelReply:
         state.calls += 1
-        await self._set_aside(state, prepared)
         try:
             return await self._stoppable(state, prepared)
         except ModelError as error:
@@ -282,23 +297,6 @@ class Calling:
                 settled = micro_of([*state.spent_before, *state.spent])
                 await self._store.record_waste(state.claim, state.take_spent(), settled_micro=settled)
             raise
-
-    async def _set_aside(self, state: Attempt, prepared: Prepared) -> None:
-        """Nothing is sent whose worst case is not set aside, beside what the turn has cost already.
-
-        The claim has done so for most first calls. It could not know the message, the agent's model or how
-        long the prefix is to be kept. One reservation grows with the turn, and the turn's end settles it.
-        """
-        prices, claim = prepared.card.prices, state.claim
-        if claim.reservation_id is None or prices is None:
-            return
-        worst = worst_case_micro(
-            prepared.estimate, prepared.budget.out, prices, hour=prepared.request.cache_long
-        )
-        needed = micro_of([*state.spent_before, *state.spent]) + worst
-        if needed > max(state.held_micro, claim.reserved_micro):
-            await self._spend.raise_reservation(claim.reservation_id, needed, caps=self._caps)
-            state.held_micro = needed
 
     async def _stoppable(self, state: Attempt, prepared: Prepared) -> ModelReply:
         """The model's reply, or Stopped as soon as the person asks."""

@@ -14,7 +14,7 @@ import structlog
 from shared.core.errors import (
     BUDGET_WARNING,
     BUDGET_WARNING_ADVICE,
-    CapReached,
+    CapHeld,
     ContentRefused,
     EmptyMessage,
     EvertalkError,
@@ -46,7 +46,7 @@ from shared.core.upkeep import SessionState
 from shared.ports import DUE_ELSEWHERE, EVERYBODY, Announcer, AskStorage, Doorbell, TokenCounter
 from shared.services.assistant import Assistant, ClaimPrices, Room
 from shared.services.crash import CrashPoint
-from shared.services.endings import Answered, refusal
+from shared.services.endings import Answered
 from shared.services.spending import Bill
 
 log = structlog.get_logger(__name__)
@@ -67,6 +67,8 @@ LONGEST_BUSY_SECONDS = 60.0
 """Whatever a busy provider asks for: it is often well long before, and nobody knows without asking."""
 WAKE_SECONDS = 5.0
 """However often a provider answers others, a turn that waits for it is not tried more often than that."""
+HELD_SECONDS = 5.0
+"""Until a turn is tried again whose money was held for others; each try waits some time itself."""
 PRICES_SECONDS = 60.0
 """So long the prices of a claim serve for those that come with a message, which waits for no provider."""
 
@@ -421,43 +423,38 @@ class Conversation:
         stop = self._stops[claim.session_id] = asyncio.get_running_loop().create_future()
         if claim.stop_requested:
             stop.set_result(None)
-        bill = Bill()
+        bill = Bill(claim=claim)
         try:
             started = RunStarted(
                 turn=claim.turn, attempt=claim.attempt, epoch=claim.epoch, address_id=claim.address_id
             )
             await emit(started)
             async with self._asking_storage():
-                answered = await self._attempt(claim, emit, stop, bill)
-                return await self._commit(claim, answered, emit)
+                answered = await self._assistant.answer(claim, emit=emit, stop=stop, bill=bill)
+                return await self._commit(bill.claim, answered, emit)
         except Fenced:
             log.info("turn_fenced", session_id=claim.session_id, turn=claim.turn)
-            await self._release(claim)
+            await self._release(bill.claim)
             return False
         except StorageUnavailable as error:
             log.warning(
                 "turn_storage_unavailable", session_id=claim.session_id, turn=claim.turn, reason=str(error)
             )
-            await self._put_back(claim, emit, seconds=1.0, fault=False, error=None)
+            await self._put_back(bill.claim, emit, seconds=1.0, fault=False, error=None)
             return False
         except asyncio.CancelledError:
-            await self._put_back(claim, emit, seconds=0.0, fault=False, error=None, cut_off=bill)
+            await self._put_back(bill.claim, emit, seconds=0.0, fault=False, error=None, cut_off=bill)
             raise
+        except CapHeld as error:
+            log.info("turn_waits_for_money", session_id=claim.session_id, turn=claim.turn, reason=str(error))
+            return await self._put_off(bill.claim, error, emit, seconds=HELD_SECONDS, paid=bill)
         except ModelError as error:
-            return await self._model_failed(claim, error, emit)
+            return await self._model_failed(bill.claim, error, emit)
         except Exception as error:
             log.exception("turn_failed", session_id=claim.session_id, turn=claim.turn, attempt=claim.attempt)
-            return await self._faulted(claim, error, emit)
+            return await self._faulted(bill.claim, error, emit)
         finally:
             self._stops.pop(claim.session_id, None)
-
-    async def _attempt(self, claim: Claim, emit: Emit, stop: asyncio.Future[None], bill: Bill) -> Answered:
-        if claim.refused_scope is not None:
-            await self._assistant.book_lost(claim)
-            return refusal(
-                CapReached(scope=claim.refused_scope.partition(":")[0], timezone=self._caps.timezone)
-            )
-        return await self._assistant.answer(claim, emit=emit, stop=stop, bill=bill)
 
     async def _commit(self, claim: Claim, answered: Answered, emit: Emit) -> bool:
         """True when another turn waits."""
@@ -512,6 +509,11 @@ class Conversation:
         )  # fmt: skip
         if not error.transient:
             return await self._faulted(claim, error, emit)
+        return await self._put_off(claim, error, emit, seconds=_wait_seconds(error, claim.attempt))
+
+    async def _put_off(
+        self, claim: Claim, error: EvertalkError, emit: Emit, *, seconds: float, paid: Bill | None = None
+    ) -> bool:
         try:
             if await self._due_words(claim) is not None:
                 # A reminder is for now: it does not wait for a model that may be away for hours.
@@ -520,9 +522,7 @@ class Conversation:
         except (Fenced, StorageUnavailable):
             await self._put_back(claim, emit, seconds=1.0, fault=False, error=None)
             return False
-        await self._put_back(
-            claim, emit, seconds=_wait_seconds(error, claim.attempt), fault=False, error=error
-        )
+        await self._put_back(claim, emit, seconds=seconds, fault=False, error=error, paid=paid)
         return False
 
     async def _faulted(self, claim: Claim, error: Exception, emit: Emit) -> bool:
@@ -567,6 +567,7 @@ class Conversation:
         fault: bool,
         error: EvertalkError | None,
         cut_off: Bill | None = None,
+        paid: Bill | None = None,
     ) -> None:
         """Give the turn back, however long Postgres is away: while this process lives, nobody else can.
 
@@ -575,13 +576,13 @@ class Conversation:
         tell = error is not None and not claim.told_waiting
         notice = {"text": error.advice, "error": error.code, "waiting": True} if tell and error else None
         waits_for = error.provider or None if isinstance(error, ModelError) else None
-        told = None
+        told, bill = None, cut_off or paid
         while True:
             try:
                 told = await self._turns.postpone(
                     claim, seconds=seconds, fault=fault, notice=notice,
-                    spent=tuple(cut_off.unpaid) if cut_off else (),
-                    settled_micro=cut_off.micro if cut_off else 0,
+                    spent=tuple(bill.unpaid) if bill else (),
+                    settled_micro=bill.micro if bill else 0,
                     waits_for=waits_for,
                 )  # fmt: skip
                 break

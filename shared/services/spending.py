@@ -10,16 +10,20 @@ from typing import Protocol
 
 from shared.core.errors import ModelError
 from shared.core.money import cost_micro, worst_case_micro
-from shared.core.turns import Caps, Spending
+from shared.core.turns import Caps, Claim, Spending
 from shared.ports import ModelCard, ModelReply, Usage
 
 Pay = Callable[[Sequence[Spending]], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Bill:
-    """What one attempt at a turn has cost so far."""
+    """What one attempt at a turn has cost so far, and what is set aside for it."""
 
+    claim: Claim
+    """As it is now: where a cap refused it, money may have been set aside later."""
+    held_micro: int = 0
+    """What the claim's reservation was raised to."""
     stored: list[Spending] = field(default_factory=list)
     """With a tool round."""
     unpaid: list[Spending] = field(default_factory=list)
@@ -37,8 +41,8 @@ class SpendStore(Protocol):
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None: ...
 
 
-class TurnSpendStore(Protocol):
-    """A turn has one reservation, made by its claim, which grows with its rounds."""
+class TurnSpendStore(SpendStore, Protocol):
+    """A turn has one reservation, made by its claim or with its first call, which grows with its rounds."""
 
     async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> None: ...
 

@@ -15,6 +15,7 @@ from bot.telegram.texts import Texts, literal, texts_for
 from bot.telegram.texts.german import German
 from shared.core import errors
 from shared.core.command_texts import PinShown, command_texts
+from shared.core.money import Shortage
 
 SAMPLES: dict[str, Any] = {
     "name": "Ada", "username": "ada_l", "code": "ABCD2345", "kind": "voice", "limit_mb": 20, "demo": True,
@@ -184,3 +185,15 @@ def test_help_shows_commands_as_one_types_them() -> None:
     )
     assert "• /compact [focus] [--force] – Summarise older messages" in shown.text
     assert shown.entities == ()
+
+
+def test_a_person_reads_in_their_language_how_much_of_a_cap_is_used() -> None:
+    short = Shortage(scope="session", cap_micro=300_000, spent_micro=150_400)
+    error = errors.CapReached(scope="session", shortages=[short])
+    told = {
+        language: texts_for(language).advice(code=error.code, advice=error.advice, public=False)
+        for language in ("en", "de")
+    }
+    assert "$0.15 of $0.30 used; not enough left for an answer" in told["en"]
+    assert "0,15 $ von 0,30 $; für eine Antwort reicht der Rest nicht" in told["de"]
+    assert "$" not in texts_for("de").advice(code=error.code, advice=error.advice, public=True)

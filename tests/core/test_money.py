@@ -5,8 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from shared.core.model import Prices, Usage
-from shared.core.money import are_old, cost_micro, micro_per_input_token, price_on, worst_case_micro
+from shared.core.money import (
+    are_old,
+    cost_micro,
+    micro_per_input_token,
+    most_input,
+    most_output,
+    price_on,
+    worst_case_micro,
+)
 
 PRICES = Prices(input=2.0, output=10.0, cache_read=0.1, cache_write=2.5, dated="2026-11-01")
 
@@ -67,3 +78,20 @@ def test_prices_that_were_read_more_than_a_year_ago_are_old() -> None:
     assert are_old(replace(PRICES, dated="2026-11"), date(2027, 12, 1))
     assert not are_old(replace(PRICES, dated="2024-01", starts="2027-01-01"), date(2027, 12, 1))
     assert not are_old(replace(PRICES, dated="lately"), date(2030, 1, 1))
+
+
+@given(
+    st.integers(0, 200_000), st.integers(1, 20_000), st.integers(0, 2_000_000), st.booleans(), st.booleans()
+)
+def test_what_the_money_left_pays_for_is_the_most_and_not_more(
+    tokens: int, most: int, micro: int, hour: bool, is_long: bool
+) -> None:
+    prices = replace(PRICES, above=100_000, above_factor=2.0) if is_long else PRICES
+    output = most_output(tokens, most, micro, prices, hour=hour)
+    if output >= 0:
+        assert worst_case_micro(tokens, output, prices, hour=hour) <= micro
+    if output < most:
+        assert worst_case_micro(tokens, output + 1, prices, hour=hour) > micro
+    whole = most_input(tokens, most, micro, prices, hour=hour)
+    if whole >= 0:
+        assert worst_case_micro(whole, most, prices, hour=hour) <= micro

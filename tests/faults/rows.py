@@ -309,8 +309,8 @@ _CHANNELS = (
 _HOSTS = (
     _row(
         54, "a standby that was behind becomes the primary",
-        "pg_basebackup, a line to it that stops, the primary killed as with its machine, pg_promote; a thousand"
-        " promotions of a simulated one",
+        "pg_basebackup, a line to it that stops, the primary killed as with its machine, pg_promote; a"
+        " thousand promotions of a simulated one",
         "no turn is stuck; screens begin afresh; what was acknowledged and is lost comes again from browsers"
         " that are open and from the bot, and is answered anew",
     ),

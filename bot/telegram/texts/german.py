@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,12 @@ _CANNOT = {
     "contact": "Kontakte kann ich nicht lesen.",
     "poll": "An Umfragen kann ich nicht teilnehmen.",
 }
+_CAP_REACHED = (
+    "Für heute ist das Budget aufgebraucht{}. Deine Nachricht ist aufbewahrt; schreib bitte nach "
+    "Mitternacht wieder, oder bitte den Betreiber, mehr zu erlauben. Befehle wie /budget gehen weiter."
+)
+_USED = re.compile(r"\$(\d+\.\d\d) of \$(\d+\.\d\d) used")
+"""In the error's own words, which alone tell the figures."""
 _ADVICE = {
     "bad_input": "Das konnte ich nicht lesen. Bitte schick es noch einmal als einfachen Text.",
     "empty_message": "Die Nachricht ist leer. Schreib bitte zuerst etwas.",
@@ -28,9 +35,10 @@ _ADVICE = {
     "session_moved": "Dieses Gespräch geht inzwischen anderswo weiter. Schreib mir, dann siehst du es.",
     "unknown_session": "Dieses Gespräch habe ich nicht gefunden. Schreib mir, dann beginnt ein neues.",
     "stale_view": "Das Gespräch hat sich inzwischen verändert. Bitte versuch es noch einmal.",
-    "cap_reached": (
-        "Für heute ist das Budget aufgebraucht. Deine Nachricht ist aufbewahrt; schreib bitte nach "
-        "Mitternacht wieder, oder bitte den Betreiber, mehr zu erlauben. Befehle wie /budget gehen weiter."
+    "cap_reached": _CAP_REACHED.format(""),
+    "cap_held": (
+        "Was vom Budget für heute noch übrig ist, brauchen gerade Antworten, an denen ich schreibe. Deine "
+        "Nachricht ist aufbewahrt, ich antworte in Kürze."
     ),
     "budget_warning": (
         "Das Budget für heute ist zum größten Teil aufgebraucht. Ich mache weiter, bis es zu Ende ist; "
@@ -95,6 +103,7 @@ _PUBLIC_ADVICE = {
         "Gerade schreiben mir viele. Deine Nachricht ist aufbewahrt; in spätestens einer Minute versuche ich "
         "es wieder."
     ),
+    "cap_held": "Gerade schreiben mir viele. Deine Nachricht ist aufbewahrt, ich antworte in Kürze.",
     "budget_warning": "Wir haben heute viel geredet. Vielleicht brauche ich bald eine Pause bis morgen.",
     "cap_reached": (
         "Für heute habe ich genug geredet. Deine Nachricht ist aufbewahrt; schreib bitte morgen wieder."
@@ -290,6 +299,9 @@ class German(Texts):
 
     def advice(self, *, code: str, advice: str, public: bool) -> Markdown:
         special = _PUBLIC_ADVICE.get(code) if public else None
+        if special is None and code == "cap_reached" and (told := _USED.search(advice)) is not None:
+            used, cap = (dollars.replace(".", ",") for dollars in told.groups())
+            special = _CAP_REACHED.format(f" ({used} $ von {cap} $; für eine Antwort reicht der Rest nicht)")
         return special or _ADVICE.get(code, _SOMETHING_WRONG)
 
     def try_later(self, *, seconds: int) -> Plain:

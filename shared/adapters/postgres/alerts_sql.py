@@ -10,7 +10,7 @@ _ALIVE = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s
 
 SWEEP = f"""
 WITH spent AS (
-  SELECT coalesce(max(spent_micro + reserved_micro), 0)::bigint AS used
+  SELECT coalesce(max(spent_micro), 0)::bigint AS used
     FROM spend_days WHERE scope = 'total' AND day = (now() AT TIME ZONE $1)::date
 ), providers AS (
   SELECT p ->> 'provider' AS provider, bool_or((p ->> 'refused')::boolean) AS refused
@@ -29,7 +29,7 @@ WITH spent AS (
     SELECT max(beat) FILTER (WHERE stopped_at IS NULL) AS at FROM workers WHERE role = 'worker'
     UNION ALL SELECT started_at FROM workers WHERE id = $3) x
 ), near AS (
-  SELECT d.scope, d.spent_micro + d.reserved_micro AS used, split_part(d.scope, ':', 1) AS whose,
+  SELECT d.scope, d.spent_micro AS used, split_part(d.scope, ':', 1) AS whose,
          nullif(split_part(d.scope, ':', 2), '')::bigint AS id
     FROM spend_days d WHERE d.warned_at IS NOT NULL AND d.day = (now() AT TIME ZONE $1)::date
 ), talks AS (

@@ -344,7 +344,7 @@ SELECT json_build_object(
   'jobs_retrying', (SELECT count(*) FROM jobs WHERE state IN ('due', 'running') AND last_error <> ''),
   'workers', (SELECT count(*) FROM workers WHERE role = 'worker' AND stopped_at IS NULL
                  AND beat > now() - interval '{LEASE_SECONDS} s'),
-  'charged_micro', (SELECT coalesce(max(spent_micro + reserved_micro), 0) FROM spend_days
+  'charged_micro', (SELECT coalesce(max(spent_micro), 0) FROM spend_days
                      WHERE scope = 'total' AND day = (now() AT TIME ZONE $1)::date),
   'near_caps', (SELECT count(*) FROM spend_days WHERE scope <> 'total' AND warned_at IS NOT NULL
                    AND day = (now() AT TIME ZONE $1)::date),

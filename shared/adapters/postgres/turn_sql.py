@@ -125,6 +125,11 @@ def _hold(*, visitor: int, person: int, session: int, total: int, among: str = "
 
 REFUSED_SCOPE = """(SELECT min(scope) FROM want w WHERE w.cap IS NOT NULL AND w.micro >= 0
            AND w.scope NOT IN (SELECT scope FROM held))"""
+SHORTAGES = """(SELECT jsonb_agg(jsonb_build_object('scope', w.scope, 'cap', w.cap,
+                'spent', coalesce(d.spent_micro, 0), 'held', coalesce(d.reserved_micro, 0)))
+          FROM want w LEFT JOIN spend_days d ON d.scope = w.scope AND d.day = w.day
+         WHERE w.cap IS NOT NULL AND w.micro >= 0 AND w.scope NOT IN (SELECT scope FROM held)) AS shortages"""
+"""Of each cap that said no; as the day stood when the statement began."""
 IS_NEAR = f"""EXISTS (SELECT FROM held h JOIN want w USING (scope)
            WHERE h.warned_at IS NULL AND h.used * 100 >= w.cap * {WARN_PERCENT})"""
 
@@ -494,22 +499,22 @@ WITH cost AS (
     FROM cost c WHERE EXISTS (SELECT FROM held)
   RETURNING id
 )
-SELECT (SELECT id FROM r) AS id, {REFUSED_SCOPE} AS refused_scope
+SELECT (SELECT id FROM r) AS id, {SHORTAGES}
 """
 
+SCOPES_OF_MINE = "w.scope = ANY ((SELECT scopes FROM cost)::text[])"
 RAISE_RESERVATION = f"""
 WITH mine AS (
-  SELECT id, session_id, day, scopes, $2::bigint - amount_micro AS more FROM reservations
+  SELECT id, session_id, day, scopes, amount_micro, $2::bigint - amount_micro AS more FROM reservations
    WHERE id = $1 AND state = 'held' AND amount_micro < $2::bigint FOR UPDATE
 ), cost AS (
   SELECT m.more AS micro, m.day, s.id, s.party_id, p.anonymous, a.config, m.scopes
     FROM mine m JOIN sessions s ON s.id = m.session_id JOIN parties p ON p.id = s.party_id
     JOIN agents a ON a.id = s.agent_id
-{_hold(visitor=3, person=4, session=5, total=6, among="scope = ANY ((SELECT scopes FROM cost)::text[])")}), r AS (
+{_hold(visitor=3, person=4, session=5, total=6, among=SCOPES_OF_MINE.removeprefix("w."))}), r AS (
   UPDATE reservations r SET amount_micro = $2 FROM mine WHERE r.id = mine.id
 )
-SELECT (SELECT min(scope) FROM unnest((SELECT scopes FROM cost)) AS scope
-         WHERE scope NOT IN (SELECT scope FROM held)) AS refused_scope
+SELECT (SELECT amount_micro FROM mine) AS mine, {SHORTAGES.replace("w.micro >= 0", SCOPES_OF_MINE)}
 """
 """A reservation for more, on the day and in the scopes that it was made for; whole or to be rolled back."""
 

@@ -19,6 +19,7 @@ from shared.core.agents import with_chosen_model, without_tool
 from shared.core.errors import CapReached, EvertalkError, Fenced, SessionMoved, UnknownSession
 from shared.core.exchange import Accepted, Inbound, InboxReceipt
 from shared.core.messages import Block, Image, Text, ToolUse, blocks_from_json, blocks_to_json
+from shared.core.money import Shortage
 from shared.core.rest import rest_from_json
 from shared.core.screen import message_payload, notice_payload
 from shared.core.session import Entry, View
@@ -332,10 +333,10 @@ class PostgresTurns:
             caps.total, turn, job_id,
         )  # fmt: skip
         assert row is not None
-        if row["refused_scope"] is not None:
+        if row["shortages"]:
             if row["id"] is not None:
                 await self._pool.execute(turn_sql.RELEASE_RESERVATION, row["id"], 0)
-            raise CapReached(scope=row["refused_scope"].partition(":")[0], timezone=caps.timezone)
+            raise _cap_reached(row["shortages"], caps)
         reservation_id: int | None = row["id"]
         return reservation_id
 
@@ -343,12 +344,12 @@ class PostgresTurns:
     async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> None:
         """Set more aside, `micro` in all, where it is less; raises CapReached and leaves it as it was."""
         async with self._pool.acquire() as connection, connection.transaction():
-            refused = await connection.fetchval(
+            row = await connection.fetchrow(
                 turn_sql.RAISE_RESERVATION, reservation_id, micro, caps.visitor, caps.person, caps.session,
                 caps.total,
             )  # fmt: skip
-            if refused is not None:
-                raise CapReached(scope=refused.partition(":")[0], timezone=caps.timezone)
+            if row is not None and row["shortages"]:
+                raise _cap_reached(row["shortages"], caps, mine_micro=row["mine"])
 
     @store_method
     async def warn_of_spending(
@@ -576,6 +577,21 @@ def _claim_from(
         erased_turn=row["erased_turn"],
         entries=entries,
     )
+
+
+def _cap_reached(rows: Sequence[Mapping[str, Any]], caps: Caps, *, mine_micro: int = 0) -> CapReached:
+    """The cap with the least room comes first; `mine_micro` is held there by who asks for more."""
+    shortages = [
+        Shortage(
+            scope=row["scope"].partition(":")[0],
+            cap_micro=row["cap"],
+            spent_micro=row["spent"],
+            held_micro=max(0, row["held"] - mine_micro),
+        )
+        for row in rows
+    ]
+    shortages.sort(key=lambda one: (one.once_settled_micro, one.left_micro, one.scope))
+    return CapReached(scope=shortages[0].scope, timezone=caps.timezone, shortages=shortages)
 
 
 def _waste(claim: Claim, spent: Sequence[Spending], settled_micro: int) -> tuple[Any, ...]:

@@ -73,7 +73,6 @@ class LimitShown:
     scope: str
     """`party`, `session` or `total`."""
     spent_usd: float
-    """With what is set aside for answers that are being written."""
     cap_usd: float
 
     @property

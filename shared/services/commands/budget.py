@@ -56,7 +56,7 @@ class BudgetCommands:
             limits=tuple(
                 LimitShown(
                     scope=one.scope,
-                    spent_usd=(one.spent_micro + one.held_micro) / 1_000_000,
+                    spent_usd=one.spent_micro / 1_000_000,
                     cap_usd=one.cap_micro / 1_000_000,
                 )
                 for one in day.scopes

@@ -116,7 +116,7 @@ async def test_the_overview_is_what_sql_says(dashboard: Dashboard) -> None:
     today = f"at >= {DAY_BEGAN}"
     assert page["spend_micro"] == await one(f"SELECT sum(cost_micro)::bigint FROM usage WHERE {today}")
     assert page["calls"] == await one(f"SELECT count(*) FROM usage WHERE {today}")
-    assert page["charged_micro"] == 750_000
+    assert page["charged_micro"] == 700_000
     assert page["near_caps"] == 1
     assert page["active"] == await one(
         "SELECT count(*) FROM sessions WHERE last_active_at > now() - interval '1 hour'"
