@@ -42,6 +42,7 @@ from shared.adapters.postgres.feedback import PostgresFeedback
 from shared.adapters.postgres.figures import PostgresFigures
 from shared.adapters.postgres.handover import PostgresHandovers
 from shared.adapters.postgres.knowledge import PostgresKnowledge
+from shared.adapters.postgres.listing import PostgresSessionList
 from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.people import PostgresPeople
 from shared.adapters.postgres.pins import PostgresPins
@@ -173,6 +174,7 @@ class App:
     commands: Commands
     maintenance: Maintenance
     indexing: Indexing
+    session_list: PostgresSessionList
     pictures: Pictures
     forgetting: Forgetting
     exporting: Exporting
@@ -477,6 +479,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         commands=commands,
         maintenance=maintenance,
         indexing=indexing,
+        session_list=PostgresSessionList(pool, crash_point=crash_point),
         pictures=pictures,
         forgetting=forgetting,
         exporting=exporting,

@@ -20,7 +20,7 @@ from shared.loading import keep_what_is_loaded
 from shared.logs import configure_logs
 from shared.process import REFUSALS, refuse
 from shared.settings import load_settings
-from worker.jobs import beat, forget, keep_house, read_knowledge, run_arq, sweep
+from worker.jobs import beat, forget, keep_house, keep_list, read_knowledge, run_arq, sweep
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +32,7 @@ async def run() -> None:
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    work = (run_arq, sweep, keep_house, forget, beat, read_knowledge)
+    work = (run_arq, sweep, keep_house, keep_list, forget, beat, read_knowledge)
     tasks = [asyncio.ensure_future(task(app)) for task in work]
     stopping = asyncio.ensure_future(stop.wait())
     log.info("worker_ready", worker_id=app.worker_id)

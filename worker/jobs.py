@@ -31,6 +31,7 @@ TIDY_HOUR = 3
 """Of the deployment's local day: from then on each person's notes are tidied once."""
 INDEX_SECONDS = 10.0
 """How often hidden messages are looked for that cannot be found again yet."""
+LIST_SECONDS = 1.0
 FORGET_SECONDS = 3.0
 RETENTION_SECONDS = 3600.0
 OWED_SECONDS = 30.0
@@ -112,6 +113,17 @@ async def keep_house(app: App) -> None:
         except (StorageUnavailable, OSError) as error:
             log.warning("housekeeping_waits_for_storage", reason=str(error))
         await asyncio.sleep(SWEEP_SECONDS)
+
+
+async def keep_list(app: App) -> None:
+    """The order of the dashboard's list, some seconds behind what the conversations say."""
+    while True:
+        more = False
+        try:
+            more = await app.session_list.catch_up()
+        except StorageUnavailable as error:
+            log.warning("session_list_waits_for_storage", reason=str(error))
+        await asyncio.sleep(0 if more else LIST_SECONDS)
 
 
 async def read_knowledge(app: App) -> None:

@@ -38,6 +38,7 @@ POINTS = (
     "after_tidy",
     "after_work_change",
     "before_indexing",
+    "mid_listing",
     "telegram_after_store",
     "telegram_before_bubble",
     "telegram_after_bubble",

@@ -107,10 +107,11 @@ async def _cursor_at(pool: asyncpg.Pool[asyncpg.Record], sort: str, row: int) ->
     """As if somebody had turned all the pages before; the far page is then found by its cursor alone."""
     order, way = SORTS[sort.removeprefix("-")], "DESC" if sort.startswith("-") else "ASC"
     tie = "p.id" if "person" in sort else "s.id"
+    rows = "session_list" if order.listed else "sessions"
     joined = "".join(
         f" JOIN {table} ON {on}" for alias, (table, on) in _JOINS.items() if f"{alias}." in order.key
     )
-    statement = f"""SELECT {order.key}::text AS key, s.id FROM sessions s {joined}
+    statement = f"""SELECT {order.key}::text AS key, s.id FROM {rows} s {joined}
         ORDER BY {order.key} {way}, {tie} {way} OFFSET $1 LIMIT 1"""
     async with pool.acquire() as connection:
         await connection.execute("SET statement_timeout = 0; SET work_mem = '512MB'")

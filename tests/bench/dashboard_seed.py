@@ -9,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
+from shared.adapters.postgres.listing import LIST_ALL
 from shared.adapters.postgres.spend_sql import ADD_UP
 
 _log = logging.getLogger(__name__)
@@ -19,8 +20,8 @@ ENTRIES_EACH = 4
 FOLDED = 8
 """Turns behind each summary of the long one."""
 TABLES = (
-    "agents, parties, sessions, session_totals, session_spend, addresses, turns, entry_rows, turn_entries, "
-    "usage, jobs, links, flushes, notes, audit, turn_context_audit"
+    "agents, parties, sessions, session_totals, session_list, session_spend, addresses, turns, entry_rows, "
+    "turn_entries, usage, jobs, links, flushes, notes, audit, turn_context_audit"
 )
 
 _QUICKLY = """SET LOCAL statement_timeout = 0; SET LOCAL synchronous_commit = off;
@@ -73,6 +74,11 @@ INSERT INTO turns (session_id, turn_no, state, channel, address_id, opened_at, c
 SELECT s.id, t, CASE WHEN s.id % 25 = 0 THEN 'failed' ELSE 'answered' END, s.last_channel, a.id,
        s.last_active_at - interval '9 s', s.last_active_at - interval '8 s', s.last_active_at
   FROM sessions s JOIN addresses a ON a.session_id = s.id CROSS JOIN generate_series(1, 2) t
+"""
+_WAITING = """
+INSERT INTO turns (session_id, turn_no, channel, address_id, opened_at)
+SELECT s.id, 3, s.last_channel, a.id, s.last_active_at
+  FROM sessions s JOIN addresses a ON a.session_id = s.id WHERE s.next_turn = 4
 """
 # Into the table itself: no trigger of the view of the log is heard while rows are poured in.
 _ENTRIES = f"""
@@ -163,10 +169,10 @@ async def seed(pool: Pool, *, sessions: int, longest: int, entries: int) -> None
         indexes = await connection.fetch(_REST_INDEXES, TABLES.split(", "))
         await _run(
             connection,
-            _AGENTS, _PARTIES, _SESSIONS, _ADDRESSES, _TOTALS, _TURNS, _ENTRIES, _ORDER, _USAGE, _SPEND,
-            _JOBS, _AUDITS, _NOTES, given=(sessions,),
+            _AGENTS, _PARTIES, _SESSIONS, _ADDRESSES, _TOTALS, _TURNS, _WAITING, _ENTRIES, _ORDER, _USAGE,
+            _SPEND, _JOBS, _AUDITS, _NOTES, given=(sessions,),
         )  # fmt: skip
-        await _run(connection, *_LONG, given=(longest, entries // 2))
+        await _run(connection, *_LONG, LIST_ALL, given=(longest, entries // 2))
         for table in ("entry_rows", "turn_entries", "turns", "usage"):
             assert await connection.fetchval(f"SELECT EXISTS (SELECT FROM {table})"), f"{table} is empty"
         await _build(connection, [name for (name,) in indexes])

@@ -78,7 +78,10 @@ async def _all_answered(house: House) -> None:
             "UPDATE sessions SET answered_turn = next_turn - 1 WHERE answered_turn < next_turn - 1",
             timeout=600,
         )
-        await connection.execute("VACUUM (ANALYZE) sessions", timeout=600)
+        await connection.execute(
+            "UPDATE turns SET state = 'answered', ended_at = now() WHERE ended_at IS NULL", timeout=600
+        )
+        await connection.execute("VACUUM (ANALYZE) sessions, turns", timeout=600)
         await connection.execute("SET statement_timeout = 9000")
 
 

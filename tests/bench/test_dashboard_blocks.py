@@ -88,7 +88,7 @@ async def test_who_is_called_like_very_many_is_told_by_the_index_of_the_order(
     many: House, page: str, plan: str
 ) -> None:
     """Nobody is looked up who is not shown."""
-    await many.pool.execute("VACUUM (FREEZE, DISABLE_PAGE_SKIPPING) sessions")
+    await many.pool.execute("VACUUM (FREEZE, DISABLE_PAGE_SKIPPING) session_list")
     shown = await blocks_of(reads()["first_page"], many, plan=plan) + FOUND + PIECES
     assert await blocks_of(reads()[page], many, plan=plan) <= shown
 
@@ -99,8 +99,8 @@ async def test_what_has_changed_since_it_was_vacuumed_is_looked_at_once(
     many: House, page: str, plan: str
 ) -> None:
     await many.pool.execute(
-        """UPDATE sessions SET last_active_at = last_active_at + interval '1 ms'
-            WHERE id IN (SELECT id FROM sessions ORDER BY last_active_at DESC LIMIT $1)""",
+        """UPDATE session_list SET last_active_at = last_active_at + interval '1 ms'
+            WHERE id IN (SELECT id FROM session_list ORDER BY last_active_at DESC LIMIT $1)""",
         NEAR_ROWS,
     )
     shown = await blocks_of(reads()["first_page"], many, plan=plan) + FOUND + PIECES

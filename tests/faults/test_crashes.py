@@ -81,6 +81,7 @@ WORKER = (
     "before_indexing",
 )
 NIGHT = ("after_tidy",)
+LISTING = ("mid_listing",)
 LINKED = "after_link"
 ERASURE = ("mid_erasure", "mid_erasure:4", "mid_erasure:12")
 AT_MOST_MORE = 20
@@ -91,8 +92,8 @@ BY_SIGNAL = {"after_ack"}
 
 def test_every_crash_point_is_tried() -> None:
     tries = (
-        *WEB, *WORKER, *NIGHT, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS, *ASIDES, *LOGINS,
-        *COPIES, PUT_BACK,
+        *WEB, *WORKER, *NIGHT, *LISTING, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS, *ASIDES,
+        *LOGINS, *COPIES, PUT_BACK,
     )  # fmt: skip
     tried = {point.partition(":")[0] for point in tries} | BY_SIGNAL
     assert tried == set(POINTS)
@@ -128,6 +129,7 @@ async def played(request: pytest.FixtureRequest, plant: Plant, recovery: Recover
         **dict.fromkeys(ERASURE, _an_erasure_is_cut_off),
         **dict.fromkeys(WORKER, _a_worker_falls),
         **dict.fromkeys(NIGHT, _a_worker_falls_at_night),
+        **dict.fromkeys(LISTING, _a_worker_falls_while_it_tells_the_list),
     }
 
     async def played(fall: Fall, point: str) -> None:
@@ -290,6 +292,30 @@ async def _a_worker_falls_at_night(case: Case, recovery: Recovery, point: str, _
         assert await case.value("SELECT count(*) FROM notes WHERE expired_at IS NOT NULL") == 1
         await person.ask("What is my cat called now?")
         await case.promises_hold(person)
+
+
+@pytest.mark.parametrize("point", LISTING)
+async def test_a_worker_that_dies_leaves_the_list_no_poorer(played: Played, point: str) -> None:
+    played.went_well(point)
+
+
+async def _a_worker_falls_while_it_tells_the_list(case: Case, recovery: Recovery, point: str, _: int) -> None:
+    async with case.web(), Person(case.port) as person:
+        await person.ask(REMEMBER)
+        assert await case.value("SELECT count(*) FROM session_list_changes") > 0
+        async with case.worker(crash_point=point) as worker:
+            await worker.crashed()
+            await case.until("SELECT count(*) = 0 FROM session_list_changes")
+            recovery.note(f"worker died at {point}", worker.fell_at)
+            assert worker.exits == [CRASHED], worker.words()
+            assert await case.value(LISTED)
+            await case.promises_hold(person)
+
+
+LISTED = """
+SELECT (l.next_turn, l.last_active_at, l.context_tokens) = (s.next_turn, s.last_active_at, s.context_tokens)
+  FROM sessions s JOIN session_list l ON l.id = s.id
+"""
 
 
 async def _worker_rests(case: Case) -> None:

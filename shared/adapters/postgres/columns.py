@@ -69,7 +69,7 @@ def digest(*, key: bool = False, null: bool = False, unique: bool = False) -> An
     return Column(LargeBinary, primary_key=key, nullable=null, unique=unique or None)
 
 
-def public_id(*, unique: bool = True) -> Any:
-    return Column(
-        UUID(as_uuid=True), nullable=False, unique=unique or None, server_default=text("gen_random_uuid()")
-    )
+def public_id(*, unique: bool = True, made: bool = True) -> Any:
+    """Not `made` by Postgres, it is another row's."""
+    default = text("gen_random_uuid()") if made else None
+    return Column(UUID(as_uuid=True), nullable=False, unique=unique or None, server_default=default)

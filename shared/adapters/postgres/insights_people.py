@@ -136,16 +136,18 @@ _PAGE = """
   SELECT r.id, s.last_active_at AS key, s.id AS row
     FROM ({rows}) s JOIN parties p ON p.id = s.party_id JOIN parties r ON r.id = coalesce(p.merged_into, p.id)
          {family}
-   WHERE coalesce(s.id = (SELECT o.id FROM (SELECT id, last_active_at FROM sessions
-                                             WHERE party_id = ANY (f.ids) OFFSET 0) o
+   WHERE coalesce(s.id = (SELECT o.id FROM (SELECT y.id, l.last_active_at FROM sessions y
+                                              JOIN session_list l ON l.id = y.id
+                                             WHERE y.party_id = ANY (f.ids) OFFSET 0) o
                            ORDER BY o.last_active_at DESC, o.id DESC LIMIT 1), false)
      AND {{where}}
    ORDER BY s.last_active_at DESC, s.id DESC LIMIT {{limit}}"""
 _AFTER = "(x.last_active_at, x.id) < ($1::text::timestamptz, $2::bigint) AND $3::text IS NOT NULL"
-_EVERYBODY = f"SELECT x.* FROM sessions x WHERE {_AFTER}"
+_EVERYBODY = f"SELECT x.* FROM session_list x WHERE {_AFTER}"
 _NEXT = f"{_EVERYBODY} AND {{unless}} ORDER BY x.last_active_at DESC, x.id DESC LIMIT {NEAR}"
 _THEIR_OWN = f"""SELECT x.* FROM found f CROSS JOIN LATERAL party_family(f.id) AS y(id)
-   JOIN sessions x ON x.party_id = y.id WHERE (SELECT count(*) FROM found) <= {FEW_PEOPLE} AND {_AFTER}"""
+   JOIN sessions z ON z.party_id = y.id JOIN session_list x ON x.id = z.id
+  WHERE (SELECT count(*) FROM found) <= {FEW_PEOPLE} AND {_AFTER}"""
 _TOO_MANY = f"{_EVERYBODY} AND (SELECT count(*) FROM found) > {FEW_PEOPLE}"
 _LOOK = f"""
 look AS MATERIALIZED (SELECT p.pieces AS names, a.pieces AS places, p.rare AND a.rare AS rare,

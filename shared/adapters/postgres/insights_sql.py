@@ -31,7 +31,11 @@ STATE = """(CASE
 workers can do at once, all are read once for a whole page.
 """
 STATES = ("answering", "waiting", "tidying", "problem", "idle")
-_UNANSWERED = "s.answered_turn < s.next_turn - 1"
+UNENDED = "ARRAY(SELECT session_id FROM turns WHERE ended_at IS NULL)"
+"""Those with a message that has no answer yet, by the index of such turns: one of sessions would be told twice in
+every turn.
+"""
+_UNANSWERED = f"s.id = ANY ({UNENDED}) AND s.answered_turn < s.next_turn - 1"
 IN_STATE = {
     "answering": f"{_UNANSWERED} AND s.leased_by IS NOT NULL",
     "waiting": f"{_UNANSWERED} AND s.leased_by IS NULL",
@@ -42,6 +46,15 @@ IN_STATE = {
 """The same by way of the index that knows the few which are not idle. Of `coalesce` the planner guesses that it is true
 for half of the rows, of a bare comparison that it hardly ever is: then it would look at all of them to sort them.
 """
+_TRUE_STATE = "(SELECT {} FROM sessions y WHERE y.id = s.id)".format(re.sub(r"\bs[.]", "y.", STATE))
+LISTED_IN_STATE = {
+    "answering": f"s.id = ANY ({UNENDED}) AND {_TRUE_STATE} = 'answering'",
+    "waiting": f"s.id = ANY ({UNENDED}) AND {_TRUE_STATE} = 'waiting'",
+    "tidying": f"s.id IN (SELECT session_id FROM jobs WHERE state = 'running') AND {_TRUE_STATE} = 'tidying'",
+    "problem": f"s.troubled_at IS NOT NULL AND coalesce({_TRUE_STATE} = 'problem', false)",
+    "idle": f"coalesce({_TRUE_STATE} = 'idle', false)",
+}
+"""The same of a row of `session_list`."""
 
 
 def _of(table: str, term: str) -> str:
@@ -62,7 +75,9 @@ class Order:
 
     key: str
     kind: str
-    tie: str
+    tie: str = "s.id"
+    listed: bool = False
+    """Whether `s` is a row of `session_list`, as it was some seconds ago."""
 
     def holds(self, key: str) -> bool:
         """Whether a text is a value of this order's kind."""
@@ -79,29 +94,27 @@ class Order:
         return True
 
 
-def _session(key: str, kind: str) -> Order:
-    return Order(key=key, kind=kind, tie="s.id")
-
-
-def _totals(key: str, kind: str = "bigint") -> Order:
-    return Order(key=key, kind=kind, tie="t.session_id")
+def _listed(key: str, kind: str = "bigint") -> Order:
+    return Order(key=key, kind=kind, listed=True)
 
 
 SORTS = {
-    "active": _session("s.last_active_at", "timestamptz"),
-    "channel": _session("s.last_channel", "text"),
-    "person": _session('lower(p.display_name) COLLATE "C"', "text"),
-    "agent": _session("a.name", "text"),
-    "turns": _session("s.next_turn", "bigint"),
-    "context": _session(f"coalesce({_PCT}, -1)", "float8"),
-    "input": _totals(_READ),
-    "output": _totals("t.output_tokens"),
-    "cost": _totals(f"coalesce({_COST}, -1)"),
-    "cache": _totals(f"coalesce({_HIT}, -1)", "float8"),
-    "compactions": _totals("t.compaction_count"),
-    "state": _session(STATE, "text"),
+    "active": _listed("s.last_active_at", "timestamptz"),
+    "channel": Order(key="s.last_channel", kind="text"),
+    "person": Order(key='lower(p.display_name) COLLATE "C"', kind="text"),
+    "agent": Order(key="a.name", kind="text"),
+    "turns": _listed("s.next_turn"),
+    "context": _listed(f"coalesce({_PCT}, -1)", "float8"),
+    "input": _listed(f"({_of('s', READ_TOKENS)})"),
+    "output": _listed("s.output_tokens"),
+    "cost": _listed(f"coalesce(({_of('s', KNOWN_COST)}), -1)"),
+    "cache": _listed(f"coalesce({_of('s', CACHE_PCT)}, -1)", "float8"),
+    "compactions": Order(key="t.compaction_count", kind="bigint", tie="t.session_id"),
+    "state": Order(key=STATE, kind="text"),
 }
-"""Columns of the list; each order has an index in `tables.py` over the same term."""
+"""Columns of the list; each order has an index in `tables.py` over the same term. What each turn changes is ordered
+by its copy in `session_list`, all else by itself; what is shown of a row is always the truth.
+"""
 
 _SHOWN_PERSON = """
   'person', nullif(coalesce(s.person_name, (SELECT display_name FROM parties WHERE id = s.party_id)), ''),
@@ -335,10 +348,10 @@ WITH calls AS (
 )
 SELECT json_build_object(
   'providers', {_PROVIDERS},
-  'active', (SELECT count(*) FROM sessions WHERE last_active_at > now() - interval '1 hour'),
-  'near_limit', (SELECT count(*) FROM sessions WHERE last_active_at > now() - interval '1 day'
+  'active', (SELECT count(*) FROM session_list WHERE last_active_at > now() - interval '1 hour'),
+  'near_limit', (SELECT count(*) FROM session_list WHERE last_active_at > now() - interval '1 day'
                     AND coalesce({CONTEXT_PCT}, -1) >= {NEAR_PCT}),
-  'waiting', (SELECT count(*) FROM sessions WHERE answered_turn < next_turn - 1),
+  'waiting', (SELECT count(*) FROM sessions s WHERE {_UNANSWERED}),
   'jobs_dead', (SELECT count(*) FROM jobs WHERE state = 'dead' AND ended_at > now() - interval '1 day'
                    AND NOT outcome ? 'cancelled'),
   'jobs_retrying', (SELECT count(*) FROM jobs WHERE state IN ('due', 'running') AND last_error <> ''),

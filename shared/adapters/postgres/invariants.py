@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
+from shared.adapters.postgres.listing import TRUTH, differs
 from shared.adapters.postgres.retention import GRACE_DAYS, RULES, Sweep, condition_of
 from shared.adapters.postgres.spend_sql import SUMS
 from shared.adapters.postgres.turn_sql import LONGEST_WAIT_SECONDS, UNKNOWN_TO_ITS_HOLDER
@@ -664,6 +665,27 @@ _MONEY = (
         rows=f"""SELECT {_at("session=s.id")} FROM sessions s JOIN parties p ON p.id = s.party_id
                   WHERE s.person_kind IS NOT NULL AND (s.person_name, s.person_kind, s.person_anonymous)
                         IS DISTINCT FROM (p.display_name, p.kind, p.anonymous)""",
+    ),
+    _Check(
+        code="I9",
+        what="the list of conversations is not what they say, and nobody is to tell it",
+        rows=f"""SELECT {_at("session=x.id")} FROM ({TRUTH}) x JOIN sessions s ON s.id = x.id
+                   LEFT JOIN session_list l ON l.id = x.id
+                  WHERE l.id IS NULL OR s.leased_by IS NULL AND {differs("l", "x")}
+                    AND NOT EXISTS (SELECT FROM session_list_changes c WHERE c.session_id = x.id)""",
+    ),
+    _Check(
+        code="I7",
+        what="a session is listed under another name than it is searched by",
+        rows=f"""SELECT {_at("session=s.id")} FROM sessions s JOIN session_list l ON l.id = s.id
+                  WHERE (l.person, l.public_id) <> (s.person, s.public_id)""",
+    ),
+    _Check(
+        code="I10",
+        what="a session waits for an answer without a turn that has not ended, or the reverse",
+        rows=f"""SELECT {_at("session=s.id")} FROM sessions s
+                  WHERE (s.answered_turn < s.next_turn - 1)
+                     <> (s.id IN (SELECT session_id FROM turns WHERE ended_at IS NULL))""",
     ),
     _Check(
         code="I9",

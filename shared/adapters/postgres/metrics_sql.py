@@ -45,7 +45,7 @@ _ALIVE = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s
 
 GAUGES = f"""
 SELECT json_build_object(
-  'unanswered', (SELECT count(*) FROM sessions WHERE answered_turn < next_turn - 1),
+  'unanswered', (SELECT count(DISTINCT session_id) FROM turns WHERE ended_at IS NULL),
   'oldest_job_seconds', (SELECT extract(epoch FROM now() - min(due_at))::float8 FROM jobs
                           WHERE state = 'due' AND due_at <= now()),
   'jobs_failing', (SELECT count(*) FROM jobs WHERE state IN ('due', 'running') AND last_error <> ''),

@@ -95,6 +95,8 @@ RULES: Mapping[str, Rule] = {
     "link_guesses": Sweep(days=1, key="id", where="at < now() - {age}", told="a day"),
     "sessions": Stays(told="numbers, for good"),
     "session_totals": Stays(told="numbers, for good"),
+    "session_list": Stays(told="as long as the conversation, which it repeats"),
+    "session_list_changes": Stays(told="seconds: numbers of conversations"),
     "session_spend": Stays(told="numbers, for good"),
     "addresses": Stays(told="as long as the place can talk"),
     "parties": Stays(told="as long as their conversations"),
@@ -268,9 +270,10 @@ class PostgresRetention:
     async def idle_sessions(self, days: int, *, limit: int = 20) -> list[int]:
         """Conversations that hold words and were last used longer ago, of nobody on hold."""
         rows = await self._pool.fetch(
-            """SELECT id FROM sessions WHERE last_active_at < now() - make_interval(days => $1)
-                  AND next_turn - 1 > erased_turn
-                  AND party_id NOT IN (SELECT held_parties()) ORDER BY last_active_at LIMIT $2""",
+            """SELECT s.id FROM session_list l JOIN sessions s ON s.id = l.id
+                WHERE l.last_active_at < now() - make_interval(days => $1)
+                  AND s.last_active_at < now() - make_interval(days => $1) AND s.next_turn - 1 > s.erased_turn
+                  AND s.party_id NOT IN (SELECT held_parties()) ORDER BY l.last_active_at LIMIT $2""",
             days, limit,
         )  # fmt: skip
         return [row["id"] for row in rows]

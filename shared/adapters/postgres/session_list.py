@@ -117,7 +117,7 @@ def session_page(
     meant = [_searched(query.search, matches, put)] if query.search else []
     if matches is NOBODY_LOOKED_UP:
         near = _by_column(column, _wanted(query, put), edge, put, falling=falling, limit=NEAR_ROWS)
-        page = _among(near, meant, falling=falling, limit=limit)
+        page = _of_truth(near, meant, falling=falling, limit=limit)
         return _shown(page, state=_told(column, query.state)), put.values
     wanted = [*meant, *_wanted(query, put)]
     if column == "state":
@@ -128,6 +128,8 @@ def session_page(
         page = _by_person(wanted, edge, put, falling=falling, limit=limit)
     else:
         page = _by_column(column, wanted, edge, put, falling=falling, limit=limit)
+        if sql.SORTS[column].listed:
+            page = _of_truth(page, [], falling=falling, limit=limit)
     return _shown(page, state=_told(column, query.state), with_totals=_by_totals(column)), put.values
 
 
@@ -163,7 +165,8 @@ def _wanted(query: SessionQuery, put: _Arguments) -> list[str]:
     if query.channel:
         wanted.append(f"s.last_channel = {put.put(query.channel)}")
     if query.state:
-        wanted.append(sql.IN_STATE[query.state])
+        listed = sql.SORTS[check(query)].listed
+        wanted.append((sql.LISTED_IN_STATE if listed else sql.IN_STATE)[query.state])
     if query.agent:
         wanted.append(f"s.agent_id = (SELECT id FROM agents WHERE name = {put.put(query.agent)})")
     if query.site:
@@ -234,6 +237,9 @@ def _by_column(
         place = f"({put.put(edge[0])}::text::{order.kind}, {put.put(edge[1])}::bigint)"
         wanted = [*wanted, f"({order.key}, {order.tie}) {sign} {place}"]
     direction = "DESC" if falling else "ASC"
+    if order.listed:
+        return f"""SELECT s.*, {order.key} AS key FROM session_list s WHERE {_all(wanted)}
+          ORDER BY {order.key} {direction}, {order.tie} {direction} LIMIT {limit}"""
     joined, and_totals = "", ""
     if _by_totals(column):
         joined, and_totals = "JOIN session_totals t ON t.session_id = s.id", ", t AS totals"
@@ -242,8 +248,10 @@ def _by_column(
       ORDER BY {order.key} {direction}, {order.tie} {direction} LIMIT {limit}"""
 
 
-def _among(rows: str, meant: Sequence[str], *, falling: bool, limit: int) -> str:
-    """Only what tells the rows apart is read of all that are looked at: the index by activity has it."""
+def _of_truth(rows: str, meant: Sequence[str], *, falling: bool, limit: int) -> str:
+    """The conversations themselves, in the order of their rows of the list; of these only what tells them
+    apart is read, which the index by activity has.
+    """
     direction = "DESC" if falling else "ASC"
     return f"""SELECT s.*, x.key FROM (
         SELECT s.id, s.key FROM ({rows}) s WHERE {_all(meant)}

@@ -24,6 +24,7 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
+    Table,
     Text,
     UniqueConstraint,
     event,
@@ -74,6 +75,18 @@ def by_word(name: str, owner: str) -> Index:
         postgresql_using="gin",
         postgresql_with={"fastupdate": "off"},
     )
+
+
+SOON_VACUUMED = {"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_analyze_scale_factor": "0.05"}
+"""Each turn leaves old rows behind: among a million, a fifth of them is too many to wait for."""
+EMPTIED = {"autovacuum_vacuum_scale_factor": "0", "autovacuum_vacuum_threshold": "2000"}
+"""Rows of a moment: what counts is how many are gone, not what share."""
+
+
+def by_time(name: str, column: str) -> Index:
+    """Each row that is added changes the newest range that was summed up: a small one is soon left behind."""
+    ranges = {"pages_per_range": 16, "autosummarize": "on"}
+    return Index(name, column, postgresql_using="brin", postgresql_with=ranges)
 
 
 def one_of(column: str, *values: str, name: str) -> CheckConstraint:
@@ -160,7 +173,11 @@ class SiteSecret(SQLModel, table=True):
 
 
 class Session(SQLModel, table=True):
-    """The never-ending conversation. Its row is the lock and the source of every gap-free number."""
+    """The never-ending conversation. Its row is the lock and the source of every gap-free number.
+
+    No index is over what a turn changes, nor has it in its condition: else each index would hear of each
+    step of a turn. What the dashboard orders by is copied to `session_list`; who waits, `turns` know.
+    """
 
     __tablename__ = "sessions"
     __table_args__ = (
@@ -173,27 +190,10 @@ class Session(SQLModel, table=True):
         CheckConstraint(
             "held_after IS NULL OR held_after <= answered_turn + 1", name="session_holds_what_comes_next"
         ),
-        Index("sessions_unanswered", "id", postgresql_where=text("answered_turn < next_turn - 1")),
-        Index("sessions_by_activity", "last_active_at", "id", postgresql_include=["agent_id", "person"]),
         Index("sessions_by_party", "party_id"),
         Index("sessions_by_channel", "last_channel", "id"),
-        Index("sessions_by_turns", "next_turn", "id"),
         Index("sessions_by_agent", "agent_id", "id"),
-        Index("sessions_by_context", text(f"coalesce({CONTEXT_PCT}, -1)"), "id"),
-        Index("sessions_troubled", "last_active_at", "id", postgresql_where=text("troubled_at IS NOT NULL")),
         Index("sessions_troubled_by_id", "id", postgresql_where=text("troubled_at IS NOT NULL")),
-        Index(
-            "sessions_filling",
-            "last_active_at",
-            "id",
-            postgresql_where=text(f"coalesce({CONTEXT_PCT}, -1) >= 70"),
-        ),
-        Index(
-            "sessions_nearly_full",
-            "last_active_at",
-            "id",
-            postgresql_where=text(f"coalesce({CONTEXT_PCT}, -1) >= 90"),
-        ),
         Index("sessions_unflushed", "id", postgresql_where=text("flushed_turn < base_turn")),
         Index("sessions_unindexed", "id", postgresql_where=text("indexed_turn < base_turn")),
         CheckConstraint(
@@ -201,7 +201,7 @@ class Session(SQLModel, table=True):
             name="session_shows_whole_person",
         ),
         Index("sessions_without_person", "id", postgresql_where=text("person_kind IS NULL")),
-        {"postgresql_with": {"fillfactor": "70"}},
+        {"postgresql_with": {"fillfactor": "70", **SOON_VACUUMED}},
     )
     id: int = field(identity())
     public_id: UUID = field(public_id())
@@ -268,12 +268,8 @@ class SessionTotals(SQLModel, table=True):
             "total_tokens = input_tokens + cache_read_tokens + cache_write_tokens + output_tokens",
             name="totals_add_up",
         ),
-        Index("totals_by_input", text(f"({READ_TOKENS})"), "session_id"),
-        Index("totals_by_output", "output_tokens", "session_id"),
-        Index("totals_by_cost", text(f"coalesce({KNOWN_COST}, -1)"), "session_id"),
-        Index("totals_by_cache", text(f"coalesce({CACHE_PCT}, -1)"), "session_id"),
         Index("totals_by_compactions", "compaction_count", "session_id"),
-        {"postgresql_with": {"fillfactor": "70"}},
+        {"postgresql_with": {"fillfactor": "70", **SOON_VACUUMED}},
     )
     session_id: int = field(big(key=True))
     total_tokens: int = field(big(default="0"))
@@ -286,6 +282,70 @@ class SessionTotals(SQLModel, table=True):
     cost_micro: int = field(big(default="0"))
     cost_unknown_calls: int = field(big(default="0"))
     compaction_count: int = field(big(default="0"))
+
+
+class ListedSession(SQLModel, table=True):
+    """What the dashboard's list is ordered and filtered by, as it was some seconds ago; a worker keeps it.
+
+    Columns are those of `sessions` and `session_totals`, by the same names. `person` is changed with the
+    session's own, in the same transaction: a forgotten name is nowhere.
+    """
+
+    __tablename__ = "session_list"
+    __table_args__ = (
+        ForeignKeyConstraint(["id"], ["sessions.id"], name="listed_session", ondelete="CASCADE"),
+        CheckConstraint("context_limit >= 0 AND next_turn > 0", name="listed_session_counts"),
+        Index("list_by_activity", "last_active_at", "id", postgresql_include=["agent_id", "person"]),
+        Index("list_by_turns", "next_turn", "id"),
+        Index("list_by_context", text(f"coalesce({CONTEXT_PCT}, -1)"), "id"),
+        Index("list_by_input", text(f"({READ_TOKENS})"), "id"),
+        Index("list_by_output", "output_tokens", "id"),
+        Index("list_by_cost", text(f"coalesce({KNOWN_COST}, -1)"), "id"),
+        Index("list_by_cache", text(f"coalesce({CACHE_PCT}, -1)"), "id"),
+        Index("list_troubled", "last_active_at", "id", postgresql_where=text("troubled_at IS NOT NULL")),
+        Index(
+            "list_filling",
+            "last_active_at",
+            "id",
+            postgresql_where=text(f"coalesce({CONTEXT_PCT}, -1) >= 70"),
+        ),
+        Index(
+            "list_nearly_full",
+            "last_active_at",
+            "id",
+            postgresql_where=text(f"coalesce({CONTEXT_PCT}, -1) >= 90"),
+        ),
+        {"postgresql_with": SOON_VACUUMED},
+    )
+    id: int = field(big(key=True))
+    public_id: UUID = field(public_id(unique=False, made=False))
+    party_id: int = field(big())
+    agent_id: int = field(big())
+    next_turn: int = field(big())
+    context_tokens: int = field(big())
+    context_limit: int = field(big())
+    last_active_at: datetime = field(moment(now=False))
+    troubled_at: datetime | None = field(moment(null=True))
+    input_tokens: int = field(big(default="0"))
+    output_tokens: int = field(big(default="0"))
+    cache_read_tokens: int = field(big(default="0"))
+    cache_write_tokens: int = field(big(default="0"))
+    cost_micro: int = field(big(default="0"))
+    cost_unknown_calls: int = field(big(default="0"))
+    last_channel: str = field(words())
+    person: str = field(words())
+
+
+ListChange = Table(
+    "session_list_changes",
+    SQLModel.metadata,
+    Column("session_id", BigInteger, nullable=False),
+    CheckConstraint("session_id > 0", name="list_change_of"),
+    postgresql_with=EMPTIED,
+)
+"""Sessions that `session_list` is to be told of, once for each change. Without a key, for each turn writes
+a row.
+"""
 
 
 class SessionSpend(SQLModel, table=True):
@@ -301,7 +361,7 @@ class SessionSpend(SQLModel, table=True):
             name="spend_counts_calls",
         ),
         CheckConstraint("(cost_micro IS NULL) = (unknown_cost = calls)", name="spend_is_null_when_unknown"),
-        {"postgresql_with": {"fillfactor": "70"}},
+        {"postgresql_with": {"fillfactor": "70", **SOON_VACUUMED}},
     )
     session_id: int = field(big(key=True))
     purpose: str = field(words(key=True))
@@ -425,8 +485,8 @@ class Turn(SQLModel, table=True):
         ),
         Index("turns_unended", "session_id", "turn_no", postgresql_where=text("ended_at IS NULL")),
         Index("turns_failed", "session_id", "turn_no", postgresql_where=text("error_code IS NOT NULL")),
-        Index("turns_by_time", "opened_at", postgresql_using="brin"),
-        {"postgresql_with": {"fillfactor": "85"}},
+        by_time("turns_by_time", "opened_at"),
+        {"postgresql_with": {"fillfactor": "85", **SOON_VACUUMED}},
     )
     session_id: int = field(big(key=True))
     turn_no: int = field(big(key=True))
@@ -471,7 +531,7 @@ class TurnStep(SQLModel, table=True):
     __table_args__ = (
         belongs("turns", "session_id", "turn_no", name="step_turn"),
         one_of("status", "intent", "done", "failed", "unknown", name="step_status"),
-        Index("steps_by_time", "at", postgresql_using="brin"),
+        by_time("steps_by_time", "at"),
     )
     session_id: int = field(big(key=True))
     turn_no: int = field(big(key=True))
@@ -870,6 +930,7 @@ class Job(SQLModel, table=True):
         Index("jobs_done_by_time", "ended_at", postgresql_where=text("state = 'done'")),
         Index("jobs_of_kind", "kind", "id"),
         Index("jobs_dead_by_session", "session_id", "id", postgresql_where=text("state = 'dead'")),
+        {"postgresql_with": SOON_VACUUMED},
     )
     id: int = field(identity())
     kind: str = field(words())
@@ -984,7 +1045,7 @@ class Usage(SQLModel, table=True):
         one_of("purpose", "chat", "flush", "compact", "repair", "delegate", "tidy", name="usage_purpose"),
         one_of("status", "done", "aborted", name="usage_status"),
         Index("usage_of_session", "session_id", "id"),
-        Index("usage_by_time", "at", postgresql_using="brin"),
+        by_time("usage_by_time", "at"),
         {"postgresql_partition_by": "RANGE (at)"},
     )
     id: int = field(Column(BigInteger, Identity(), primary_key=True))
@@ -1707,6 +1768,55 @@ UNCERTAIN = (
 """Whoever marks a part as uncertain, in this version or in one before, owes its person a word; and what was
 told is looked at again as soon as more is known.
 """
+LISTED_CHANGES = (
+    """CREATE FUNCTION session_is_listed() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN
+         INSERT INTO session_list (id, public_id, party_id, agent_id, next_turn, context_tokens,
+                                   context_limit, last_active_at, troubled_at, last_channel, person)
+         VALUES (NEW.id, NEW.public_id, NEW.party_id, NEW.agent_id, NEW.next_turn, NEW.context_tokens,
+                 NEW.context_limit, NEW.last_active_at, NEW.troubled_at, NEW.last_channel, NEW.person);
+         RETURN NULL;
+       END $$""",
+    """CREATE TRIGGER session_is_listed AFTER INSERT ON sessions
+       FOR EACH ROW EXECUTE FUNCTION session_is_listed()""",
+    """CREATE FUNCTION session_is_listed_by_name() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN
+         UPDATE session_list SET person = NEW.person WHERE id = NEW.id;
+         RETURN NULL;
+       END $$""",
+    """CREATE TRIGGER session_is_listed_by_name AFTER UPDATE OF person ON sessions
+       FOR EACH ROW WHEN (NEW.person <> OLD.person) EXECUTE FUNCTION session_is_listed_by_name()""",
+    """CREATE FUNCTION list_hears_of_session() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN
+         INSERT INTO session_list_changes VALUES (NEW.id);
+         PERFORM set_config('evertalk.listed', NEW.id::text, true);
+         RETURN NULL;
+       END $$""",
+    """CREATE TRIGGER list_hears_of_session
+       AFTER UPDATE OF party_id, agent_id, next_turn, context_tokens, context_limit, last_active_at,
+                       troubled_at, last_channel, leased_by ON sessions
+       FOR EACH ROW WHEN (
+         OLD.leased_by IS NOT NULL AND NEW.leased_by IS NULL
+         OR (OLD.leased_by IS NOT NULL OR NEW.leased_by IS NULL)
+            AND (OLD.party_id, OLD.agent_id, OLD.next_turn, OLD.context_tokens, OLD.context_limit,
+                 OLD.last_active_at, OLD.troubled_at, OLD.last_channel)
+             IS DISTINCT FROM
+                (NEW.party_id, NEW.agent_id, NEW.next_turn, NEW.context_tokens, NEW.context_limit,
+                 NEW.last_active_at, NEW.troubled_at, NEW.last_channel))
+       EXECUTE FUNCTION list_hears_of_session()""",
+    """CREATE FUNCTION list_hears_of_totals() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN
+         IF current_setting('evertalk.listed', true) IS DISTINCT FROM NEW.session_id::text THEN
+           INSERT INTO session_list_changes VALUES (NEW.session_id);
+         END IF;
+         RETURN NULL;
+       END $$""",
+    """CREATE TRIGGER list_hears_of_totals AFTER INSERT OR UPDATE ON session_totals
+       FOR EACH ROW EXECUTE FUNCTION list_hears_of_totals()""",
+)
+"""A conversation is listed with its first row. Of one that is being answered the list hears with the answer,
+so that most turns are one change; of an answer that takes long, whoever keeps the list finds out.
+"""
 
 AFTER_TABLES = (
     *TOTALS,
@@ -1731,6 +1841,7 @@ AFTER_TABLES = (
          SELECT $1 UNION ALL SELECT id FROM parties WHERE merged_into = $1 $$""",
     *NAMES,
     *UNCERTAIN,
+    *LISTED_CHANGES,
     """CREATE FUNCTION agent_cap(config jsonb, name text) RETURNS bigint
            LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
          SELECT CASE WHEN jsonb_typeof(config #> ARRAY['caps', name]) = 'number'

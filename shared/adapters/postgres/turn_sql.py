@@ -665,8 +665,8 @@ anybody hold something, `$8` tells of the last attempt alone.
 """
 
 UNANSWERED = f"""
-SELECT s.id FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
- WHERE s.answered_turn < s.next_turn - 1 AND (s.held_after IS NULL OR s.answered_turn < s.held_after)
+SELECT s.id FROM turns t JOIN sessions s ON s.id = t.session_id AND t.turn_no = s.answered_turn + 1
+ WHERE t.ended_at IS NULL AND s.answered_turn < s.next_turn - 1 AND (s.held_after IS NULL OR s.answered_turn < s.held_after)
    AND t.channel = $1
    AND (s.retry_at IS NULL OR s.retry_at <= now())
    AND (s.leased_by IS NULL OR NOT EXISTS (
@@ -674,5 +674,6 @@ SELECT s.id FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = 
             AND w.beat > now() - interval '{LEASE_SECONDS} s'))
    AND ($3::text[] IS NULL OR EXISTS (
          SELECT FROM addresses a WHERE a.id = t.address_id AND a.account = ANY ($3)))
- ORDER BY s.id LIMIT $2
+ ORDER BY t.session_id LIMIT $2
 """
+"""By the index of turns that have not ended: sessions have none that each turn would have to be told to."""

@@ -211,9 +211,10 @@ SELECT x.place, CASE WHEN d.session_id IS NULL THEN 'there is no such part'
 
 PULSE = """
 SELECT json_build_object(
-  'sessions', (SELECT json_build_array(max(last_active_at), (SELECT max(id) FROM links)) FROM sessions),
+  'sessions', (SELECT json_build_array(max(last_active_at), (SELECT max(id) FROM links)) FROM session_list),
   'turns', (SELECT json_build_array(count(*), sum(answered_turn), sum(turn_epoch)) FROM
-            (SELECT answered_turn, turn_epoch FROM sessions WHERE answered_turn < next_turn - 1 LIMIT 1000) w),
+            (SELECT answered_turn, turn_epoch FROM sessions WHERE id = ANY (ARRAY(
+               SELECT session_id FROM turns WHERE ended_at IS NULL LIMIT 1000))) w),
   'jobs', (SELECT json_build_array((SELECT max(id) FROM jobs), count(*), sum(id), sum(epoch)) FROM
             (SELECT id, epoch FROM jobs WHERE state IN ('due', 'running') LIMIT 5000) j),
   'dead', (SELECT json_build_array(count(*), max(id)) FROM (SELECT id FROM jobs WHERE state = 'dead'

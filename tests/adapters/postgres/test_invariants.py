@@ -296,6 +296,18 @@ BROKEN = [
     ("I9", "channel of a session", "UPDATE sessions SET last_channel = 'telegram' WHERE id = 2"),
     ("I7", "another name than its person", "UPDATE sessions SET person = 'somebody else' WHERE id = 2"),
     ("I7", "shows another person", "UPDATE sessions SET person_name = 'Somebody Else' WHERE id = 2"),
+    ("I7", "listed under another name", "UPDATE session_list SET person = 'somebody else' WHERE id = 2"),
+    (
+        "I9",
+        "the list of conversations",
+        "DELETE FROM session_list_changes; UPDATE session_list SET next_turn = 99 WHERE id = 1",
+    ),
+    ("I9", "the list of conversations", "DELETE FROM session_list WHERE id = 2"),
+    (
+        "I10",
+        "without a turn that has not ended",
+        "UPDATE turns SET state = 'answered', ended_at = now() WHERE session_id = 2",
+    ),
     (
         "I9",
         "nobody will do",

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
+from shared.adapters.postgres.listing import COLUMNS, TRUTH
 from shared.adapters.postgres.spend_sql import ADD_UP
 
 FOLD_AT = 88_000
@@ -98,7 +99,16 @@ async def a_session(
         address,
         turns,
     )
+    await listed(connection)
     return Seeded(session_id=row["id"], public_id=row["public_id"], party_id=party, address_id=address)
+
+
+async def listed(connection: Connection) -> None:
+    """The list says what the conversations do, as some seconds later."""
+    names, values = ", ".join(COLUMNS), ", ".join(f"x.{name}" for name in COLUMNS)
+    await connection.execute(
+        f"UPDATE session_list l SET ({names}) = ROW({values}) FROM ({TRUTH}) x WHERE l.id = x.id"
+    )
 
 
 async def talk(connection: Connection, seeded: Seeded, *, turns: int) -> None:
@@ -262,6 +272,13 @@ async def written_along(connection: Connection) -> None:
                OR EXISTS (SELECT FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn
                              AND t.state = 'failed')"""
     )
+    await connection.execute(
+        """INSERT INTO turns (session_id, turn_no, channel, address_id)
+           SELECT s.id, n, s.last_channel, (SELECT min(id) FROM addresses)
+             FROM sessions s CROSS JOIN generate_series(s.answered_turn + 1, s.next_turn - 1) n
+           ON CONFLICT DO NOTHING"""
+    )
+    await listed(connection)
 
 
 async def a_long_session(

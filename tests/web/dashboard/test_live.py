@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from shared.adapters.postgres.listing import PostgresSessionList
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.redis_announcer import RedisAnnouncer
 from shared.ports import DESK
@@ -75,6 +76,7 @@ async def settled(dashboard: Dashboard, stream: Stream, session_id: int) -> None
             await dashboard.pool.execute(
                 "UPDATE sessions SET last_active_at = clock_timestamp() WHERE id = $1", session_id
             )
+            await PostgresSessionList(dashboard.pool).catch_up()
             await asyncio.sleep(live.LOOK_SECONDS / 2)
 
     stirring = asyncio.create_task(stir())
@@ -118,6 +120,7 @@ async def test_each_topic_is_told_when_something_of_it_changed(dashboard: Dashbo
             ("alerts", "UPDATE alerts SET ended_at = now() FROM sessions s WHERE s.id = $1"),
         ):  # fmt: skip
             await dashboard.pool.execute(statement, first.session_id)
+            await PostgresSessionList(dashboard.pool).catch_up()
             await stream.until(topic)
 
 

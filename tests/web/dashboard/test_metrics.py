@@ -106,6 +106,8 @@ async def test_every_number_is_what_sql_says(dashboard: Dashboard) -> None:
         seeded = await seed.a_session(connection, turns=3, tokens=(10, 20, 30, 40), cost_micro=1500)
         await seed.spend(connection, seeded)
     await pool.execute("UPDATE sessions SET next_turn = next_turn + 1 WHERE id = $1", seeded.session_id)
+    async with pool.acquire() as connection:
+        await seed.written_along(connection)
     await pool.execute(
         """INSERT INTO alerts (kind, key, ended_at) VALUES
              ('dead_job', 'flush', NULL), ('dead_job', 'compact', NULL), ('dead_job', 'tidy', now())"""

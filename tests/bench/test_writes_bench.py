@@ -1,0 +1,21 @@
+"""What a turn writes is counted: updates that no index heard of, and bytes of the log."""
+
+from __future__ import annotations
+
+from tests.bench.writes import measure
+
+HOT = ("sessions", "session_totals", "session_spend", "spend_days")
+BYTES, RECORDS = 6_600, 64
+"""Of a plain turn, all tables together."""
+LIST_BYTES = 1_100
+
+
+async def test_a_turn_writes_as_little_as_is_told() -> None:
+    found = await measure(sessions=8, turns=12)
+    assert found["turns"] == 96
+    for table in HOT:
+        assert found["hot_share"][table] >= 0.9, table
+    assert found["wal_bytes_per_turn"] <= BYTES
+    assert found["wal_bytes_of_list_per_turn"] <= LIST_BYTES
+    assert found["updates"]["session_list"] <= found["turns"]
+    assert sum(found["wal_bytes_per_turn_by_table"]["sessions"][:1]) <= 700
