@@ -378,9 +378,10 @@ def _version() -> int:
 
 
 def _test(rest: Sequence[str]) -> int:
-    """Style, types, then tests; with arguments for pytest, only pytest; `faults` is a table of its own."""
-    if rest and rest[0] == "faults":
-        return subprocess.call([sys.executable, "-m", "tests.faults", *rest[1:]], cwd=ROOT)
+    """Style, types, then tests; with arguments for pytest, only pytest; `faults` and `chaos` have tables."""
+    for name, module in (("faults", "tests.faults"), ("chaos", "tests.faults.chaos")):
+        if rest and rest[0] == name:
+            return subprocess.call([sys.executable, "-m", module, *rest[1:]], cwd=ROOT)
     codes = []
     if not rest:
         rooms = [name for name in ("bot", "shared", "web", "worker", "tests") if (ROOT / name).is_dir()]

@@ -304,6 +304,13 @@ _CHANNELS = (
         " migrations before, from the history, through an upgrade and beside the new one",
         "no job lost; each migration lets the version before work on",
     ),
+    _row(
+        53, "Postgres is killed again and again while people write on both channels",
+        "SIGKILL to its first process every six to nine seconds under load",
+        "judged by what each person sent and saw: none lost, none doubled, none out of order; no update is"
+        " marked and no job has a fault because of it",
+        long="five minutes",
+    ),
 )  # fmt: skip
 
 _HOSTS = (
@@ -347,10 +354,17 @@ _COMMANDS = """```sh
 ./evertalk test faults --row F09 F10   # these only
 ./evertalk test faults --at-length     # each outage as long as at night: minutes, and ten of the storm
 ./evertalk test faults --seeds 1000    # a night: places, moments and orders drawn anew for each seed
+./evertalk test chaos --minutes 30     # all five processes killed while forty people write, and a table
 ```"""
 _LINES = """A line begins with the number of its row and ends in `ok` or the reason. `--seeds 417-417`
 repeats what one seed drew. All rows are part of `./evertalk test`; those with a longer form at night are
-tried in seconds there, and without `--at-length`."""
+tried in seconds there, and without `--at-length`.
+
+The chaos run takes nothing from the database but its invariants: each of forty people, half of them in a
+browser and half on Telegram, keeps a transcript of what they sent and saw, and these are judged. One process
+falls at a time, then Postgres every ten seconds, then three at once, then all of it; it ends with
+`result: ok` and the exit code 0, or with what is lost, doubled or out of order. `--transcripts FOLDER`
+keeps what everybody saw."""
 _EXCEPTIONS = """Two exceptions are honest ones. A process that dies between Telegram's taking a first
 bubble and our storing its number leaves one stray bubble, never a second answer. And a short answer that
 was being sent when its process died may be in the chat or not: it is not sent again by guess. Its person is

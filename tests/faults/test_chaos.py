@@ -1,0 +1,99 @@
+"""What the judge of transcripts finds, and the two runs of killed servers in their short form."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.bot_api import running_bot_api
+from tests.fakes.messages_api.harness import RunningFake
+from tests.faults.chaos import Chaos, Phase, Plan, Report, Strikes, main, postgres_killed
+from tests.faults.hatchery import Hatchery
+from tests.faults.lengths import lasting
+from tests.faults.plant import Case, Plant
+from tests.faults.telegram import Telegram
+from tests.faults.transcripts import Line, Transcript, judged
+
+SMOKE = Plan(
+    phases=(
+        Phase(name="three killed at once", seconds=8.0, strikes=Strikes(three=(2.0, 3.0))),
+        Phase(name="all of it", seconds=6.0, strikes=Strikes(one=(1.5, 2.5), postgres=(3.0, 4.0))),
+    ),
+    visitors=4,
+    texters=4,
+    gap_seconds=1.0,
+)
+
+
+@pytest.mark.row("F53")
+@pytest.mark.timeout(900)
+async def test_nobody_notices_that_postgres_was_killed_under_them(
+    case: Case, plant: Plant, hatchery: Hatchery, fake: RunningFake
+) -> None:
+    plan = postgres_killed(lasting(12.0, 300.0))
+    report = await _raged(plan, case, plant, hatchery, fake)
+    assert report.struck["Postgres"] >= plan.phases[0].seconds // 10
+
+
+@pytest.mark.timeout(900)
+async def test_nobody_notices_that_anything_was_killed_under_them(
+    case: Case, plant: Plant, hatchery: Hatchery, fake: RunningFake
+) -> None:
+    """`./evertalk test chaos` in its shortest form."""
+    report = await _raged(SMOKE, case, plant, hatchery, fake)
+    assert report.struck["three at once"] >= 1
+    assert sum(report.struck.values()) >= 6
+
+
+async def _raged(plan: Plan, case: Case, plant: Plant, hatchery: Hatchery, fake: RunningFake) -> Report:
+    async with running_bot_api() as api:
+        telegram = Telegram(api=api, provider=fake, case=case, hatchery=hatchery)
+        report = await Chaos(plan=plan, plant=plant, case=case, provider=fake, telegram=telegram).run()
+    assert report.broken == [], report.table()
+    for one in report.by_channel.values():
+        assert one.sent == one.answered > 0
+    return report
+
+
+def of(sent: str, *seen: str, own: str | None = None) -> Transcript:
+    lines = tuple(Line(text=text, at=float(number)) for number, text in enumerate(seen))
+    shown = sent if own is None else own
+    return Transcript(
+        person="t1_", channel="Telegram", sent=tuple(sent.split()), own=tuple(shown.split()), seen=lines
+    )
+
+
+def test_what_everybody_got_once_and_in_order_is_well() -> None:
+    found = judged([of("t1_x1 t1_x2 t1_x3", "to t1_x1", "a notice", "to t1_x2 and t1_x3"), of("")])
+    assert (found.people, found.sent, found.answered, found.broken) == (2, 3, 3, [])
+
+
+@pytest.mark.parametrize(
+    ("transcript", "what"),
+    [
+        (of("t1_x1 t1_x2", "to t1_x1"), "lost: t1_x2 was never answered"),
+        (of("t1_x1", "to t1_x1", own=""), "lost: t1_x1 is not on its own screen"),
+        (of("t1_x1", "to t1_x1", "to t1_x1"), "doubled: t1_x1 was answered 2 times"),
+        (of("t1_x1", "to t1_x1", own="t1_x1 t1_x1"), "doubled: t1_x1 is there 2 times"),
+        (of("t1_x1 t1_x2", "to t1_x2", "to t1_x1"), "out of order: t1_x2 was answered before t1_x1"),
+        (of("t1_x1 t1_x2", "to t1_x2 and t1_x1"), "out of order: t1_x2 was answered before t1_x1"),
+        (of("t1_x1", "to t1_x1 and t2_x1"), "out of order: t2_x1 of somebody else was answered"),
+    ],
+)
+def test_what_is_broken_is_told(transcript: Transcript, what: str) -> None:
+    assert judged([transcript]).broken == [what]
+
+
+@pytest.mark.parametrize(("killed_at", "strays"), [(0.5, 1), (2.9, 1), (3.5, 0), (-0.5, 0)])
+def test_a_bubble_of_a_bot_that_was_killed_just_then_is_a_stray(killed_at: float, strays: int) -> None:
+    found = judged([of("t1_x1", "to t1_x1", "to t1_x1")], bot_killed_at=[killed_at])
+    assert (found.strays, len(found.doubled)) == (strays, 1 - strays)
+
+
+@pytest.mark.parametrize("words", [["--minutes", "0"], ["--minutes", "soon"], ["--people", "many"]])
+def test_what_is_no_run_is_said_before_anything_starts(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 2
+    assert "evertalk test chaos" in capsys.readouterr().err
