@@ -17,6 +17,7 @@ async def who_answers(settings: Settings) -> list[tuple[str, str]]:
     models = models_of(settings, VocabularyCounter())
     remarks = [("", remark) for remark in models.remarks]
     remarks += [("", remark) for remark in await _price_remarks(models)]
+    remarks += [("", remark) for remark in await _summary_remarks(models)]
     if not models.offline:
         return [("Answers", f"{models.chat}, {_served_by(settings)}"), *remarks]
     lines = [("Answers", "the offline model, a demo without intelligence; ./evertalk setup adds a real one")]
@@ -37,6 +38,16 @@ async def _price_remarks(models: Models) -> list[str]:
         elif are_old(card.prices, datetime.now(UTC).date()):
             said.append(f"the price of {name} is from {card.prices.dated} and may have changed")
     return said
+
+
+async def _summary_remarks(models: Models) -> list[str]:
+    """A server without a list of models says of each that it is not there."""
+    if models.summary == models.chat or not await models.is_listed(models.chat):
+        return []
+    if await models.is_listed(models.summary) is not False:
+        return []
+    cheaper = "EVERTALK_SUMMARY_MODEL can name a cheaper one that it serves"
+    return [f"{models.summary} is not served: {models.chat} writes the summaries; {cheaper}"]
 
 
 async def ollama_models() -> list[str]:

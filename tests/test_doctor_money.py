@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from shared.doctor_money import check_spending, spending_finding
 from shared.offers import who_answers
 from shared.settings import load_settings
+from tests.fakes.messages_api.harness import RunningFake
 
 
 def test_most_of_the_cap_is_a_warning_with_what_to_do() -> None:
@@ -35,3 +37,11 @@ async def test_unknown_and_old_prices_are_named(tmp_path: Path) -> None:
     said = " ".join(line for _, line in lines)
     assert "the price of a is unknown" in said
     assert "the price of b is from 2020-01" in said
+
+
+async def test_a_summary_model_that_the_provider_does_not_serve_is_named(provider: RunningFake) -> None:
+    await provider.reset()
+    asked: dict[str, Any] = {"anthropic_api_key": "test-key", "anthropic_base_url": provider.base_url}
+    said = [line for _, line in await who_answers(load_settings(**asked, summary_model="gone"))]
+    assert any("gone is not served: claude-sonnet-5-5 writes the summaries" in line for line in said)
+    assert not [line for _, line in await who_answers(load_settings(**asked)) if "not served" in line]

@@ -71,6 +71,9 @@ class AnthropicModel:
             await self._provider.windows(self._entry.wire_name)
         return self._card()
 
+    async def is_listed(self) -> bool | None:
+        return (await self._provider.windows(self._entry.wire_name)).is_listed
+
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
         until = asyncio.get_running_loop().time() + self._patience.total_seconds
         call = _Call(request=request, on_text=on_text, until=until)

@@ -54,6 +54,7 @@ class Windows:
 
     window: int | None = None
     max_output: int | None = None
+    is_listed: bool | None = None
 
 
 class Provider:
@@ -151,6 +152,8 @@ class Provider:
                 aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
                 session.get(url, headers=headers, allow_redirects=False) as response,
             ):
+                if response.status == 404:
+                    return Windows(is_listed=False)
                 told = await response.json(content_type=None) if response.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             _log.debug("the model list of %s did not answer: %s", self.base_url, error)
@@ -159,7 +162,7 @@ class Provider:
             return Windows()
         longest = _positive(told.get("max_tokens"))
         window = next(filter(None, (_window(told.get(name)) for name in _WINDOW_NAMES)), None)
-        return Windows(window=window, max_output=longest)
+        return Windows(window=window, max_output=longest, is_listed=True)
 
     def _check_key(self) -> None:
         if self._missing_key:

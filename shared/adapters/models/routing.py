@@ -112,6 +112,13 @@ class Models:
             return await route.model.body(request)
         return {**request_body(request, await self.card(request.model), request.model), "stream": True}
 
+    async def is_listed(self, model: str) -> bool | None:
+        """Whether its provider's list of models has it; None where there is no such list."""
+        route = self._route(model)
+        if route is None or not isinstance(route.model, AnthropicModel):
+            return None
+        return await route.model.is_listed()
+
     def load_soon(self) -> None:
         """There will be a call: what it needs is loaded beside whatever comes before it."""
         if self._loading is None:
@@ -226,7 +233,7 @@ def open_models(
     routes.update((entry.name, _Route(model=desk.model(entry), fallback=entry.fallback)) for entry in entries)
     reachable = api_key is not None or base_url is not None
     chat, summary, remarks = _chosen(
-        chat_model, summary_model, entries=[entry.name for entry in entries], key=api_key, reachable=reachable
+        chat_model, summary_model, entries=entries, key=api_key, base_url=base_url
     )
     usual = (lambda name: desk.model(ModelEntry(name=name))) if reachable else None
     for name in (chat, summary):
@@ -243,22 +250,47 @@ def open_models(
 
 
 def _chosen(
-    chat: str, summary: str, *, entries: Sequence[str], key: str | None, reachable: bool
+    chat: str, summary: str, *, entries: Sequence[ModelEntry], key: str | None, base_url: str | None
 ) -> tuple[str, str, tuple[str, ...]]:
     """The names of the chat and the summary model, and what to say about them."""
-    known = {OFFLINE_MODEL, *entries}
+    reachable = key is not None or base_url is not None
+    known = {OFFLINE_MODEL, *(entry.name for entry in entries)}
     remarks: list[str] = []
     wished = {"chat": chat, "summary": summary}
     for role, name in wished.items():
         if name and name not in known and not reachable:
             wished[role] = ""
             remarks.append(f"The model {name} has no key ({KEY_NAME}) and is not used.")
-    usual = DEFAULT_CHAT_MODEL if key else next(iter(entries), OFFLINE_MODEL)
+    usual = DEFAULT_CHAT_MODEL if key else next((entry.name for entry in entries), OFFLINE_MODEL)
     if reachable and not key and not wished["chat"] and not entries:
         remarks.append("ANTHROPIC_BASE_URL is set; name a model in EVERTALK_MODEL, or set ANTHROPIC_API_KEY.")
     chosen = wished["chat"] or usual
-    served_by_key = key is not None and chosen not in known
-    return chosen, wished["summary"] or (DEFAULT_SUMMARY_MODEL if served_by_key else chosen), tuple(remarks)
+    cheap = wished["summary"] or _cheap_beside(chosen, entries, key=key, base_url=base_url)
+    if cheap is None and key is not None and chosen != OFFLINE_MODEL:
+        remarks.append(f"{chosen} writes its own summaries; EVERTALK_SUMMARY_MODEL can name a cheaper model.")
+    return chosen, cheap or chosen, tuple(remarks)
+
+
+def _cheap_beside(
+    chat: str, entries: Sequence[ModelEntry], *, key: str | None, base_url: str | None
+) -> str | None:
+    """The small model of the chat's own account; None where that surely has none.
+
+    That the chat model has an entry, for its price or its window, changes nothing about who serves it.
+    """
+    own = (base_url or ANTHROPIC_URL).rstrip("/")
+
+    def account(entry: ModelEntry) -> tuple[str, str]:
+        url = entry.base_url or own
+        return url, entry.key_env or (KEY_NAME if url == own else "")
+
+    mine = next((entry for entry in entries if entry.name == chat), ModelEntry(name=chat))
+    for entry in entries:
+        if entry.wire_name == DEFAULT_SUMMARY_MODEL and account(entry) == account(mine):
+            return entry.name
+    usual = key is not None and account(mine) == (own, KEY_NAME) and chat != OFFLINE_MODEL
+    makers = own == ANTHROPIC_URL or known_card(mine.wire_name) is not None
+    return DEFAULT_SUMMARY_MODEL if usual and makers else None
 
 
 def _missing_fallbacks(

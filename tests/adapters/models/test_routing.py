@@ -10,6 +10,7 @@ import pytest
 from shared.adapters.models import ModelEntry, Models, open_models
 from shared.adapters.models.offline import OFFLINE_MODEL
 from shared.core.errors import ModelRefusedAccount, ModelUnavailable
+from shared.ports import Prices
 from tests.adapters.models.making import Listener, WordCounter, asking, impatient
 from tests.fakes.messages_api import RunningFake, running_fake
 
@@ -57,6 +58,52 @@ def test_wishes_are_followed() -> None:
 def test_without_a_key_the_first_entry_answers_and_sums_up() -> None:
     made = models(ModelEntry(name="local", base_url="http://127.0.0.1:11434"))
     assert (made.chat, made.summary) == ("local", "local")
+
+
+PRICED = ModelEntry(name="claude-sonnet-5-5", prices=Prices(
+    input=2.0, output=10.0, cache_read=0.1, cache_write=2.5, dated="2026-11"
+))  # fmt: skip
+SMALL = ModelEntry(name="claude-haiku-5-5")
+OWN: Json = {"base_url": "https://models.example.org", "key_env": "OWN_KEY"}
+"""An account of one's own."""
+
+
+@pytest.mark.parametrize(
+    ("entries", "settings", "chosen"),
+    [
+        # an entry for the price of the chat model says nothing about who sums up
+        ((PRICED,), {}, ("claude-sonnet-5-5", "claude-haiku-5-5")),
+        ((PRICED, SMALL), {}, ("claude-sonnet-5-5", "claude-haiku-5-5")),
+        ((PRICED,), {"chat_model": "claude-sonnet-5-5"}, ("claude-sonnet-5-5", "claude-haiku-5-5")),
+        ((PRICED,), {"base_url": "http://gateway"}, ("claude-sonnet-5-5", "claude-haiku-5-5")),
+        ((ModelEntry(name="good", model="claude-opus-5-5"),), {"chat_model": "good"},
+         ("good", "claude-haiku-5-5")),
+        ((PRICED, ModelEntry(name="tiny", model="claude-haiku-5-5")), {}, ("claude-sonnet-5-5", "tiny")),
+        # another account: the small model there, if it is named, else the model itself
+        ((ModelEntry(name="a", **OWN), ModelEntry(name="claude-haiku-5-5", **OWN)), {"chat_model": "a"},
+         ("a", "claude-haiku-5-5")),
+        ((ModelEntry(name="a", **OWN), SMALL), {"chat_model": "a"}, ("a", "a")),
+        ((ModelEntry(name="local", base_url="http://127.0.0.1:11434"),), {"chat_model": "local"},
+         ("local", "local")),
+        ((), {"base_url": "http://gateway", "chat_model": "qwen3:8b"}, ("qwen3:8b", "qwen3:8b")),
+        ((PRICED,), {"summary_model": "claude-opus-5-5"}, ("claude-sonnet-5-5", "claude-opus-5-5")),
+    ],
+)  # fmt: skip
+def test_the_small_model_of_the_same_account_sums_up(
+    entries: tuple[ModelEntry, ...], settings: Json, chosen: tuple[str, str]
+) -> None:
+    made = models(*entries, **{"api_key": "key", "environ": {"OWN_KEY": "own"}, **settings})
+    assert (made.chat, made.summary) == chosen
+    told = f"{made.chat} writes its own summaries; EVERTALK_SUMMARY_MODEL can name a cheaper model."
+    assert made.remarks == ((told,) if made.chat == made.summary else ())
+
+
+async def test_a_list_of_models_says_which_there_are(fake: RunningFake) -> None:
+    made = models(ModelEntry(name="gone"), api_key="good-key", base_url=fake.base_url)
+    assert await made.is_listed("claude-haiku-5-5") is True
+    assert await made.is_listed("gone") is False
+    assert await made.is_listed(OFFLINE_MODEL) is None
+    await made.close()
 
 
 def test_a_wish_that_nobody_can_serve_is_said_and_not_followed() -> None:
