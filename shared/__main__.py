@@ -414,7 +414,7 @@ async def open_database(settings: Settings) -> AsyncIterator[str]:
     elif are_running(folder):
         yield urls_of(folder)[0]
     else:
-        servers = EmbeddedServers(folder, wanted=Wanted(redis=False))
+        servers = EmbeddedServers(folder, wanted=Wanted(redis=False), account=settings.servers_account)
         await servers.start()
         try:
             yield servers.database_url

@@ -174,7 +174,7 @@ class _Servers:
             if are_running(folder):
                 ours = urls_of(folder)
             else:
-                self._started = EmbeddedServers(folder, wanted=wanted)
+                self._started = EmbeddedServers(folder, wanted=wanted, account=settings.servers_account)
                 await self._started.start()
                 ours = urls_of(folder)
         database = settings.database_url.get_secret_value() if settings.database_url else ours[0]

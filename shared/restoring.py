@@ -197,7 +197,9 @@ async def _logged(settings: Settings, erasures: Path | None, say: Say) -> list[E
     servers = settings.data_dir / "servers"
     if (servers / "pg" / "PG_VERSION").is_file():
         try:
-            async with EmbeddedServers(servers, wanted=Wanted(redis=False)) as running:
+            async with EmbeddedServers(
+                servers, wanted=Wanted(redis=False), account=settings.servers_account
+            ) as running:
                 if (await facts_of(running.database_url))[1] is not None:
                     await copy_erasures(running.database_url, file)
         except (EmbeddedServerFailed, EvertalkError, OSError) as error:
@@ -232,7 +234,7 @@ def new_servers(settings: Settings, stage: Path) -> EmbeddedServers:
     owner = (settings.data_dir / "servers").stat()
     if os.geteuid() == 0:
         os.chown(servers, owner.st_uid, owner.st_gid)
-    return EmbeddedServers(servers, wanted=Wanted(redis=False))
+    return EmbeddedServers(servers, wanted=Wanted(redis=False), account=settings.servers_account)
 
 
 async def _fill(url: str, stage: Path, manifest: Manifest, logged: Sequence[Erased]) -> Restored:

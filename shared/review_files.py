@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from shared.adapters.embedded.account import Account, account_for
 from shared.adapters.mcp_tools import configured_servers
 from shared.backups import last_backup
 from shared.core.mcp import McpServer
@@ -23,13 +24,16 @@ _PINNED = re.compile(r".+(@[0-9][\w.+-]*|==[\w.+-]+)")
 
 def review_files(settings: Settings) -> Iterator[Risk]:
     folder = settings.data_dir
-    yield from _private(folder, "it holds every conversation, and the key that seals secrets")
+    yield from _private(
+        folder, "it holds every conversation, and the key that seals secrets", passing=_passing(settings)
+    )
     yield from _private(folder / "secret_key", "it opens every sealed secret")
     yield from _private(settings.backups, "each copy holds everything")
     if (env := default_env_file()) is not None:
         yield from _private(env, "it holds the keys of this deployment")
     yield from _unchangeable(folder / "workspaces", "whoever writes there tells the assistant what to do")
     yield from _root(folder)
+    yield from _shared_account(settings)
     yield from _backups(settings)
     if (path := mcp_file(settings)) is not None:
         yield from _unchangeable(path, "whoever writes there has programs started as you")
@@ -43,11 +47,12 @@ def _mode(path: Path) -> int:
         return 0
 
 
-def _private(path: Path, because: str) -> Iterator[Risk]:
+def _private(path: Path, because: str, *, passing: int = 0) -> Iterator[Risk]:
+    """`passing` are the rights that others must have to get through to what is theirs."""
     mode = _mode(path)
-    if not mode & 0o077:
+    if not mode & 0o077 & ~passing:
         return
-    right = "700" if path.is_dir() else "600"
+    right = f"{0o700 | passing:o}" if path.is_dir() else "600"
     yield Risk(
         grade="grave" if mode & 0o022 or (mode & 0o044 and path.is_file()) else "serious",
         what=f"others on this machine can {'change' if mode & 0o022 else 'look into'} {path} ({mode:o})",
@@ -76,6 +81,31 @@ def _root(folder: Path) -> Iterator[Risk]:
         why="A hole in anything that it reads would be a hole in the whole machine.",
         change=f"useradd --system evertalk; chown -R evertalk {folder}; then start it as that user",
     )
+
+
+def _servers_account(settings: Settings) -> Account | None:
+    """Whose rights the servers have that root starts; None where they have our own, or none are ours."""
+    if os.geteuid() != 0 or not (settings.embedded_postgres or settings.embedded_redis):
+        return None
+    servers = settings.data_dir / "servers"
+    place = servers if servers.exists() else settings.data_dir
+    return account_for(place, settings.servers_account) if place.exists() else None
+
+
+def _passing(settings: Settings) -> int:
+    account = _servers_account(settings)
+    return 0 if account is None else account.passing
+
+
+def _shared_account(settings: Settings) -> Iterator[Risk]:
+    account = _servers_account(settings)
+    if account is not None and account.is_shared:
+        yield Risk(
+            grade="serious",
+            what="the servers run as nobody, as other programs of this machine do",
+            why="Whatever else runs under that account can read every conversation.",
+            change="./evertalk up as root makes an account for them, where useradd or adduser is installed",
+        )
 
 
 def _backups(settings: Settings) -> Iterator[Risk]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared.adapters.embedded.account import make_account
 from shared.adapters.embedded.folders import LONGEST_SOCKET_BYTES
 from shared.core.errors import EvertalkError
 from shared.core.units import LABEL, NAME, Service, launchd_plist, systemd_unit
@@ -128,7 +129,7 @@ def _text(settings: Settings, machine: Machine, account: str | None) -> bytes:
 
 
 def _account(settings: Settings, named: str | None) -> str:
-    """Who owns the data, else who owns this folder: no account is ever added to the system."""
+    """Who owns the data, else who owns this folder: no account is made for it."""
     if named is not None:
         try:
             return pwd.getpwnam(named).pw_name
@@ -149,6 +150,9 @@ def _install(
         raise NoService("there is no .venv yet", advice="Run ./evertalk version once: it installs.")
     for folder in (settings.data_dir, settings.backups):
         _make(folder, account)
+    if machine.is_root and _account(settings, account) == "root" and settings.embedded_postgres:
+        # The service itself may write nothing of the system's.
+        make_account(settings.servers_account)
     if machine.has_launchd:
         _launchd_log(settings).parent.mkdir(parents=True, exist_ok=True)
     machine.file.parent.mkdir(parents=True, exist_ok=True)

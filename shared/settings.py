@@ -116,6 +116,7 @@ class Settings(BaseSettings):
 
     # Where it lives and who may reach it.
     data_dir: Path = Field(default_factory=lambda: default_data_dir())
+    servers_account: str = Field(default="evertalk-servers", pattern=r"^[a-z_][a-z0-9_-]{0,31}$")
     http_host: str = "127.0.0.1"
     http_port: int = Field(default=8080, ge=0, le=65535)
     public_url: str | None = None

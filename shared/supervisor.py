@@ -10,9 +10,11 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
+from shared.adapters.embedded.account import account_for, make_account
 from shared.adapters.embedded.errors import FolderInUse
 from shared.adapters.embedded.folders import FolderLock
 from shared.adapters.embedded.swap import finish_swap
@@ -114,7 +116,9 @@ class _Up:
         settings = self._settings
         wanted = Wanted(postgres=settings.embedded_postgres, redis=settings.embedded_redis)
         if wanted.postgres or wanted.redis:
-            servers = EmbeddedServers(settings.data_dir / "servers", wanted=wanted)
+            servers = EmbeddedServers(
+                settings.data_dir / "servers", wanted=wanted, account=settings.servers_account
+            )
             await servers.start()
             self._servers = servers
         return server_urls(settings, self._servers)
@@ -186,14 +190,24 @@ class _Up:
         folder = self._settings.data_dir
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            # Root's servers run under another account, which must be able to pass through.
             if folder.stat().st_uid == os.geteuid():
-                folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
+                self._close_to_others(folder)
         except OSError as error:
             raise CannotStart(
                 f"the data folder {folder} cannot be used: {error.strerror}",
                 advice="Set EVERTALK_DATA_DIR to a folder that you may write to.",
             ) from None
+
+    def _close_to_others(self, folder: Path) -> None:
+        """Root's servers run under another account, which must be able to pass through."""
+        settings = self._settings
+        if not (settings.embedded_postgres or settings.embedded_redis):
+            folder.chmod(0o700)
+            return
+        make_account(settings.servers_account)
+        servers = folder / "servers"
+        account = account_for(servers if servers.exists() else folder, settings.servers_account)
+        account.let_through(folder)
 
 
 def server_urls(settings: Settings, servers: EmbeddedServers | None) -> tuple[str, str]:

@@ -94,7 +94,10 @@ async def _over(settings: Settings, major: int, given: Path | None, say: Say) ->
     """From another major of PostgreSQL: out by its own server, into a new one, then one for the other."""
     binaries = _old_binaries(settings, major, given)
     async with EmbeddedServers(
-        settings.data_dir / "servers", wanted=Wanted(redis=False), binaries=binaries
+        settings.data_dir / "servers",
+        wanted=Wanted(redis=False),
+        binaries=binaries,
+        account=settings.servers_account,
     ) as old:
         made = await make_backup(settings, old.database_url, folder=settings.backups, rotate=False)
     for line in told(made):
@@ -131,7 +134,9 @@ def _ended(line: str, broken: Sequence[str], say: Say) -> int:
 
 
 def _servers(settings: Settings) -> EmbeddedServers:
-    return EmbeddedServers(settings.data_dir / "servers", wanted=Wanted(redis=False))
+    return EmbeddedServers(
+        settings.data_dir / "servers", wanted=Wanted(redis=False), account=settings.servers_account
+    )
 
 
 def _major_of(data: Path) -> int | None:

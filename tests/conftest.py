@@ -28,6 +28,8 @@ for _name in [name for name in os.environ if name.startswith(("EVERTALK_", "ANTH
 for _name in ("DATABASE_URL", "REDIS_URL", "CONTEXT_MAX_OUTPUT_TOKENS"):
     os.environ.pop(_name, None)
 os.environ["EVERTALK_ENV_FILE"] = ""
+# Tests that root runs add no account to the machine.
+os.environ["EVERTALK_SERVERS_ACCOUNT"] = "nobody"
 # Hundreds of processes load the same code: what one of them has compiled, the others read.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

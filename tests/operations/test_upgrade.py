@@ -119,7 +119,7 @@ async def is_of_a_newer_version(url: str, revision: str = "9999") -> None:
 
 
 FOREIGN = "the data have the schema 0044_of_others, which this version"
-INSTEAD = "Start the version that made them, or put back a backup of this one: ./evertalk restore"
+INSTEAD = "Start the version that made them, or put back a backup of ours: ./evertalk restore FILE"
 
 
 async def test_a_schema_that_nobody_here_knows_is_told_in_one_sentence_and_left_alone(

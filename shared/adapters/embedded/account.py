@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import grp
+import logging
 import os
 import pwd
+import shutil
+import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+SHARED = "nobody"
+"""What root's servers run as where no account can be made for them; other programs have its rights, too."""
+_SECONDS = 30
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +38,39 @@ class Account:
     def folder(self, path: Path) -> Path:
         """A folder that only this account (and root) may look into."""
         path.mkdir(mode=0o700, exist_ok=True)
+        self.take(path)
         return self.own(path)
+
+    def take(self, path: Path) -> None:
+        """What another account's servers have left becomes this one's; nothing of theirs may run any more."""
+        if self.uid is None or self.gid is None or path.lstat().st_uid == self.uid:
+            return
+        # Until all of it is ours nobody else may enter, and a crash in between begins again here.
+        os.chown(path, 0, 0)
+        for _, folders, files, at in os.fwalk(path):
+            for name in (*folders, *files):
+                with contextlib.suppress(FileNotFoundError):
+                    self._take_one(name, at)
+        self.own(path)
+
+    def _take_one(self, name: str, at: int) -> None:
+        assert self.uid is not None
+        assert self.gid is not None
+        if _may_change_hands(os.stat(name, dir_fd=at, follow_symlinks=False)):
+            os.chown(name, self.uid, self.gid, dir_fd=at, follow_symlinks=False)
+
+    @property
+    def passing(self) -> int:
+        """What a folder of root's must allow beside root, so that this account gets through it."""
+        if self.uid is None:
+            return 0
+        return 0o010 if self._has_a_group_of_its_own() else 0o011
+
+    def let_through(self, folder: Path) -> None:
+        """Nobody may look into the folder but its owner; this account may go on to what lies below."""
+        if self.passing == 0o010 and self.gid is not None:
+            os.chown(folder, -1, self.gid)
+        folder.chmod(0o700 | self.passing)
 
     def can_run(self, path: Path) -> bool:
         """Whether every folder on the way is open to the account; only another account can tell."""
@@ -39,13 +81,69 @@ class Account:
         )
         return probe.returncode == 0
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other programs of the system may well run under it."""
+        return self.uid is not None and self.uid == pwd.getpwnam(SHARED).pw_uid
 
-def account_for(folder: Path) -> Account:
-    """Ourselves; for root the folder's owner, else `nobody`: no account is ever added to the system."""
+    def _has_a_group_of_its_own(self) -> bool:
+        if self.is_shared or self.gid in (None, 0):
+            return False
+        others = any(one.pw_gid == self.gid and one.pw_uid != self.uid for one in pwd.getpwall())
+        try:
+            members = {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(self.gid or 0).gr_mem}
+        except KeyError:
+            return False
+        return not others and members <= {self.uid}
+
+
+def account_for(folder: Path, name: str = SHARED) -> Account:
+    """Ourselves; for root the folder's owner, else the account of this name, where there is none `nobody`."""
     if os.geteuid() != 0:
         return Account()
     owner = folder.stat()
     if owner.st_uid != 0:
         return Account(uid=owner.st_uid, gid=owner.st_gid)
-    nobody = pwd.getpwnam("nobody")
-    return Account(uid=nobody.pw_uid, gid=nobody.pw_gid)
+    found = _known(name) or pwd.getpwnam(SHARED)
+    return Account(uid=found.pw_uid, gid=found.pw_gid)
+
+
+def make_account(name: str) -> bool:
+    """For root: whether the account is there now; whoever cannot make it goes on without."""
+    if os.geteuid() != 0 or _known(name) is not None:
+        return os.geteuid() == 0
+    for command in _ways_to_make(name):
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=_SECONDS,
+        )  # fmt: skip
+        if done.returncode != 0 and _known(name) is None:
+            _log.warning("the account %s cannot be made: %s", name, done.stdout.strip()[:300])
+            return False
+    return _known(name) is not None
+
+
+def _ways_to_make(name: str) -> list[list[str]]:
+    """Nobody can log in by it, and it owns nothing but what it is given."""
+    if shutil.which("useradd"):
+        nowhere = ["--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]
+        return [["useradd", "--system", "--user-group", *nowhere, name]]
+    if shutil.which("adduser") and shutil.which("addgroup"):
+        # As BusyBox has them.
+        nowhere = ["-H", "-h", "/nonexistent", "-s", "/sbin/nologin"]
+        return [["addgroup", "-S", name], ["adduser", "-S", "-D", *nowhere, "-G", name, name]]
+    return []
+
+
+def _known(name: str) -> pwd.struct_passwd | None:
+    """Never root, whatever it is called: PostgreSQL would refuse."""
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        return None
+    return found if found.pw_uid else None
+
+
+def _may_change_hands(found: os.stat_result) -> bool:
+    """Nothing of root's, and nothing that has a second name elsewhere."""
+    return found.st_uid != 0 and (stat.S_ISDIR(found.st_mode) or found.st_nlink == 1)

@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import stat
+from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -76,19 +77,46 @@ def is_held(path: Path) -> bool:
 
 
 def socket_folder(data_folder: Path, account: Account) -> Path:
+    """Made, and taken over from the account that the servers had before."""
+    folder = sockets_of(data_folder)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    _refuse_foreign(folder, {account.uid, *_owners(data_folder)})
+    account.take(folder)
+    folder.chmod(0o700)
+    return account.own(folder)
+
+
+def known_sockets(data_folder: Path) -> Path:
+    """Those of servers that run; nothing is changed about them."""
+    folder = sockets_of(data_folder)
+    _refuse_foreign(folder, _owners(data_folder))
+    return folder
+
+
+def sockets_of(data_folder: Path) -> Path:
     """`run` beside the data, or a private folder in /tmp when that path is too long or needs quoting."""
     folder = data_folder / "run"
     name = str(folder / _LONGEST_SOCKET_NAME)
     if len(os.fsencode(name)) > LONGEST_SOCKET_BYTES or quote(name) != name:
         digest = hashlib.sha256(os.fsencode(data_folder)).hexdigest()[:16]
-        folder = Path("/tmp") / f"evertalk-{digest}"  # noqa: S108 - ownership is checked below
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
+        folder = Path("/tmp") / f"evertalk-{digest}"  # noqa: S108 - ownership is checked
+    return folder
+
+
+def _owners(data_folder: Path) -> set[int]:
+    """Under whose rights the servers of this folder have run."""
+    found = set()
+    for name in ("pg", "valkey"):
+        with contextlib.suppress(OSError):
+            found.add((data_folder / name).lstat().st_uid)
+    return found
+
+
+def _refuse_foreign(folder: Path, owners: Collection[int | None]) -> None:
     found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in {os.geteuid(), account.uid}:
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in {os.geteuid(), *owners}:
         raise EmbeddedServerFailed(
             f"{folder} belongs to someone else",
             advice=f"Remove {folder}, or set EVERTALK_DATA_DIR elsewhere.",
         )
-    folder.chmod(0o700)
-    return account.own(folder)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import asyncpg
 
+from shared.adapters.embedded.account import Account
 from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.embedded.place import Place
 from shared.adapters.embedded.process import spawn, stop, stop_leftover, tail, until
@@ -23,6 +26,8 @@ _STOP_SECONDS = 8.0
 _ATTEMPTS = 20
 _MOST_CONNECTIONS = "200"
 """Ten for a process; and twice that for as long as those of a killed one linger beside the next one's."""
+_MAPS_TO_ALL = 16
+"""The first major whose map may name all roles at once."""
 _PASSING_TROUBLES = ("pre-existing shared memory block", "already exists", "is still in use")
 
 
@@ -32,6 +37,9 @@ class EmbeddedPostgres:
         self._cluster = place.folder / "pg"
         self._fresh = place.folder / "pg.new"
         self._log = place.folder / "postgres.log"
+        # Beside what the servers' account may write.
+        self._access = place.folder / "pg_hba.conf"
+        self._names = place.folder / "pg_ident.conf"
         self._sockets = place.sockets
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -51,6 +59,8 @@ class EmbeddedPostgres:
         self._refuse_other_major()
         marks = ("postgres", str(self._cluster))
         await stop_leftover(self._cluster / "postmaster.pid", marks, signal.SIGINT)
+        self._place.account.take(self._cluster)
+        self._write_access()
         for _ in range(_ATTEMPTS):
             if await self._started():
                 break
@@ -76,7 +86,7 @@ class EmbeddedPostgres:
                 self._place.binaries.initdb, "--pgdata", self._fresh, "--username", "postgres",
                 # The built-in locale sorts alike on every system and through every upgrade of it.
                 "--locale-provider", "builtin", "--builtin-locale", "C.UTF-8", "--locale", "C",
-                "--encoding", "UTF8", "--auth-local", "trust", "--auth-host", "reject",
+                "--encoding", "UTF8", "--auth-local", "peer", "--auth-host", "reject",
                 "--no-instructions",
                 *(() if self._place.durable else ("--no-sync",)),
             ],
@@ -89,6 +99,17 @@ class EmbeddedPostgres:
                 advice="Check free space and rights of the data folder; ./evertalk doctor tells more.",
             )
         self._fresh.rename(self._cluster)
+
+    def _write_access(self) -> None:
+        """Whose programs may come in: ours and root's, as the system knows them; not all of `nobody`'s."""
+        names = clients_of(self._place.account)
+        whom = "all" if self._place.binaries.major >= _MAPS_TO_ALL else "postgres"
+        # Without a name there is nothing to tell by; the folder of the sockets is closed to all others.
+        way = "peer map=evertalk" if names else "trust"
+        self._access.write_text(f"local all all {way}\n")
+        self._names.write_text("".join(f'evertalk "{name}" {whom}\n' for name in names))
+        for file in (self._access, self._names):
+            file.chmod(0o644)
 
     def _refuse_other_major(self) -> None:
         found = (self._cluster / "PG_VERSION").read_text().strip()
@@ -131,6 +152,8 @@ class EmbeddedPostgres:
             "listen_addresses": "",
             "unix_socket_directories": str(self._sockets),
             "unix_socket_permissions": "0700",
+            "hba_file": str(self._access),
+            "ident_file": str(self._names),
             "port": "5432",
             "max_connections": _MOST_CONNECTIONS,
             "shared_buffers": "64MB",
@@ -161,6 +184,15 @@ class EmbeddedPostgres:
             f"the embedded PostgreSQL {what}:\n{tail(self._log)}",
             advice=f"The whole log is {self._log}; a full disk is the usual cause.",
         )
+
+
+def clients_of(account: Account) -> list[str]:
+    """Names of those whose programs are ours; none where the system has no name for us."""
+    uids = {os.geteuid(), 0} | ({account.uid} if account.uid is not None and not account.is_shared else set())
+    try:
+        return sorted(pwd.getpwuid(uid).pw_name for uid in uids)
+    except KeyError:
+        return []
 
 
 def postgres_url(sockets: Path, database: str = DATABASE) -> str:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from shared.adapters.embedded.account import account_for
+from shared.adapters.embedded.account import SHARED, account_for
 from shared.adapters.embedded.binaries import Binaries, reachable_binaries
 from shared.adapters.embedded.errors import EmbeddedServerFailed
-from shared.adapters.embedded.folders import FolderLock, is_held, socket_folder
+from shared.adapters.embedded.folders import FolderLock, is_held, known_sockets, socket_folder
 from shared.adapters.embedded.place import Place
 from shared.adapters.embedded.postgres import EmbeddedPostgres, postgres_url
 from shared.adapters.embedded.swap import finish_swap
@@ -46,12 +45,17 @@ class EmbeddedServers:
         wanted: Wanted = Wanted(),
         durable: bool = True,
         binaries: Binaries | None = None,
+        account: str = SHARED,
     ) -> None:
-        """`binaries` of another version than the installed one are for carrying its data over."""
+        """`binaries` of another version than the installed one are for carrying its data over.
+
+        `account` is whose rights the servers have when root starts them, where there is such a one.
+        """
         self._folder = folder.expanduser().absolute()
         self._wanted = wanted
         self._durable = durable
         self._binaries = binaries
+        self._account = account
         self._lock = FolderLock(self._folder / "lock")
         self.postgres: EmbeddedPostgres | None = None
         self.valkey: EmbeddedValkey | None = None
@@ -116,7 +120,7 @@ class EmbeddedServers:
             self._folder.parent.mkdir(parents=True, exist_ok=True)
             self._folder.mkdir(exist_ok=True)
             # Root's servers run under another account, which must be able to pass through this folder.
-            self._folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
+            account_for(self._folder, self._account).let_through(self._folder)
         except OSError as error:
             raise EmbeddedServerFailed(
                 f"the data folder {self._folder} cannot be used: {error.strerror}",
@@ -124,7 +128,7 @@ class EmbeddedServers:
             ) from None
 
     def _prepare(self) -> None:
-        account = account_for(self._folder)
+        account = account_for(self._folder, self._account)
         if not account.can_run(self._folder):
             raise EmbeddedServerFailed(
                 f"running as root, and the servers' account {account.uid} cannot reach {self._folder}",
@@ -147,5 +151,5 @@ def are_running(folder: Path) -> bool:
 def urls_of(folder: Path) -> tuple[str, str]:
     """Where PostgreSQL and Valkey of a folder listen, whoever started them."""
     folder = folder.expanduser().absolute()
-    sockets = socket_folder(folder, account_for(folder))
+    sockets = known_sockets(folder)
     return postgres_url(sockets), valkey_url(sockets)

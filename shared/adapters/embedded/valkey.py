@@ -40,8 +40,8 @@ class EmbeddedValkey:
         return valkey_url(self._socket.parent)
 
     async def start(self) -> None:
-        self._place.account.folder(self._data)
         await stop_leftover(self._pid_file, ("valkey-server", str(self._socket)), signal.SIGTERM)
+        self._place.account.folder(self._data)
         process = self._process = spawn(
             [self._place.binaries.valkey_server, *_as_options(self._options())],
             log=self._log,

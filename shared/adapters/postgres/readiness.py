@@ -24,7 +24,7 @@ class SchemaUnknown(EvertalkError):
     def __init__(self, found: str) -> None:
         super().__init__(
             f"the data have the schema {found}, which this version ({newest_revision()}) does not know",
-            advice="Start the version that made them, or put back a backup of this one: ./evertalk restore",
+            advice="Start the version that made them, or put back a backup of ours: ./evertalk restore FILE",
         )
 
 
