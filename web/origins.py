@@ -132,14 +132,14 @@ class Proxies:
 
 
 def network_key(address: str) -> str:
-    """An IPv4 address as it is, of an IPv6 address the /64 that one customer gets."""
+    """An IPv4 address as it is, of an IPv6 address the /56 that one customer gets."""
     try:
         found = ipaddress.ip_address(_plain_address(address))
     except ValueError:
         return address
     if found.version == 4:
         return str(found)
-    return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(ipaddress.ip_network((found, 56), strict=False))
 
 
 def public_url_origin(url: str) -> str:

@@ -85,8 +85,8 @@ def test_this_machine_and_trusted_proxies_are_not_counted() -> None:
 
 @pytest.mark.control("S31", "S33")
 def test_a_network_of_ipv6_is_one_caller() -> None:
-    assert network_key("2001:db8:1:2::1") == network_key("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
-    assert network_key("2001:db8:1:3::1") != network_key("2001:db8:1:2::1")
+    assert network_key("2001:db8:1:2::1") == network_key("2001:db8:1:ff:ffff::9") == "2001:db8:1::/56"
+    assert network_key("2001:db8:1:100::1") != network_key("2001:db8:1:2::1")
     assert network_key("::ffff:192.0.2.7") == network_key("192.0.2.7") == "192.0.2.7"
     assert network_key("unknown") == "unknown"
 

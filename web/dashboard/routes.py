@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hmac
 from collections.abc import Callable, Mapping
 
 from aiohttp import web
@@ -20,7 +21,7 @@ from shared.services.forgetting import Announces
 from shared.services.handover import OperatorDesk
 from shared.services.inspecting import Inspecting
 from shared.services.work_desk import WorkDesk
-from shared.settings import Settings, resolve_secret_key
+from shared.settings import BadSettings, Settings, resolve_secret_key
 from web.dashboard import (
     access,
     agents,
@@ -149,7 +150,7 @@ def add_dashboard(
     `announcer` only tells people's screens; `news` is one of its own that this follows: following with the
     former would replace the set that the chat follows.
     """
-    known, live = Operators(pool), live_of(WorkInsights(pool), news)
+    known, live = Operators(pool, place_key=_place_key_of(settings)), live_of(WorkInsights(pool), news)
     desk = Desk(
         pool=pool,
         insights=Insights(pool, timezone=settings.timezone),
@@ -189,6 +190,17 @@ def _vault_of(settings: Settings) -> Callable[[], Vault]:
         return Vault(resolve_secret_key(settings))
 
     return vault
+
+
+def _place_key_of(settings: Settings) -> Callable[[], bytes | None]:
+    @functools.cache
+    def key() -> bytes | None:
+        try:
+            return hmac.digest(resolve_secret_key(settings), b"evertalk.login-places.1", "sha256")
+        except BadSettings:
+            return None
+
+    return key
 
 
 def _provider(settings: Settings) -> OidcProvider | None:

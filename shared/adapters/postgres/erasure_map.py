@@ -197,6 +197,7 @@ ACTIONS: Mapping[str, Action] = {
     "operator_steps": Keep(why="operators are not people who talk"),
     "operator_sessions": Keep(why="operators are not people who talk"),
     "login_tries": Keep(why="hashes of operators' names and addresses, for a day"),
+    "login_places": Keep(why="keyed hashes of where operators logged in, for 90 days"),
     "login_links": Keep(why="operators are not people who talk"),
     "api_keys": Keep(why="an operator's configuration: names of programs, and hashes"),
     "audit": Keep(why="ids and numbers, never words; a chain of hashes"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from shared.adapters.postgres.listing import TRUTH, differs
+from shared.adapters.postgres.login_tries import PLACES_AT_MOST
 from shared.adapters.postgres.retention import GRACE_DAYS, RULES, Sweep, condition_of
 from shared.adapters.postgres.spend_sql import SUMS
 from shared.adapters.postgres.turn_sql import LONGEST_WAIT_SECONDS, UNKNOWN_TO_ITS_HOLDER
@@ -549,6 +550,16 @@ _PEOPLE = (
         rows=f"""SELECT {_at("operator=o.id")} FROM operators o
                   WHERE o.disabled_at IS NOT NULL
                     AND EXISTS (SELECT FROM operator_sessions s WHERE s.operator_id = o.id)""",
+    ),
+    _Check(
+        code="I11",
+        what="a place is remembered of an operator who is locked, or too many of one",
+        # Two who log in at once may each leave one too many, until the next login.
+        rows=f"""SELECT DISTINCT {_at("operator=o.id")} FROM operators o
+                   JOIN login_places p ON p.operator_id = o.id
+                  WHERE o.disabled_at IS NOT NULL
+                     OR (SELECT count(*) FROM login_places x WHERE x.operator_id = o.id)
+                        > 2 * {PLACES_AT_MOST}""",
     ),
     _Check(
         code="I7",

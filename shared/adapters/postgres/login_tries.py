@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import asyncpg
 
 from shared.adapters.postgres.pool import store_method
 
 SECONDS = 10.0
-FREE_TRIES: Mapping[str, int] = {"pair": 5, "address": 20, "account": 50}
-"""Failures before the first wait: of one name from one address, of one address, of one name from anywhere.
-The last is high, or a stranger could keep an operator out."""
+FREE_TRIES: Mapping[str, int] = {"pair": 5, "address": 20, "account": 50, "codes": 50}
+"""Failures before the first wait: of one name from one address, of one address, of one name from anywhere,
+and of its codes. Strangers can use up the third, so that it keeps nobody out where they have logged in before,
+nor who is asked for a code, too; the fourth only who knows the password.
+"""
 FIRST_WAIT_SECONDS = 60
 MOST_WAIT_SECONDS = 900
 FORGET_HOURS = 24
+PLACES_AT_MOST = 20
+"""Of one operator; the newest ones."""
 
 
 class LoginTries:
@@ -53,13 +59,46 @@ class LoginTries:
         await self._pool.execute(_TAKE_BACK, list(keys.values()), keys.get("pair"), tries, timeout=SECONDS)
 
 
-def keys_of(*, name: str, address: str) -> dict[str, bytes]:
+class LoginPlaces:
+    """Where operators have logged in, as a hash that only this installation can make: addresses are few
+    enough to try them all.
+    """
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], key: Callable[[], bytes | None]) -> None:
+        """Without a key no place is known, and none is remembered."""
+        self._pool = pool
+        self._key = key
+
+    def key_of(self, operator_id: int, address: str) -> bytes | None:
+        if (key := self._key()) is None:
+            return None
+        about = f"evertalk.login-place.1\n{operator_id}\n{network_of(address)}"
+        return hmac.digest(key, about.encode("utf-8", "replace"), "sha256")
+
+    @store_method
+    async def knows(self, operator_id: int, address: str) -> bool:
+        found: bool = await self._pool.fetchval(
+            "SELECT EXISTS (SELECT FROM login_places WHERE key = $1 AND operator_id = $2)",
+            self.key_of(operator_id, address),
+            operator_id,
+            timeout=SECONDS,
+        )
+        return found
+
+
+async def remember_place(connection: Any, operator_id: int, key: bytes | None) -> None:
+    """Inside of the transaction of a login."""
+    if key is not None:
+        await connection.execute(_REMEMBER, key, operator_id, timeout=SECONDS)
+
+
+def keys_of(
+    *, name: str, address: str, everywhere: Literal["account", "codes"] | None = "account"
+) -> dict[str, bytes]:
     """Hashes: people type passwords into the wrong field."""
-    return {
-        "pair": _digest("pair", name.casefold()[:200], network_of(address)),
-        "account": _digest("account", name.casefold()[:200]),
-        **address_key(address),
-    }
+    name = name.casefold()[:200]
+    keys = {"pair": _digest("pair", name, network_of(address)), **address_key(address)}
+    return keys if everywhere is None else {**keys, everywhere: _digest(everywhere, name)}
 
 
 def address_key(address: str) -> dict[str, bytes]:
@@ -67,7 +106,7 @@ def address_key(address: str) -> dict[str, bytes]:
 
 
 def network_of(address: str) -> str:
-    """Of IPv6 the /64, since every customer has that many addresses."""
+    """Of IPv6 the /56, since many a customer has that many addresses."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
@@ -76,7 +115,7 @@ def network_of(address: str) -> str:
         return str(found)
     if found.ipv4_mapped is not None:
         return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(ipaddress.ip_network((found, 56), strict=False))
 
 
 def _digest(*parts: str) -> bytes:
@@ -106,4 +145,12 @@ _TAKE_BACK = """
 WITH gone AS (DELETE FROM login_tries WHERE key = $2)
 UPDATE login_tries SET failures = greatest(failures - $3, 0), refused_until = NULL
  WHERE key = ANY($1::bytea[]) AND key IS DISTINCT FROM $2
+"""
+_REMEMBER = f"""
+WITH old AS (
+  DELETE FROM login_places WHERE key IN (
+    SELECT key FROM login_places WHERE operator_id = $2 AND key <> $1
+     ORDER BY at DESC, key OFFSET {PLACES_AT_MOST - 1})
+)
+INSERT INTO login_places (key, operator_id) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET at = now()
 """

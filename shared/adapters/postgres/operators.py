@@ -16,7 +16,13 @@ import asyncpg
 
 from shared.adapters.postgres.audit_chain import CHAIN, check_chain
 from shared.adapters.postgres.connecting import connect
-from shared.adapters.postgres.login_tries import LoginTries, address_key, keys_of
+from shared.adapters.postgres.login_tries import (
+    LoginPlaces,
+    LoginTries,
+    address_key,
+    keys_of,
+    remember_place,
+)
 from shared.adapters.postgres.pool import store_method
 from shared.core.browsers import browser_words
 from shared.core.errors import StorageUnavailable
@@ -127,10 +133,18 @@ class Passwords:
 class Operators:
     """Logins by password or one-time link, and server-side sessions; tokens are stored as hashes only."""
 
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, passwords: Passwords | None = None) -> None:
+    def __init__(
+        self,
+        pool: asyncpg.Pool[asyncpg.Record],
+        *,
+        passwords: Passwords | None = None,
+        place_key: Callable[[], bytes | None] = lambda: None,
+    ) -> None:
+        """`place_key` makes the hashes of places where somebody has logged in before."""
         self._pool = pool
         self._passwords = passwords or Passwords()
         self._tries = LoginTries(pool)
+        self.places = LoginPlaces(pool, place_key)
 
     async def log_in(
         self, *, name: str, password: str, source: str, browser: str = ""
@@ -138,7 +152,11 @@ class Operators:
         """A new session token; None when name or password are wrong; `source` is the client's address."""
         if self._passwords.busy:
             return TooManyTries(retry_after_seconds=5)
-        found, keys = await self._known(name[:200]), keys_of(name=name, address=source)
+        found = await self._known(name[:200])
+        open_to_all = found is None or not (
+            found["has_factor"] or await self.places.knows(found["id"], source)
+        )
+        keys = keys_of(name=name, address=source, everywhere="account" if open_to_all else None)
         wait = await self._tries.begin(keys, operator_id=found["id"] if found else None)
         if wait:
             return TooManyTries(retry_after_seconds=wait)
@@ -187,6 +205,7 @@ class Operators:
                 return None
             if (step := await _begin_step(connection, operator_id, how="link")) is not None:
                 return step
+            await remember_place(connection, operator_id, self.places.key_of(operator_id, source))
             return await begin_login(connection, operator_id, how="link", source=source, browser=browser)
 
     @store_method
@@ -237,8 +256,9 @@ class Operators:
     @store_method
     async def _known(self, name: str) -> asyncpg.Record | None:
         return await self._pool.fetchrow(
-            """SELECT id, password_hash FROM operators
-                WHERE name = $1 AND disabled_at IS NULL AND issuer IS NULL""",
+            """SELECT o.id, o.password_hash, f.confirmed_at IS NOT NULL AS has_factor
+                 FROM operators o LEFT JOIN operator_factors f ON f.operator_id = o.id
+                WHERE o.name = $1 AND o.disabled_at IS NULL AND o.issuer IS NULL""",
             name,
             timeout=_STATEMENT_SECONDS,
         )
@@ -297,7 +317,10 @@ class Operators:
     async def begin(self, operator_id: int, *, how: How, source: str, browser: str = "") -> str | None:
         """The token of a new login; None when the operator was locked meanwhile."""
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
-            return await begin_login(connection, operator_id, how=how, source=source, browser=browser)
+            token = await begin_login(connection, operator_id, how=how, source=source, browser=browser)
+            if token is not None and how == "password":
+                await remember_place(connection, operator_id, self.places.key_of(operator_id, source))
+            return token
 
 
 async def hold_operator(

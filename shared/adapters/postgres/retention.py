@@ -201,6 +201,9 @@ RULES: Mapping[str, Rule] = {
     "login_tries": Sweep(
         days=1, key="key", where="last_at < now() - {age}", told="a day after the last failed login"
     ),
+    "login_places": Sweep(
+        days=90, key="key", where="at < now() - {age}", told="90 days after the last login there"
+    ),
     "operator_sessions": Sweep(
         days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they lapse"
     ),

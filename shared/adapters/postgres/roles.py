@@ -28,8 +28,8 @@ ONLY_READ = frozenset({"deployment"})
 """A restored backup changes it, which is the owner's work."""
 SECRET = frozenset(
     {
-        "api_keys", "login_links", "login_tries", "one_time_codes", "operator_factors", "operator_sessions",
-        "operator_steps", "operators",
+        "api_keys", "login_links", "login_places", "login_tries", "one_time_codes", "operator_factors",
+        "operator_sessions", "operator_steps", "operators",
         "recovery_codes", "site_secrets", "visitors",
     }
 )  # fmt: skip

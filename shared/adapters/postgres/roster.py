@@ -246,6 +246,7 @@ async def _after_change(connection: Any, row: asyncpg.Record, changes: Mapping[s
         await connection.execute("DELETE FROM operator_sessions WHERE operator_id = $1", row["id"])
         await connection.execute("DELETE FROM login_links WHERE operator_id = $1", row["id"])
         await connection.execute("DELETE FROM operator_steps WHERE operator_id = $1", row["id"])
+        await connection.execute("DELETE FROM login_places WHERE operator_id = $1", row["id"])
     if changes.get("locked") is False:
         await connection.execute("DELETE FROM login_tries WHERE operator_id = $1", row["id"])
     action = {True: "operator.locked", False: "operator.unlocked"}.get(changes.get("locked", ""))

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from shared.adapters.postgres.login_tries import LoginTries, keys_of
+from shared.adapters.postgres.login_tries import LoginTries, keys_of, remember_place
 from shared.adapters.postgres.operators import (
     How,
     Operators,
@@ -161,9 +161,13 @@ class SecondFactors:
         return await self._pool.fetchrow(_STEP, digest_of(token), timeout=SECONDS)
 
     async def _counted(self, operator_id: int, source: str) -> dict[str, bytes] | TooManyTries:
-        """The same count as of passwords: who has one of both guesses the other no faster."""
+        """At an address the same count as of passwords: who has one of both guesses the other no faster.
+
+        From everywhere together a count of its own: nobody gets here without the password.
+        """
         name = await self._name(operator_id)
-        keys = keys_of(name=name, address=source)
+        known = await self._operators.places.knows(operator_id, source)
+        keys = keys_of(name=name, address=source, everywhere=None if known else "codes")
         wait = await self._tries.begin(keys, operator_id=operator_id)
         return TooManyTries(retry_after_seconds=wait) if wait else keys
 
@@ -220,6 +224,8 @@ class SecondFactors:
             )
             if how is None:
                 raise WrongCode  # another browser was faster with the same half of a login
+            key = self._operators.places.key_of(operator_id, source)
+            await remember_place(connection, operator_id, key)
             return await begin_login(connection, operator_id, how=how, source=source, browser=browser)
 
     async def _used(self, connection: Any, operator_id: int, code: str) -> asyncpg.Record:

@@ -1484,6 +1484,19 @@ class LoginTries(SQLModel, table=True):
     refused_until: datetime | None = field(moment(null=True))
 
 
+class LoginPlace(SQLModel, table=True):
+    """Where an operator has logged in, by a keyed hash of both: there no stranger's tries count."""
+
+    __tablename__ = "login_places"
+    __table_args__ = (
+        CheckConstraint("octet_length(key) = 32", name="login_places_are_hashes"),
+        Index("login_places_of_operator", "operator_id", "at"),
+    )
+    key: bytes = field(digest(key=True))
+    operator_id: int = field(big(to="operators.id"))
+    at: datetime = field(moment())
+
+
 class LoginLink(SQLModel, table=True):
     """A link that logs an operator in once."""
 

@@ -296,6 +296,12 @@ BROKEN = [
     ("I9", "channel of a session", "UPDATE sessions SET last_channel = 'telegram' WHERE id = 2"),
     ("I7", "another name than its person", "UPDATE sessions SET person = 'somebody else' WHERE id = 2"),
     ("I7", "shows another person", "UPDATE sessions SET person_name = 'Somebody Else' WHERE id = 2"),
+    (
+        "I11",
+        "a place is remembered",
+        """INSERT INTO operators (name, disabled_at) VALUES ('gone', now());
+           INSERT INTO login_places (key, operator_id) SELECT sha256('x'), max(id) FROM operators""",
+    ),
     ("I7", "listed under another name", "UPDATE session_list SET person = 'somebody else' WHERE id = 2"),
     (
         "I9",

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.login_tries import LoginTries, keys_of
+from shared.adapters.postgres.login_tries import PLACES_AT_MOST, LoginTries, keys_of
 from shared.adapters.postgres.operators import (
     Operators,
     TooManyTries,
@@ -17,6 +17,8 @@ from shared.adapters.postgres.operators import (
     digest_of,
 )
 from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.retention import PostgresRetention
+from shared.adapters.postgres.roster import Roster
 from tests.forgery import forge
 
 PASSWORD = "correct horse battery"
@@ -186,10 +188,92 @@ async def test_an_operator_cannot_be_guessed_from_everywhere_either(
     assert await tries.begin(keys_of(name="eve", address="10.0.1.1")) == 0
 
 
+OWN = "198.51.100.7"
+
+
+@pytest.fixture
+async def at_home(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Operators]:
+    """As the dashboard has them: places are remembered."""
+    made = Operators(pool, place_key=lambda: b"k" * 32)
+    yield made
+    await made.close()
+
+
+async def under_attack(operators: Operators) -> None:
+    """Fifty wrong passwords from thirteen addresses."""
+    for number in range(50):
+        source = f"203.0.113.{number % 13}"
+        assert await operators.log_in(name="ada", password=f"guess {number}", source=source) is None
+    guessed = await operators.log_in(name="ada", password=PASSWORD, source="203.0.113.99")
+    assert isinstance(guessed, TooManyTries)
+
+
+@pytest.mark.control("S10")
+@pytest.mark.parametrize("how", ["password", "link"])
+async def test_strangers_keep_nobody_out_where_they_have_logged_in(
+    database_url: str, at_home: Operators, pool: asyncpg.Pool[asyncpg.Record], how: str
+) -> None:
+    ada = await with_password(at_home, pool)
+    if how == "password":
+        assert isinstance(await at_home.log_in(name="ada", password=PASSWORD, source=OWN), str)
+    else:
+        await pool.execute("UPDATE operators SET role = 'admin'")
+        token = await create_login_link(database_url)
+        assert isinstance(await at_home.use_link(token=token, source=OWN), str)
+    await under_attack(at_home)
+    assert isinstance(await at_home.log_in(name="ada", password=PASSWORD, source=OWN), str)
+    assert await pool.fetchval("SELECT operator_id FROM login_places") == ada
+    for _ in range(5):
+        assert await at_home.log_in(name="ada", password="wrong", source=OWN) is None
+    refused = await at_home.log_in(name="ada", password=PASSWORD, source=OWN)
+    assert isinstance(refused, TooManyTries), "there, too, only so many guesses are free"
+
+
+@pytest.mark.control("S10")
+async def test_a_place_is_of_one_operator_and_one_key_and_not_for_ever(
+    at_home: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    ada = await with_password(at_home, pool)
+    eve = await pool.fetchval("INSERT INTO operators (name) VALUES ('eve') RETURNING id")
+    assert isinstance(await at_home.log_in(name="ada", password=PASSWORD, source=OWN), str)
+    assert await at_home.places.knows(ada, OWN)
+    assert not await at_home.places.knows(eve, OWN)
+    assert not await at_home.places.knows(ada, "198.51.100.8")
+    other = Operators(pool, place_key=lambda: b"j" * 32)
+    assert not await other.places.knows(ada, OWN)
+    await other.close()
+    assert OWN.encode() not in await pool.fetchval("SELECT key FROM login_places")
+    await pool.execute("UPDATE login_places SET at = now() - interval '91 days'")
+    assert await PostgresRetention(pool).sweep("login_places") == 1
+
+
+async def test_of_many_places_the_newest_are_remembered(
+    at_home: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    ada = await with_password(at_home, pool)
+    for number in range(PLACES_AT_MOST + 3):
+        await at_home.begin(ada, how="password", source=f"198.51.100.{number}")
+    assert await pool.fetchval("SELECT count(*) FROM login_places") == PLACES_AT_MOST
+    known = [await at_home.places.knows(ada, f"198.51.100.{number}") for number in range(PLACES_AT_MOST + 3)]
+    assert known == [False] * 3 + [True] * PLACES_AT_MOST
+
+
+async def test_whoever_is_locked_has_no_place_left(
+    at_home: Operators, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    ada = await with_password(at_home, pool)
+    await pool.execute("INSERT INTO operators (name, role) VALUES ('boss', 'admin')")
+    await at_home.begin(ada, how="password", source=OWN)
+    await Roster(pool).change(
+        await pool.fetchval("SELECT public_id FROM operators WHERE id = $1", ada), by="boss", locked=True
+    )
+    assert await pool.fetchval("SELECT count(*) FROM login_places") == 0
+
+
 def test_a_network_of_ipv6_is_one_address_and_nothing_readable_is_stored() -> None:
-    one, other = (keys_of(name="ada", address=f"2001:db8::{host}") for host in ("1", "beef"))
+    one, other = (keys_of(name="ada", address=f"2001:db8:0:{host}") for host in ("0::1", "ff::beef"))
     assert one == other
-    assert one != keys_of(name="ada", address="2001:db8:0:1::1")
+    assert one != keys_of(name="ada", address="2001:db8:0:100::1")
     assert keys_of(name="ada", address="::ffff:10.0.0.1") == keys_of(name="ada", address="10.0.0.1")
     assert {len(key) for key in one.values()} == {32}
 

@@ -239,6 +239,41 @@ async def test_codes_are_guessed_no_faster_than_passwords(
     assert isinstance(elsewhere, str), "whoever guesses locks out themselves alone"
 
 
+@pytest.mark.control("S09", "S10")
+async def test_who_has_a_second_factor_is_asked_for_it_instead_of_being_kept_out(
+    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+) -> None:
+    _, codes = await set_up(pool, factors, ada)
+    for number in range(60):
+        source = f"203.0.113.{number % 13}"
+        assert await operators.log_in(name="ada", password=f"guess {number}", source=source) is None
+    half = await half_way(operators, source="198.51.100.7")
+    assert isinstance(await factors.log_in(token=half, code=codes[0], source="198.51.100.7"), str)
+
+
+@pytest.mark.control("S09", "S10")
+async def test_codes_are_not_guessed_from_everywhere_either_but_where_one_has_logged_in(pool: Pool) -> None:
+    operators = Operators(pool, place_key=lambda: b"k" * 32)
+    await Roster(pool).invite("ada", "admin", by="t")
+    ada = await pool.fetchval("SELECT id FROM operators WHERE name = 'ada'")
+    await operators.set_password(ada, PASSWORD)
+    factors = SecondFactors(
+        pool, operators=operators, vault=functools.cache(lambda: Vault(SECRET_KEY)), crash_point=no_crash
+    )
+    _, codes = await set_up(pool, factors, ada)
+    half = await half_way(operators, source="198.51.100.7")
+    assert isinstance(await factors.log_in(token=half, code=codes[0], source="198.51.100.7"), str)
+    stolen = await half_way(operators, source="203.0.113.200")
+    for number in range(50):
+        source = f"203.0.113.{number}"
+        assert await factors.log_in(token=stolen, code="000000", source=source) is None
+    guessed = await factors.log_in(token=stolen, code=codes[1], source="203.0.113.99")
+    assert isinstance(guessed, TooManyTries)
+    half = await half_way(operators, source="198.51.100.7")
+    assert isinstance(await factors.log_in(token=half, code=codes[1], source="198.51.100.7"), str)
+    await operators.close()
+
+
 async def test_a_login_by_two_steps_leaves_no_failure_behind(
     pool: Pool, operators: Operators, factors: SecondFactors, ada: int
 ) -> None:
