@@ -82,7 +82,7 @@ def _migrate(settings: Settings, rest: Sequence[str]) -> int:
         from shared.adapters.postgres.migrate import migrate_or_say_why
 
         async with open_database(settings) as database_url:
-            await migrate_or_say_why(database_url)
+            await migrate_or_say_why(settings.direct_url(database_url))
         return 0
 
     return _told(lambda: asyncio.run(upgrade()))
@@ -102,7 +102,8 @@ def _backup(settings: Settings, rest: Sequence[str]) -> int:
 
     async def work() -> int:
         async with open_database(settings) as database_url:
-            return await run_backup(wish, settings=settings, database_url=database_url, say=print)
+            url = settings.direct_url(database_url)
+            return await run_backup(wish, settings=settings, database_url=url, say=print)
 
     return _told(lambda: asyncio.run(work()))
 
@@ -161,7 +162,10 @@ def _psql(settings: Settings, rest: Sequence[str]) -> int:
     async def talk() -> int:
         from shared.adapters.postgres.relay import reachable_by_libpq
 
-        async with open_database(settings) as database_url, reachable_by_libpq(database_url) as environment:
+        async with (
+            open_database(settings) as database_url,
+            reachable_by_libpq(settings.direct_url(database_url)) as environment,
+        ):
             program = find_binaries().postgres_bin / "psql"
             return await asyncio.to_thread(
                 subprocess.call, [str(program), *rest], env={**os.environ, **environment}

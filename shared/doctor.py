@@ -30,6 +30,7 @@ from shared.doctor_backups import check_backups
 from shared.doctor_mcp import check_mcp
 from shared.doctor_models import check_models
 from shared.doctor_money import check_spending
+from shared.doctor_pooler import check_way
 from shared.doctor_sites import check_sites
 from shared.doctor_telegram import bots_in_service, check_bots
 from shared.findings import Finding
@@ -196,10 +197,13 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
         found = await _guarded("PostgreSQL", "DATABASE_URL", lambda: _check_postgres(database_url))
         yield found
         if found.level != "fail":
+            for finding in await check_way(settings, database_url):
+                yield finding
+            direct = settings.direct_url(database_url)
             schema = await _guarded("the schema", "DATABASE_URL", lambda: _check_schema(database_url))
             yield schema
             if schema.level != "fail":
-                yield await _guarded("the data", "DATABASE_URL", lambda: _check_promises(database_url))
+                yield await _guarded("the data", "DATABASE_URL", lambda: _check_promises(direct))
             if schema.level == "ok":
                 for finding in await _late_reminders(database_url):
                     yield finding
@@ -411,11 +415,15 @@ def bots_remarks(bots: Sequence[BotConfig], agents: Collection[str]) -> Iterator
 async def _check_promises(database_url: str) -> Finding:
     from shared.adapters.postgres.connecting import connect
     from shared.adapters.postgres.invariants import check_invariants
+    from shared.adapters.postgres.pooler import between
 
     connection = await connect(database_url)
     try:
         if not await connection.fetchval("select to_regclass('sessions') is not null"):
             return Finding(level="ok", what="no conversations yet")
+        if not (await between(connection)).pooler:
+            # The role may have a limit for statements that people wait for.
+            await connection.execute("SET statement_timeout = 0")
         broken = [str(line) for line in await check_invariants(connection)]
     finally:
         await connection.close(timeout=5)

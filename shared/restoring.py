@@ -100,7 +100,7 @@ async def restore_there(
 ) -> int:
     """Into an external server: only into an empty database, so that nothing can be lost."""
     assert settings.database_url is not None
-    url = settings.database_url.get_secret_value()
+    url = settings.direct_url(settings.database_url.get_secret_value())
     check_backup(settings, path, foreign=foreign)
     if not await is_empty(url):
         raise CannotRestore(

@@ -111,6 +111,7 @@ class Settings(BaseSettings):
     anthropic_base_url: str | None = _unprefixed("ANTHROPIC_BASE_URL")
     telegram_bot_token: SecretStr | None = _unprefixed("TELEGRAM_BOT_TOKEN")
     database_url: SecretStr | None = _unprefixed("DATABASE_URL")
+    direct_database_url: SecretStr | None = None
     redis_url: SecretStr | None = _unprefixed("REDIS_URL")
     max_output: Tokens | None = _unprefixed("CONTEXT_MAX_OUTPUT_TOKENS")
 
@@ -318,7 +319,7 @@ class Settings(BaseSettings):
     def _web_address(cls, url: str | None) -> str | None:
         return None if url is None else _checked_url(url, schemes=("http", "https")).rstrip("/")
 
-    @field_validator("database_url")
+    @field_validator("database_url", "direct_database_url")
     @classmethod
     def _postgres_address(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:
@@ -409,6 +410,11 @@ class Settings(BaseSettings):
     def backups(self) -> Path:
         """Where copies of everything lie, and the log of erasures beside them."""
         return self.backup_dir or self.data_dir / "backups"
+
+    def direct_url(self, database_url: str) -> str:
+        """The same database without a pooler in between, for what needs a session of its own."""
+        direct = self.direct_database_url
+        return database_url if direct is None or self.database_url is None else direct.get_secret_value()
 
     @property
     def embedded_postgres(self) -> bool:

@@ -97,7 +97,7 @@ class _Up:
 
     async def _start_and_watch(self) -> None:
         database_url, redis_url = await self._start_servers()
-        await bring_up_to_date(self._settings, database_url)
+        await bring_up_to_date(self._settings, self._settings.direct_url(database_url))
         self._children = self._make_children(database_url, redis_url)
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -50,7 +50,8 @@ async def run_upgrade(
 ) -> int:
     """The exit code; raises CannotUpgrade, BackupFailed, CannotRestore, EmbeddedServerFailed."""
     if settings.database_url is not None:
-        return await _in_place(settings, settings.database_url.get_secret_value(), say, migrate)
+        url = settings.direct_url(settings.database_url.get_secret_value())
+        return await _in_place(settings, url, say, migrate)
     with stopped(settings.data_dir):
         major = _major_of(settings.data_dir)
         if major is None:

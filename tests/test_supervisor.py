@@ -274,7 +274,7 @@ def test_a_server_that_cannot_be_reached_is_told_in_one_line(environment: dict[s
             REDIS_URL=f"redis://{nowhere}",
         )
     assert done.returncode == 1
-    assert "PostgreSQL at 127.0.0.1 cannot be used" in done.stdout
+    assert f"PostgreSQL at {nowhere}/x cannot be used" in done.stdout
     assert "hunter2" not in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 

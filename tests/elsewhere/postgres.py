@@ -65,7 +65,7 @@ async def own_postgres(folder: Path, *, plain_too: bool = False) -> AsyncIterato
         f"{'host' if plain_too else 'hostssl'} all all ::1/128 scram-sha-256\n"
     )
     options = {
-        "listen_addresses": "127.0.0.1", "port": str(port), "unix_socket_directories": str(folder),
+        "listen_addresses": "127.0.0.1,::1", "port": str(port), "unix_socket_directories": str(folder),
         "ssl": "on", "ssl_cert_file": str(signed.certificate), "ssl_key_file": str(signed.key),
         "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "shared_buffers": "32MB",
         "max_connections": "60", "timezone": "UTC",

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import asyncpg
@@ -19,25 +14,9 @@ from shared.adapters.postgres.pool import open_pool
 from shared.core.errors import StorageUnavailable
 from shared.settings import load_settings
 from tests.elsewhere.certificates import Authority
+from tests.elsewhere.commands import KEY, environment, run
 from tests.elsewhere.postgres import OwnPostgres
 from tests.journeys.house import running_app, settings_for, visit
-
-ROOT = Path(__file__).resolve().parents[2]
-KEY = "k" * 48
-
-
-def environment(data: Path, url: str, redis_url: str) -> Mapping[str, str]:
-    return {
-        **os.environ, "PYTHONPATH": str(ROOT), "EVERTALK_DATA_DIR": str(data), "EVERTALK_SECRET_KEY": KEY,
-        "DATABASE_URL": url, "REDIS_URL": redis_url,
-    }  # fmt: skip
-
-
-async def run(*arguments: str, said_by: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    return await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-P", "-m", "shared", *arguments],
-        env=dict(said_by), capture_output=True, text=True, timeout=150, cwd="/",
-    )  # fmt: skip
 
 
 @pytest.mark.timeout(400)

@@ -15,6 +15,7 @@ import asyncpg
 from shared.adapters.embedded.binaries import POSTGRES_MAJOR, find_binaries
 from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.postgres.connecting import connect
+from shared.adapters.postgres.pooler import lends_by_the_transaction
 from shared.adapters.postgres.relay import reachable_by_libpq
 from shared.core.errors import EvertalkError, StorageUnavailable
 
@@ -212,6 +213,11 @@ async def _head(source: asyncio.StreamReader) -> bytes:
 @contextlib.asynccontextmanager
 async def _environment(database_url: str) -> AsyncIterator[Mapping[str, str]]:
     try:
+        if await lends_by_the_transaction(database_url):
+            raise DumpFailed(
+                "a pooler that lends servers for a transaction stands in between, and a copy needs a session",
+                advice="Set EVERTALK_DIRECT_DATABASE_URL to the address of PostgreSQL itself.",
+            )
         async with reachable_by_libpq(database_url) as environment:
             yield environment
     except (StorageUnavailable, OSError) as error:

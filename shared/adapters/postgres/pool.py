@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 import asyncpg
 
 from shared.adapters.postgres.connecting import CANNOT_CONNECT, Doors, unusable
+from shared.adapters.postgres.pooler import look_between
 from shared.adapters.postgres.urls import driver_url
 from shared.adapters.postgres.wellness import WatchedPool, blame_storage_first, lost_by
 from shared.core.errors import EvertalkError, StorageUnavailable
@@ -21,6 +22,9 @@ T = TypeVar("T")
 
 STATEMENT_SECONDS = 10.0
 QUERIES_PER_CONNECTION = 50_000
+_NAME = {"application_name": "evertalk"}
+_OF_A_SESSION = {"statement_timeout": "9000", "jit": "off"}
+_PREPARED = 100
 ACQUIRE_SECONDS = 5.0
 """How long a statement waits for a connection while slow ones hold them all."""
 _AWAY = (
@@ -100,8 +104,10 @@ class _Connection(asyncpg.Connection):
 async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncpg.Record]:
     """At most `size` connections, opened when they are needed; a statement has 10 seconds.
 
+    Behind a pooler the role has the settings, and statements are prepared only where it carries them.
     Raises StorageUnavailable when nobody answers at that address, or not to us.
     """
+    between = await look_between(database_url)
     try:
         return await _Pool(
             driver_url(database_url),
@@ -119,7 +125,8 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
             record_class=asyncpg.Record,
             timeout=5,
             command_timeout=STATEMENT_SECONDS,
-            server_settings={"application_name": "evertalk", "statement_timeout": "9000", "jit": "off"},
+            server_settings=_NAME if between.pooler else _NAME | _OF_A_SESSION,
+            statement_cache_size=_PREPARED if between.keeps_prepared else 0,
         )
     except CANNOT_CONNECT as error:
         raise unusable(database_url, error) from error
