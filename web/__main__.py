@@ -15,7 +15,8 @@ from functools import partial
 import structlog
 from aiohttp import web
 
-from shared.app import App
+from shared.adapters.redis_counts import RedisCounts
+from shared.app import App, server_urls
 from shared.logs import configure_logs
 from shared.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run
 from shared.settings import BadSettings, Settings, load_settings
@@ -52,7 +53,8 @@ async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
         await runner.cleanup()
         return EXIT_CANNOT_START
     services.promotion.then(parts.hub.begin_anew)
-    start_parts(parts)
+    counts = RedisCounts(server_urls(settings)[1])
+    start_parts(parts, counts=counts)
     parts.tasks.forever(services.alerting.watch)
     parts.tasks.forever(services.alerting.send)
     for remark in services.models.remarks:
@@ -64,6 +66,7 @@ async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
     await stop_parts(parts)
     await listener.stop_listening()
     await runner.cleanup()
+    await counts.close()
     return 0
 
 

@@ -24,6 +24,7 @@ from web.wire import RateLimited
 log = structlog.get_logger(__name__)
 
 REQUESTS_PER_MINUTE = 600
+KEY_SECONDS = 60.0
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _BEARER = {"WWW-Authenticate": "Bearer"}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -36,7 +37,7 @@ class ApiDoor:
     scope_of: Callable[[str, str], Scope | Literal["anyone"] | None]
     """Of a method and a route; None where no key opens it."""
     requests_per_minute: int = REQUESTS_PER_MINUTE
-    windows: Windows = field(default_factory=lambda: Windows(60.0))
+    windows: Windows = field(default_factory=lambda: Windows(KEY_SECONDS))
 
 
 ONLY_IN_PERSON = frozenset({"link", "unlink"})

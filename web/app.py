@@ -36,9 +36,10 @@ from shared.settings import Settings
 from shared.tasks import Tasks
 from web import commanding, keeping, memory, messages, openapi, rest, routes, stream, uploads
 from web.admissions import Admissions
-from web.api_keys import API, ApiDoor, keys_at_the_door
+from web.api_keys import API, KEY_SECONDS, ApiDoor, keys_at_the_door
 from web.chat import chat
 from web.commanding import RUNS, Runs
+from web.common_counts import CommonCounts, Counts
 from web.exporting import EXPORT_PATH, export
 from web.hub import Announcements, Hub
 from web.limits import LOCAL, Limits, Places, Tries, Windows
@@ -133,6 +134,7 @@ def make_parts(
         feedback=PostgresFeedback(services.pool),
         frame_windows=Windows(usual.frames_seconds),
         stream_windows=Windows(usual.messages_seconds),
+        key_windows=Windows(KEY_SECONDS),
         recovery_tries=Tries(),
         admissions=Admissions(hub, visitors),
         crash_point=services.crash_point,
@@ -146,7 +148,10 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     app[PARTS] = parts
     app[RUNS] = Runs()
     app[API] = ApiDoor(
-        keys=PostgresApiKeys(services.pool), sessions=PostgresApiSessions(services.pool), scope_of=scope_of
+        keys=PostgresApiKeys(services.pool),
+        sessions=PostgresApiSessions(services.pool),
+        scope_of=scope_of,
+        windows=parts.key_windows,
     )
     add = app.router
     # Before the dashboard's: the same addresses, for those whose own it is; others are passed on.
@@ -260,7 +265,10 @@ def web_commands() -> tuple[CommandShown, ...]:
     )
 
 
-def start_parts(parts: Parts) -> None:
+def start_parts(parts: Parts, *, counts: Counts | None = None) -> None:
+    """With `counts` the limits hold for all processes together."""
+    if counts is not None:
+        parts.tasks.forever(CommonCounts(counts, parts.common_windows).watch)
     parts.hub.start()
     parts.tasks.forever(parts.admissions.watch)
     parts.replies.start()

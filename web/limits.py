@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 _KEYS_BEFORE_TIDYING = 10_000
@@ -64,12 +65,13 @@ class Window:
         self._clock = clock
         self._times: list[float] = []  # an empty deque holds 760 bytes, and most sockets are idle
 
-    def take(self) -> float:
+    def take(self, elsewhere: int = 0) -> float:
         """0 when it is allowed (and counted), else the seconds until it would be."""
         now = self._clock()
         self._forget(now)
-        if len(self._times) >= self._count:
-            return max(0.1, self._times[0] + self._seconds - now)
+        if len(self._times) + elsewhere >= self._count:
+            oldest = self._times[0] if self._times else now
+            return max(0.1, oldest + self._seconds - now)
         self._times.append(now)
         return 0.0
 
@@ -87,20 +89,40 @@ class Window:
 
 
 class Windows:
-    """One window per key; keys that have been quiet are forgotten."""
+    """One window per key, quiet ones are forgotten; other processes may let in for the same keys."""
 
     def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
+        self.seconds = seconds
         self._clock = clock
         self._windows: dict[str, Window] = {}
+        self._newly_taken: Counter[str] = Counter()
+        self._elsewhere: Mapping[str, int] = {}
+        self._heard_at = 0.0
 
     def take(self, key: str, count: int) -> float:
         window = self._windows.get(key)
         if window is None:
             if len(self._windows) >= _KEYS_BEFORE_TIDYING:
                 self._tidy()
-            window = self._windows[key] = Window(count, self._seconds, clock=self._clock)
-        return window.take()
+            window = self._windows[key] = Window(count, self.seconds, clock=self._clock)
+        wait = window.take(self._taken_elsewhere(key))
+        if not wait and len(self._newly_taken) < _KEYS_BEFORE_TIDYING:
+            self._newly_taken[key] += 1
+        return wait
+
+    def newly_taken(self) -> Counter[str]:
+        """How often for whom since it was asked last."""
+        taken, self._newly_taken = self._newly_taken, Counter()
+        return taken
+
+    def hear(self, elsewhere: Mapping[str, int]) -> None:
+        """What other processes have let in; it counts until a window has passed without news."""
+        self._elsewhere, self._heard_at = elsewhere, self._clock()
+
+    def _taken_elsewhere(self, key: str) -> int:
+        if not self._elsewhere or self._clock() > self._heard_at + self.seconds:
+            return 0
+        return self._elsewhere.get(key, 0)
 
     def _tidy(self) -> None:
         self._windows = {key: window for key, window in self._windows.items() if not window.empty}

@@ -149,11 +149,20 @@ class Parts:
     feedback: PostgresFeedback
     frame_windows: Windows
     stream_windows: Windows
+    key_windows: Windows
     recovery_tries: Tries
     admissions: Admissions
     crash_point: CrashPoint
     asking_storage: AskStorage
     readiness: Readiness = field(default_factory=Readiness)
+
+    @property
+    def common_windows(self) -> Mapping[str, Windows]:
+        """What is counted over all web processes; frames and open sockets are not."""
+        return {
+            "sessions": self.session_windows, "addresses": self.address_windows,
+            "streams": self.stream_windows, "keys": self.key_windows, **self.uploads.windows,
+        }  # fmt: skip
 
     def commands_for(self, audience: str, *, site: Site | None = None) -> list[CommandShown]:
         """What this audience may ask for here; nobody is offered a human who is not there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -90,6 +90,11 @@ class Uploads:
         self._asked = Windows(WINDOW_SECONDS)
         self._shown = Windows(WINDOW_SECONDS)
         self._bytes = Amounts(HOUR_SECONDS)
+
+    @property
+    def windows(self) -> Mapping[str, Windows]:
+        """That hold over all processes; bytes and places are counted by each alone."""
+        return {"uploads": self._asked, "files": self._shown}
 
     def offered(self, known: Known) -> dict[str, Any] | None:
         """For a welcome; None where this site takes no files."""

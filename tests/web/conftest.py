@@ -39,6 +39,7 @@ from shared.settings import Settings, load_settings
 from tests.browsing import kept_in
 from tests.web.inspecting import inspecting_over
 from web.app import make_parts, make_web_app, start_parts, stop_parts
+from web.common_counts import Counts
 from web.limits import Limits
 from web.listener import Listener
 from web.parts import ModelShown, Parts
@@ -356,7 +357,14 @@ class Starter:
         self.announcers.append(RedisAnnouncer(self.redis_url))
         return self.announcers[-1]
 
-    async def start(self, *, limits: Limits | None = None, redis: bool = True, **settings: Any) -> Server:
+    async def start(
+        self,
+        *,
+        limits: Limits | None = None,
+        redis: bool = True,
+        counts: Counts | None = None,
+        **settings: Any,
+    ) -> Server:
         pool = await open_pool(self.database_url, size=4)
         self.pools.append(pool)
         announcer: Any = RedisAnnouncer(self.redis_url) if redis else DeafAnnouncer()
@@ -382,7 +390,7 @@ class Starter:
         await runner.setup()
         listener = Listener(runner)
         port = await listener.start("127.0.0.1", 0)
-        start_parts(parts)
+        start_parts(parts, counts=counts)
         while redis and not announcer.connected:
             await asyncio.sleep(0.01)
         answers: list[ClientResponse] = []
