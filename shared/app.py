@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -77,6 +77,7 @@ from shared.core.reminders import parse_quiet_hours
 from shared.core.spill import OPEN_ARTIFACT
 from shared.core.turns import Caps
 from shared.ports import AskStorage, Tool
+from shared.sameness import Marks
 from shared.services.alerting import Alerting, Carrier
 from shared.services.artifacts import ArtifactReader, OpenArtifact
 from shared.services.assistant import Assistant
@@ -519,7 +520,17 @@ def health_of(settings: Settings, models: Models) -> Health:
     """Of backups only where we make them ourselves."""
     daily = settings.data_dir / "servers" / "pg"
     failed = settings.backups / FAILED_BACKUP if daily.exists() and settings.backup_keep else None
-    return Health(models.states, settings.data_dir, narrowed=models.narrowed, failed_backup=failed)
+    marks = _marks_of(settings)
+    return Health(
+        models.states, settings.data_dir, narrowed=models.narrowed, failed_backup=failed, marks=marks
+    )
+
+
+def _marks_of(settings: Settings) -> Callable[[], Mapping[str, Any]]:
+    """None where nobody gave us the key that they are made with."""
+    if settings.secret_key is None:
+        return dict
+    return Marks(settings, settings.secret_key.get_secret_value().encode(), settings.data_dir / WORKSPACES)
 
 
 def alert_rules(settings: Settings) -> AlertRules:

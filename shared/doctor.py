@@ -27,6 +27,7 @@ from shared.core.presets import preset
 from shared.core.prune_rules import BadPruneRules, prune_rules
 from shared.core.workspace import KNOWLEDGE_FOLDER, MEMORY, PERSON
 from shared.doctor_backups import check_backups
+from shared.doctor_hosts import check_hosts
 from shared.doctor_mcp import check_mcp
 from shared.doctor_models import check_models
 from shared.doctor_money import check_spending
@@ -219,6 +220,8 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
                 yield await _guarded(
                     "the agents", "DATABASE_URL", lambda: _check_agents(settings, database_url)
                 )
+                for finding in await check_hosts(database_url):
+                    yield finding
                 yield await _guarded("the sites", "DATABASE_URL", lambda: check_sites(database_url))
     finally:
         await servers.close()

@@ -44,6 +44,8 @@ FLOORS: tuple[tuple[str, int, str], ...] = (
     ("shared.doctor_money", 5, "the doctor's look at money"),
     ("shared.doctor_sites", 5, "the doctor's look at sites"),
     ("shared.doctor_pooler", 5, "the doctor's look at what stands before PostgreSQL"),
+    ("shared.doctor_hosts", 5, "the doctor's look at several hosts"),
+    ("shared.sameness", 3, "what hosts must have in common"),
     ("shared.doctor_mcp", 5, "the doctor's look at servers of tools"),
     ("shared.doctor", 5, "looks at everything"),
     ("shared.risks", 2, "what a review of a deployment finds"),

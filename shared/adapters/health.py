@@ -34,7 +34,7 @@ class Health:
     """Call it for what is so now; `states` are breakers by base URL, `narrowed` models that take less than
     they should, `folder` is where the data lives.
 
-    `failed_backup` is a file that is there while the daily backup fails.
+    `failed_backup` is a file that is there while the daily backup fails; by `marks` hosts are compared.
     """
 
     def __init__(
@@ -44,12 +44,14 @@ class Health:
         *,
         narrowed: Callable[[], Sequence[Narrowed]] = tuple,
         failed_backup: Path | None = None,
+        marks: Callable[[], Mapping[str, Any]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._states = states
         self._narrowed = narrowed
         self._folder = folder
         self._failed_backup = failed_backup
+        self._marks = marks
         self._clock = clock
         self._disk: dict[str, int] | None = None
         self._looked_at: float | None = None
@@ -86,6 +88,8 @@ class Health:
             found["backup_failed"] = True
         if self._turns is not None and len(turns := self._turns()) <= MOST_TURNS:
             found["turns"] = sorted(turns)
+        if marks := self._marks():
+            found["same"] = marks
         return found
 
     def _room(self) -> dict[str, int] | None:
