@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import asyncpg
 import structlog

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.adapters.postgres.models_overview import narrowed_windows
+from shared.adapters.postgres.models_overview import narrowed_windows, no_summaries
 from shared.findings import Finding
 
 
 async def check_models(database_url: str) -> Sequence[Finding]:
     """Says nothing where all is well, or where nothing runs."""
-    return [
+    found = [
         Finding(
             level="warn",
             what=f"{provider} refuses {model} more than {window:,} tokens; it should take {expected:,}",
@@ -18,3 +18,8 @@ async def check_models(database_url: str) -> Sequence[Finding]:
         )
         for provider, model, window, expected in await narrowed_windows(database_url)
     ]
+    if await no_summaries(database_url):
+        advice = "The page Jobs says why; EVERTALK_SUMMARY_MODEL can name another model."
+        what = "no model wrote the newest summaries: conversations go on with mechanical excerpts"
+        found.append(Finding(level="warn", what=what, advice=advice))
+    return found

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 Kind: TypeAlias = Literal[
     "spend_80", "spend_100", "provider_refused", "breaker_open", "dead_job", "uncertain_delivery",
     "disk_low", "handover_waiting", "no_worker", "no_backup", "agent_cap_80", "agent_cap_100",
-    "window_narrowed", "stuck_turn", "test",
+    "window_narrowed", "stuck_turn", "no_summaries", "test",
 ]  # fmt: skip
 Phase: TypeAlias = Literal["opened", "ended"]
 Channel: TypeAlias = Literal["telegram", "webhook", "email"]
@@ -51,6 +51,10 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
     "window_narrowed": (
         "A model takes less at once than it should",
         "Its provider says so in several conversations. If that is its window, name it in a models file.",
+    ),
+    "no_summaries": (
+        "No model can write a summary",
+        "Mechanical excerpts stand in. The page Jobs says why; EVERTALK_SUMMARY_MODEL can name another.",
     ),
     "dead_job": (
         "Work in the background has failed for good",
@@ -92,6 +96,7 @@ PERMITTED: Mapping[Kind, frozenset[str]] = {
     "provider_refused": frozenset({"provider"}),
     "breaker_open": frozenset({"provider"}),
     "window_narrowed": frozenset({"provider", "model", "window", "expected"}),
+    "no_summaries": frozenset(),
     "dead_job": frozenset({"count", "job"}),
     "uncertain_delivery": frozenset({"count"}),
     "disk_low": frozenset({"free_bytes", "total_bytes"}),
@@ -303,6 +308,7 @@ _FACTS: Mapping[Kind, _Facts] = {
     "handover_waiting": lambda whole, _: f"for more than {whole('minutes')} minutes",
     "no_worker": lambda whole, _: f"for more than {whole('seconds')} seconds",
     "stuck_turn": lambda whole, _: f"{whole('count')} in all",
+    "no_summaries": lambda *_: "",
     "no_backup": lambda *_: "",
     "test": lambda *_: "",
 }

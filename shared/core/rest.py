@@ -1,8 +1,8 @@
-"""When automatic compaction rests: after failures in a row, or because it does not help."""
+"""When automatic compaction rests, after failures or where it does not help, and models that cannot do it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,6 +19,17 @@ REST_TURNS = 20
 NOTHING_TURNS = 5
 SAME_LIMIT = 0.1
 """A limit is learned with the ratio of each turn; so small a change of it changes nothing."""
+UNUSABLE_TIMES = 3
+UNUSABLE_SECONDS, UNUSABLE_SECONDS_MOST = 900.0, 21_600.0
+"""A model whose answers could not be used in so many summaries in a row is not asked for so long; each
+further one doubles it."""
+EXCUSED = frozenset(
+    {
+        "model_unavailable", "model_busy", "model_refused_account", "cap_reached", "prompt_too_long",
+        "content_refused",
+    }
+)  # fmt: skip
+"""Failures that say nothing of whether a model can write a summary: nobody answered, or not this."""
 BY_SIZE = frozenset({"limit", "overflow"})
 MANUAL = "manual"
 
@@ -66,6 +77,41 @@ class JobEnd:
     def tells_nothing(self) -> bool:
         """A job that never came to ask a model says nothing about how it would have gone."""
         return "nothing" in self.outcome or bool(self.outcome.get("resting"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryEnd:
+    """How the summary of some range came to be, in any conversation."""
+
+    model: str
+    """Who wrote it; empty for a digest."""
+    unusable: frozenset[str]
+    """Models whose answers could not be used."""
+    age_seconds: float
+
+
+def unusable_models(attempts: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Of the attempts that a summary's audit tells, those of models that answered, and not as they should."""
+    return frozenset(
+        str(attempt["model"])
+        for attempt in attempts
+        if attempt.get("step") != "commit" and str(attempt.get("fault", "")).partition(":")[0] not in EXCUSED
+    )
+
+
+def unusable_seconds(written: Sequence[SummaryEnd], model: str) -> float:
+    """Seconds that a model still rests whose summaries cannot be used; `written` are newest first."""
+    failures, newest = 0, 0.0
+    for end in written:
+        if end.model == model:
+            break
+        if model in end.unusable:
+            newest = newest if failures else end.age_seconds
+            failures += 1
+    if failures < UNUSABLE_TIMES:
+        return 0.0
+    rest = min(UNUSABLE_SECONDS_MOST, UNUSABLE_SECONDS * 2.0 ** (failures - UNUSABLE_TIMES))
+    return max(0.0, rest - newest)
 
 
 def breaker_rest(ends: Sequence[JobEnd]) -> float:

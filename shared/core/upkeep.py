@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from shared.core.ledger import Ledger
-from shared.core.rest import JobEnd
+from shared.core.rest import JobEnd, SummaryEnd
 from shared.core.session import LinkKind, View
 from shared.core.summary import five_fields
 from shared.core.turns import Spending
@@ -129,6 +129,8 @@ class Pace:
     """Of its compaction jobs, newest first; upgrades of digests are not among them."""
     idle_seconds: float
     unanswered: bool
+    written: tuple[SummaryEnd, ...] = ()
+    """The summaries of all sessions lately, newest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -288,7 +288,9 @@ class Compactor:
             smaller, purse=case.purse, focus=None, on_progress=self._told(case.job), models=()
         )
         rejected = Attempt(step="commit", model=written.model, fault="the summary gains too little")
-        return replace(digest, attempts=(*written.attempts, rejected))
+        attempts = (*written.attempts, rejected)
+        audit = {**digest.audit, "attempts": [attempt.as_stored for attempt in attempts]}
+        return replace(digest, attempts=attempts, audit=audit)
 
     async def _from_checkpoint(
         self, case: Case, plan: CompactionPlan, made: Checkpoint, failed: Written
@@ -300,7 +302,8 @@ class Compactor:
         written = await self._summariser.write(
             smaller, purse=case.purse, focus=None, on_progress=self._told(case.job), models=()
         )
-        return replace(written, attempts=failed.attempts)
+        audit = {**written.audit, "attempts": [attempt.as_stored for attempt in failed.attempts]}
+        return replace(written, attempts=failed.attempts, audit=audit)
 
     async def progress(self, job: JobClaim, percent: int, stage: str, *, state: str = "running") -> None:
         frame = {"t": "compaction.progress", "id": str(job.id), "percent": percent, "stage": stage}

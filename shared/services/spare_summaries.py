@@ -37,9 +37,12 @@ from shared.services.flusher import Flushed
 from shared.services.summariser import Summariser, Written
 from shared.services.writers import Writers
 
-UPGRADES_AT_MOST = 8
-UPGRADE_SECONDS = 60.0
-UPGRADE_SECONDS_MOST = 3_600.0
+UPGRADES_AT_MOST = 4
+UPGRADE_SECONDS = 300.0
+UPGRADE_SECONDS_MOST = 21_600.0
+UPGRADE_GROWS = 4.0
+"""With one attempt of each model, a digest costs its four calls and two more for each of these tries."""
+MOVED_SECONDS = 60.0
 _NOBODY_ASKED = frozenset({"model_unavailable", "model_busy", "model_refused_account", "cap_reached"})
 
 
@@ -93,16 +96,15 @@ class SpareSummaries:
             state.view, budget=prepared.budget, policy=prepared.policy, force=True,
             now_tokens=state.view.context_tokens, summariser_window=window, ratio=prepared.ratio,
         )  # fmt: skip
-        if isinstance(plan, NothingToCompact) or breaker_rest(case.pace.ends):
+        able = self._writers.able(prepared, case.pace)
+        if isinstance(plan, NothingToCompact) or breaker_rest(case.pace.ends) or not able:
             return False
         last = await self._store.checkpoint(job.session_id, parent=state.head_id, from_turn=plan.from_turn)
         if last is not None:
             plan = going_on(plan, last)
             if not plan.entries:
                 return False
-        written = await self._summariser.write(
-            plan, purse=purse, focus=None, on_progress=untold, models=self._writers.models(prepared)
-        )
+        written = await self._summariser.write(plan, purse=purse, focus=None, on_progress=untold, models=able)
         if written.kind == "digest":
             await pay_for_nothing(self._spending, case)
             return False
@@ -129,12 +131,16 @@ class SpareSummaries:
         if rest := breaker_rest(pace.ends):
             return JobDone(outcome={"resting": "breaker"}, state="due", retry_seconds=rest)
         prepared = await self._writers.prepared(seen.state)
+        able = self._writers.able(prepared, pace)
+        if not able:
+            rest = self._writers.rest(prepared, pace)
+            return JobDone(outcome={"resting": "unusable"}, state="due", retry_seconds=rest)
         case = Case(job=job, state=seen.state, prepared=prepared, pace=pace, purse=self._writers.purse(job))
         plan = await self._plan_again(case, seen)
         if plan is None:
             return JobDone(outcome={"nothing": "pins", "detail": "all messages of the range are pinned"})
         written = await self._summariser.write(
-            plan, purse=case.purse, focus=None, on_progress=untold, models=self._writers.models(prepared)
+            plan, purse=case.purse, focus=None, on_progress=untold, models=able, attempts=1
         )
         if written.kind == "digest":
             await pay_for_nothing(self._spending, case)
@@ -154,7 +160,7 @@ class SpareSummaries:
             )
         except StaleView:
             await pay_for_nothing(self._spending, case)
-            return JobDone(outcome={"resting": "moved"}, state="due", retry_seconds=UPGRADE_SECONDS)
+            return JobDone(outcome={"resting": "moved"}, state="due", retry_seconds=MOVED_SECONDS)
         self._crash_point("after_compaction")
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
         return JobDone(
@@ -191,7 +197,7 @@ def _upgrade_later(job: JobClaim, written: Written) -> JobDone:
         outcome={"nothing": "no_model", "detail": "No model could write the summary."},
         state="dead" if job.faults + 1 >= UPGRADES_AT_MOST else "due",
         error="the digest stays: no model could write the summary",
-        retry_seconds=min(UPGRADE_SECONDS_MOST, UPGRADE_SECONDS * 2.0**job.faults),
+        retry_seconds=min(UPGRADE_SECONDS_MOST, UPGRADE_SECONDS * UPGRADE_GROWS**job.faults),
         failures=failures_of(job, written),
     )
 

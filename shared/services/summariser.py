@@ -75,11 +75,13 @@ class Summariser:
         on_progress: OnProgress,
         models: Sequence[str] | None = None,
         warm: ModelRequest | None = None,
+        attempts: int = ATTEMPTS,
     ) -> Written:
         """Never raises for what a model does: the last resort needs none.
 
-        `models` are asked in this order instead of the configured ones. `warm` is the chat's own last
-        request: its model is asked first, on that very prefix with the instruction behind it.
+        `models` are asked in this order instead of the configured ones, `attempts` times at each step. `warm`
+        is the chat's own last request: its model is asked first, on that very prefix with the instruction
+        behind it.
         """
         started = time.monotonic()
         names = list(models) if models is not None else list(self._models)
@@ -91,6 +93,7 @@ class Summariser:
             models=names,
             named=set(plan.named),
             message_tokens=await self._message_tokens(names, plan),
+            most_attempts=attempts,
         )
         ledger = await self._on_warm_prefix(writing, warm) if warm is not None else None
         if ledger is None:
@@ -218,9 +221,9 @@ class Summariser:
         return None
 
     async def _asked(self, writing: Writing, model: str, task: SummaryTask) -> AuditVerdict | None:
-        """One answer and, if it cannot be used, one repaired answer. Raises PromptTooLong."""
+        """One answer and, where so many are wanted, a repaired one. Raises PromptTooLong."""
         request = task.request(model, room=await self._answer_room(writing, model))
-        for number in range(ATTEMPTS):
+        for number in range(writing.most_attempts):
             writing.paid_before = len(writing.purse.spent)
             try:
                 reply = await self._asking.answer(request, purse=writing.purse, checked=task.prefix is None)

@@ -46,6 +46,11 @@ class Attempt:
         return {} if self.cost_micro is None else {"cost_micro": self.cost_micro}
 
     @property
+    def as_stored(self) -> dict[str, Any]:
+        """In the audit of what was written in the end."""
+        return {"step": self.step, "model": self.model, "fault": self.fault[:300], **self.costs}
+
+    @property
     def code(self) -> str:
         """The fault for operators: an error's code, or what was wrong without anybody's words."""
         code = _CODE.match(self.fault)
@@ -77,6 +82,7 @@ class Writing:
     """Who is asked, in this order; the first that works stays."""
     named: set[int]
     message_tokens: int
+    most_attempts: int
     model: str = ""
     way: str = "fold"
     digested: bool = False
@@ -110,9 +116,6 @@ def audit_of(writing: Writing, ledger: Ledger) -> dict[str, Any]:
         "scores": scores,
         "soft_faults": soft[:_FAULTS_STORED],
         "dropped": sum(len(verdict.dropped_items) for verdict in writing.verdicts),
-        "attempts": [
-            {"step": attempt.step, "model": attempt.model, "fault": attempt.fault[:300], **attempt.costs}
-            for attempt in writing.attempts
-        ],
+        "attempts": [attempt.as_stored for attempt in writing.attempts],
         "named": sorted(writing.named),
     }

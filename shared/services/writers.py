@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import structlog
+
 from shared.core.compaction import CompactionPlan
+from shared.core.rest import unusable_seconds
 from shared.core.summarising import Costs, cheaper_way, models_for
 from shared.core.turns import Caps
-from shared.core.upkeep import JobClaim, SessionState
+from shared.core.upkeep import JobClaim, Pace, SessionState
 from shared.ports import ChatModel, ModelRequest
 from shared.services.cases import Case
 from shared.services.flusher import Flushed, Flusher
 from shared.services.prompting import Prepared, Prompting
 from shared.services.spending import Purse, SpendStore
 from shared.services.tools import Toolbox
+
+log = structlog.get_logger(__name__)
 
 INSTRUCTION_TOKENS = 1_000
 ANSWER_TOKENS = 1_500
@@ -61,13 +66,26 @@ class Writers:
             falls_back=prepared.policy.summary_falls_back,
         )
 
+    def able(self, prepared: Prepared, pace: Pace) -> tuple[str, ...]:
+        """Those who are asked, without the ones whose summaries cannot be used; these rest."""
+        models = self.models(prepared)
+        able = tuple(name for name in models if not unusable_seconds(pace.written, name))
+        if able != models:
+            log.info("summary_models_rest", models=sorted({*models} - {*able}))
+        return able
+
+    def rest(self, prepared: Prepared, pace: Pace) -> float:
+        """Seconds until the first of them may be asked again."""
+        return min(unusable_seconds(pace.written, name) for name in self.models(prepared))
+
     async def who(
         self, case: Case, plan: CompactionPlan, flushed: Flushed
     ) -> tuple[tuple[str, ...], ModelRequest | None]:
         if case.resting:
             return (), None
-        models, wanted = self.models(case.prepared), case.prepared.policy.summariser
-        if wanted not in ("warm", "auto"):
+        models, wanted = self.able(case.prepared, case.pace), case.prepared.policy.summariser
+        rests = unusable_seconds(case.pace.written, case.prepared.card.name) > 0
+        if wanted not in ("warm", "auto") or rests:
             return models, None
         warm = await self._warm(case)
         if warm.estimate + INSTRUCTION_TOKENS > warm.budget.hard:

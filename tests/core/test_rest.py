@@ -9,7 +9,17 @@ import pytest
 
 from shared.core.jobs import next_job, rest_from_now, rests
 from shared.core.presets import preset
-from shared.core.rest import BREAKER_SECONDS, JobEnd, breaker_rest, is_thrashing, rest_from_json, rest_to_json
+from shared.core.rest import (
+    BREAKER_SECONDS,
+    JobEnd,
+    SummaryEnd,
+    breaker_rest,
+    is_thrashing,
+    rest_from_json,
+    rest_to_json,
+    unusable_models,
+    unusable_seconds,
+)
 from tests.core.builders import budget, exchanges, view
 
 STEADY = preset("steady")
@@ -114,3 +124,41 @@ def test_a_gain_of_half_a_percent_is_no_reason_to_compact() -> None:
 def test_a_conversation_that_fits_its_tail_is_not_asked_about() -> None:
     short = view(exchanges(2, tokens=200), flushed_turn=2)
     assert next_job(short, budget=budget(), policy=STEADY, context_tokens=LIMIT + 1) is None
+
+
+# ---- models that cannot summarise
+
+
+def ended(*unusable: str, by: str = "", age: float = 0.0) -> SummaryEnd:
+    return SummaryEnd(model=by, unusable=frozenset(unusable), age_seconds=age)
+
+
+def test_a_model_rests_after_three_summaries_in_a_row_that_could_not_be_used() -> None:
+    assert unusable_seconds([ended("small")] * 2, "small") == 0
+    assert unusable_seconds([ended("small")] * 3, "small") == 900
+    assert unusable_seconds([ended("small"), ended("other"), *[ended("small")] * 2], "small") == 900
+    assert unusable_seconds([ended("small")] * 3, "other") == 0
+
+
+def test_one_that_it_wrote_ends_the_row() -> None:
+    written = [ended("small"), ended("small"), ended(by="small"), ended("small")]
+    assert unusable_seconds(written, "small") == 0
+
+
+def test_the_rest_is_counted_from_the_newest_and_doubles_with_each_further_one() -> None:
+    assert unusable_seconds([ended("small", age=300.0), *[ended("small", age=4_000.0)] * 2], "small") == 600
+    assert unusable_seconds([ended(), *[ended("small", age=900.0)] * 3], "small") == 0
+    assert unusable_seconds([ended("small", age=0.0), *[ended("small", age=900.0)] * 3], "small") == 1_800
+    assert unusable_seconds([ended("small")] * 40, "small") == 21_600
+
+
+def test_only_answers_speak_against_a_model() -> None:
+    attempts = [
+        {"step": "portion", "model": "away", "fault": "model_unavailable: 529: Overloaded"},
+        {"step": "portion", "model": "poor", "fault": "cap_reached: spending cap"},
+        {"step": "portion", "model": "strict", "fault": "content_refused: 400"},
+        {"step": "portion", "model": "small", "fault": "prompt_too_long"},
+        {"step": "portion", "model": "prose", "fault": "it is no JSON"},
+        {"step": "commit", "model": "long", "fault": "the summary gains too little"},
+    ]
+    assert unusable_models(attempts) == {"prose"}

@@ -478,7 +478,7 @@ async def test_a_warm_prefix_stays_as_it_is_and_the_instruction_stands_behind_it
     model = always(GOOD)
     written = await write(model, PLAN, warm=WARM)
     request = model.asked[0]
-    assert replace(request, messages=WARM.messages) == WARM
+    assert replace(request, messages=WARM.messages, about=WARM.about) == WARM
     assert request.messages[:2] == WARM.messages
     assert len(request.messages) == 3
     assert "[#1] person: My sister Caroline moved to Lisbon in 2021 …" in model.words[0]

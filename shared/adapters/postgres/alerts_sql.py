@@ -8,6 +8,16 @@ LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.alerts'))"
 
 _ALIVE = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"
 
+FALLS_IN_A_ROW = 3
+FALLEN_BACK = f"""
+  SELECT count(*) AS number FROM (
+    SELECT kind, audit, created_at FROM links WHERE kind IN ('summary', 'digest')
+     ORDER BY id DESC LIMIT {FALLS_IN_A_ROW}) l
+   WHERE kind = 'digest' AND created_at > now() - interval '1 day'
+     AND NOT coalesce(audit -> 'attempts', '[]') @> '[{{"step": "commit"}}]'
+"""
+"""Of the newest summaries, those that no model wrote; not those that a shorter digest took the place of."""
+
 SWEEP = f"""
 WITH spent AS (
   SELECT coalesce(max(spent_micro), 0)::bigint AS used
@@ -67,6 +77,9 @@ WITH spent AS (
   SELECT 'window_narrowed', model, jsonb_build_object('provider', min(provider), 'model', model,
                                                       'window', min(least_), 'expected', max(expected))
     FROM windows GROUP BY model
+  UNION ALL
+  SELECT 'no_summaries', '', '{{}}' FROM ({FALLEN_BACK}) f
+   WHERE number >= {FALLS_IN_A_ROW}
   UNION ALL
   SELECT 'dead_job', kind, jsonb_build_object('job', kind, 'count', count(*))
     FROM jobs WHERE state = 'dead' AND ended_at > now() - interval '7 days' AND NOT outcome ? 'cancelled'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
+from shared.adapters.postgres.alerts_sql import FALLEN_BACK, FALLS_IN_A_ROW
 from shared.adapters.postgres.turn_sql import LEASE_SECONDS
 
 _NARROWED = f"""
@@ -21,3 +22,13 @@ async def narrowed_windows(database_url: str) -> list[tuple[str, str, int, int]]
     finally:
         await connection.close(timeout=5)
     return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+
+async def no_summaries(database_url: str) -> bool:
+    """Whether no model wrote any of the newest summaries."""
+    connection = await asyncpg.connect(database_url, timeout=10)
+    try:
+        fallen = int(await connection.fetchval(FALLEN_BACK, timeout=10))
+    finally:
+        await connection.close(timeout=5)
+    return fallen >= FALLS_IN_A_ROW

@@ -554,6 +554,7 @@ class Link(SQLModel, table=True):
         CheckConstraint("from_turn > 0", name="link_counts_from_one"),
         CheckConstraint("tokens >= 0", name="link_tokens"),
         Index("links_of_session", "session_id", "id"),
+        Index("links_written", "id", postgresql_where=text("kind IN ('summary', 'digest')")),
         Index("links_undone", "session_id", postgresql_where=text("undone_at IS NOT NULL")),
     )
     id: int = field(identity())
@@ -987,6 +988,7 @@ class Alert(SQLModel, table=True):
             "stuck_turn",
             "test",
             "window_narrowed",
+            "no_summaries",
             name="alert_kind",
         ),
         CheckConstraint("jsonb_typeof(detail) = 'object'", name="alert_detail_is_an_object"),

@@ -208,7 +208,7 @@ class PostgresUpkeep:
             )
             await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
             if link.kind == "digest":
-                await ask_for_upgrade(connection, job.session_id, row["id"])
+                await ask_for_upgrade(connection, job.session_id, row["id"], link.audit)
             await _spend(connection, job, "compact", spent, seen.party_id)
             summarised = link.kind in ("summary", "digest")
             if summarised:
@@ -279,7 +279,7 @@ class PostgresUpkeep:
             )
             if link["kind"] == "digest":
                 # The job of its making may have found it taken back, and ended.
-                await ask_for_upgrade(connection, session_id, link["id"])
+                await ask_for_upgrade(connection, session_id, link["id"], link["audit"])
             after = await _context_after(
                 connection, session, link["through_turn"], link["tokens"], fixed_tokens, left_out
             )

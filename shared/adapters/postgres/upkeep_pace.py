@@ -12,7 +12,7 @@ from shared.adapters.postgres.pool import store_method
 from shared.adapters.postgres.upkeep import context_after, link_columns, move_view, spend_on, still_mine
 from shared.core.errors import StaleView
 from shared.core.ledger import ledger_from_json, ledger_to_json
-from shared.core.rest import JobEnd, Rest, rest_to_json
+from shared.core.rest import JobEnd, Rest, SummaryEnd, rest_to_json, unusable_models
 from shared.core.selection import LeftOut
 from shared.core.turns import Spending
 from shared.core.upkeep import Checkpoint, Hidden, JobClaim, LinkStored, NewLink, Pace
@@ -21,6 +21,15 @@ _ENDS = """
 SELECT trigger, state, faults, outcome, extract(epoch FROM now() - ended_at)::float8 AS age_seconds
   FROM jobs WHERE session_id = $1 AND kind = 'compact' AND trigger <> 'upgrade' AND state IN ('done', 'dead')
  ORDER BY id DESC LIMIT 12
+"""
+
+WRITTEN_LATELY = 200
+_WRITTEN = f"""
+SELECT model, coalesce(audit -> 'attempts', '[]') AS attempts,
+       extract(epoch FROM now() - created_at)::float8 AS age_seconds
+  FROM (SELECT id, model, audit, created_at FROM links WHERE kind IN ('summary', 'digest')
+         ORDER BY id DESC LIMIT {WRITTEN_LATELY}) lately
+ WHERE created_at > now() - interval '1 day' ORDER BY id DESC
 """
 
 _ACTIVITY = """
@@ -54,7 +63,9 @@ class PostgresPace:
         ends = await self._pool.fetch(_ENDS, session_id)
         activity = await self._pool.fetchrow(_ACTIVITY, session_id)
         assert activity is not None
+        written = await self._pool.fetch(_WRITTEN)
         return Pace(
+            written=tuple(map(_written, written)),
             ends=tuple(JobEnd(**dict(row)) for row in ends),
             idle_seconds=activity["idle_seconds"],
             unanswered=activity["unanswered"],
@@ -146,3 +157,9 @@ class PostgresPace:
                 connection, session, base=base, head=row["id"], redo=None, cycles=0, context_tokens=after,
                 hold=session["hold_compaction"], state="done", shown=row["id"], replaces=seen.link_id,
             )  # fmt: skip
+
+
+def _written(row: asyncpg.Record) -> SummaryEnd:
+    return SummaryEnd(
+        model=row["model"], unusable=unusable_models(row["attempts"]), age_seconds=row["age_seconds"]
+    )

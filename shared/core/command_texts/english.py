@@ -189,6 +189,14 @@ class CommandTexts:
         sizes = f"{self.thousands(before)} → {self.thousands(after)} tokens"
         return f"Summarised {what}, {sizes}{gain} `/undo` brings them back."
 
+    def excerpted(self, *, turns: int, before: int, after: int) -> Markdown:
+        what = "1 turn" if turns == 1 else f"{turns:,} turns"
+        sizes = f"{self.thousands(before)} → {self.thousands(after)} tokens"
+        return (
+            f"A mechanical excerpt of {what} for now, {sizes}: no model could write a summary. One takes its "
+            "place when that works again. `/undo` brings them back."
+        )
+
     def status(self, *, model: str, turns: int, hidden: int, summaries: int, gauge: str) -> Markdown:
         return "\n".join(
             (

@@ -232,6 +232,15 @@ class GermanCommandTexts(CommandTexts):
         sizes = f"{self.thousands(before)} → {self.thousands(after)} Token"
         return f"{what} zusammengefasst, {sizes}{gain} `/undo` holt sie zurück."
 
+    def excerpted(self, *, turns: int, before: int, after: int) -> Markdown:
+        what = "1 Runde" if turns == 1 else f"{self.number(turns)} Runden"
+        sizes = f"{self.thousands(before)} → {self.thousands(after)} Token"
+        return (
+            f"Fürs Erste ein mechanischer Auszug aus {what}, {sizes}: Kein Modell konnte eine "
+            "Zusammenfassung schreiben. Sobald das wieder geht, tritt eine an seine Stelle. `/undo` holt sie "
+            "zurück."
+        )
+
     def status(self, *, model: str, turns: int, hidden: int, summaries: int, gauge: str) -> Markdown:
         return "\n".join(
             (

@@ -177,4 +177,6 @@ def told_outcome(texts: CommandTexts, state: str, outcome: Mapping[str, Any]) ->
     if "nothing" in outcome:
         reason, detail = str(outcome["nothing"]), str(outcome.get("detail") or "")
         return True, texts.nothing_compacted(reason=reason, detail=detail)
+    if outcome.get("kind") == "digest":
+        return True, texts.excerpted(turns=outcome["turns"], before=outcome["before"], after=outcome["after"])
     return True, texts.compacted(turns=outcome["turns"], before=outcome["before"], after=outcome["after"])
