@@ -150,15 +150,16 @@ class Hearing:
             return  # another holder of this bot has carried it out
         if name == "compact":
             # A summary takes as long as its model does, and delays no message of its chat.
-            self._start(self._summarise(place, spoken))
+            self._start(self._carry_out_once(place, spoken, name))
         else:
-            await self._commanding.carry_out(place, spoken)
+            await self._carry_out_once(place, spoken, name)
 
-    async def _summarise(self, place: PlaceRow, spoken: Spoken) -> None:
+    async def _carry_out_once(self, place: PlaceRow, spoken: Spoken, name: str) -> None:
+        """Its update has ended: nobody would try again, and its person would wait in vain."""
         try:
             await self._commanding.carry_out(place, spoken)
         except EvertalkError as error:
-            log.warning("command_failed", command="compact", code=error.code, reason=str(error))
+            log.warning("command_failed", command=name, code=error.code, reason=str(error))
             await self._voice.say(spot(place), texts_of(place).not_now)
 
     # -- messages -------------------------------------------------------------------------------------

@@ -44,6 +44,26 @@ async def test_nobody_notices_that_anything_was_killed_under_them(
     assert sum(report.struck.values()) >= 6
 
 
+@pytest.mark.row("F53")
+async def test_a_command_that_runs_only_once_is_not_lost_in_silence(
+    case: Case, hatchery: Hatchery, fake: RunningFake
+) -> None:
+    """Its update has ended when its connection is cut off, so that nobody tries again."""
+    async with running_bot_api() as api:
+        telegram = Telegram(api=api, provider=fake, case=case, hatchery=hatchery)
+        ada = await telegram.talker()
+        async with telegram.bot() as bot:
+            await telegram.serves(bot)
+            await ada.ask("I live by the river.")
+            async with telegram.sessions_locked() as held_up:
+                await ada.person.command("new")
+                await held_up.waits()
+                await held_up.break_off()
+            await ada.person.sees("did not work just now")
+            await ada.ask("And I have a boat there.")
+            await telegram.promises_hold(strays=1)
+
+
 async def _raged(plan: Plan, case: Case, plant: Plant, hatchery: Hatchery, fake: RunningFake) -> Report:
     async with running_bot_api() as api:
         telegram = Telegram(api=api, provider=fake, case=case, hatchery=hatchery)

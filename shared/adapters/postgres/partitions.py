@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.connecting import connect
+from shared.adapters.postgres.pool import store_method
 
 PARTITIONED = {"usage": "at", "turn_context_audit": "created_at"}
 """Table and the column it is split by."""
 MONTHS_AHEAD = 2
 
 
+@store_method
 async def ensure_month_partitions(database_url: str) -> None:
     """By a function that has its owner's rights, for the program itself need own no table.
 
     Rows that came before their partition stay in the default one; nothing is refused for want of a month.
+    Raises StorageUnavailable.
     """
     connection = await connect(database_url, timeout=30)
     try:

@@ -162,7 +162,7 @@ def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
 
     @functools.wraps(function)
     async def whole(*args: P.args, **kwargs: P.kwargs) -> T:
-        pool = getattr(args[0], "_pool", None) if args else None
+        pool = _pool_of(args[0]) if args else None
         work = asyncio.ensure_future(_translated(functools.partial(function, *args, **kwargs), pool))
         try:
             return await asyncio.shield(work)
@@ -174,6 +174,11 @@ def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
             raise
 
     return whole
+
+
+def _pool_of(first: object) -> Any:
+    """The store's, or what a function was given."""
+    return first if isinstance(first, asyncpg.Pool) else getattr(first, "_pool", None)
 
 
 async def _translated(call: Callable[[], Awaitable[T]], pool: asyncpg.Pool[asyncpg.Record] | None) -> T:

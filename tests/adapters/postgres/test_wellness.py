@@ -106,6 +106,20 @@ async def test_without_an_answer_of_a_fresh_connection_storage_is_to_blame(
             await store.raises(error)
 
 
+async def test_a_function_that_was_given_the_pool_asks_it_as_well(
+    pool: WatchedPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the dashboard's pages read."""
+    nobody_answers(pool, monkeypatch)
+    with pytest.raises(StorageUnavailable):
+        await _reads(pool)
+
+
+@store_method
+async def _reads(_: asyncpg.Pool[asyncpg.Record]) -> None:
+    raise asyncpg.InternalClientError("not connected")
+
+
 async def test_what_goes_wrong_while_storage_is_well_is_our_own_fault(store: Store) -> None:
     for error in (asyncpg.InternalClientError("?"), KeyError("column"), asyncpg.UndefinedTableError("none")):
         with pytest.raises(type(error)):
