@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from shared import __main__ as evertalk
 from tests.fakes.bot_api import running_bot_api
 from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.chaos import Chaos, Phase, Plan, Report, Strikes, main, postgres_killed
@@ -107,6 +108,18 @@ def test_what_is_broken_is_told(transcript: Transcript, what: str) -> None:
 def test_a_bubble_of_a_bot_that_was_killed_just_then_is_a_stray(killed_at: float, strays: int) -> None:
     found = judged([of("t1_x1", "to t1_x1", "to t1_x1")], bot_killed_at=[killed_at])
     assert (found.strays, len(found.doubled)) == (strays, 1 - strays)
+
+
+def test_the_command_hands_its_words_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[list[str]] = []
+
+    def call(words: list[str], **_: object) -> int:
+        called.append(words)
+        return 7
+
+    monkeypatch.setattr("subprocess.call", call)
+    assert evertalk.main(["test", "chaos", "--minutes", "30"]) == 7
+    assert [words[1:] for words in called] == [["-m", "tests.faults.chaos", "--minutes", "30"]]
 
 
 @pytest.mark.parametrize("words", [["--minutes", "0"], ["--minutes", "soon"], ["--people", "many"]])
