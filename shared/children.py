@@ -170,10 +170,10 @@ class Child:
         return self.folder / f"{self.name}.pid"
 
 
-def child_environment(**settings: str) -> dict[str, str]:
-    """Ours, with what the supervisor knows better: where servers and data are."""
+def child_environment(given: Mapping[str, str]) -> dict[str, str]:
+    """With what every program of ours needs so that it finds itself."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **settings}
+    return {**given, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 
 def _parsed(line: str) -> Mapping[str, object]:

@@ -40,6 +40,9 @@ UNPREFIXED = (
 ENV_FILE_NAME = "EVERTALK_ENV_FILE"
 """Which `.env` to read; empty means none. Tests use it to stay clear of an operator's own."""
 
+ORIGINS_NAME = "EVERTALK_ORIGINS"
+"""What `up` tells its processes of where settings came from, in words such as `REDIS_URL=file`."""
+
 TELEGRAM_API_URL = "https://api.telegram.org"
 
 _MIN_SECRET_CHARS = 32
@@ -451,7 +454,7 @@ def _contradictions(settings: Settings) -> Iterator[Problem]:
             yield Problem(name=f"{PREFIX}OIDC_GROUPS", value="", reason=reason)
     if settings.telegram_mode != "webhook":
         return
-    if settings.telegram_webhook_secret is None:
+    if settings.telegram_webhook_secret is None and "EVERTALK_TELEGRAM_WEBHOOK_SECRET" not in _told_origins():
         reason = "is needed in webhook mode: 32 random characters or more of A-Z, a-z, 0-9, _ and -"
         yield Problem(name=f"{PREFIX}TELEGRAM_WEBHOOK_SECRET", value="", reason=reason)
     if settings.public_url is None:
@@ -527,6 +530,8 @@ def environment(env_file: Path | None = None) -> Mapping[str, str]:
 
 def sources(env_file: Path | None = None) -> dict[str, Literal["environment", "file", "default"]]:
     """Where each setting, by field, comes from just now."""
+    if told := _told_origins():
+        return {field: told.get(name, "default") for field, name in setting_names().items()}
     path = env_file or default_env_file()
     written = dotenv_values(path) if path is not None and path.is_file() else {}
     in_file = {name.upper() for name, value in written.items() if value}
@@ -535,6 +540,11 @@ def sources(env_file: Path | None = None) -> dict[str, Literal["environment", "f
         field: "environment" if name in outside else "file" if name in in_file else "default"
         for field, name in setting_names().items()
     }
+
+
+def _told_origins() -> dict[str, Literal["environment", "file", "default"]]:
+    words = (word.partition("=") for word in os.environ.get(ORIGINS_NAME, "").split())
+    return {name: "file" if origin == "file" else "environment" for name, _, origin in words}
 
 
 def is_secret(field: str) -> bool:
@@ -588,7 +598,7 @@ def setting_names() -> dict[str, str]:
 
 def unknown_names(environ: Mapping[str, str] | None = None) -> dict[str, str | None]:
     """`EVERTALK_` variables that mean nothing here, each with the nearest name that does."""
-    known = {*setting_names().values(), ENV_FILE_NAME}
+    known = {*setting_names().values(), ENV_FILE_NAME, ORIGINS_NAME}
     given = os.environ if environ is None else environ
     ours = sorted(name for name in given if name.upper().startswith(PREFIX))
     strangers = [name for name in ours if name.upper() not in known]

@@ -22,9 +22,10 @@ from shared.bots import BotConfig, configured_bots, remarks_about
 from shared.children import Child, ChildRefused, child_environment
 from shared.core.errors import StorageUnavailable
 from shared.daily import DailyBackup
+from shared.given import Process, given_to
 from shared.offers import who_answers
 from shared.pairing import bot_lines
-from shared.settings import BadSettings, Settings, resolve_secret_key
+from shared.settings import BadSettings, Settings, environment, resolve_secret_key
 
 _READY_SECONDS = 60.0
 _CHILD_STOP_SECONDS = 2.5
@@ -125,20 +126,22 @@ class _Up:
 
     def _make_children(self, database_url: str, redis_url: str) -> Sequence[Child]:
         settings = self._settings
-        environment = child_environment(
-            DATABASE_URL=database_url,
-            REDIS_URL=redis_url,
-            EVERTALK_DATA_DIR=str(settings.data_dir),
-            EVERTALK_HTTP_PORT=str(settings.http_port),
-            EVERTALK_TELEGRAM_PORT=str(settings.telegram_port),
-            EVERTALK_SECRET_KEY=resolve_secret_key(settings).decode(),
-        )
-        names = ["web", "worker", *(["bot"] if self._bots else [])]
+        everything = {
+            **environment(),
+            "DATABASE_URL": database_url,
+            "REDIS_URL": redis_url,
+            "EVERTALK_DATA_DIR": str(settings.data_dir),
+            "EVERTALK_HTTP_PORT": str(settings.http_port),
+            "EVERTALK_TELEGRAM_PORT": str(settings.telegram_port),
+            "EVERTALK_SECRET_KEY": resolve_secret_key(settings).decode(),
+        }
+        tokens = {bot.token_name for bot in self._bots}
+        names: list[Process] = ["web", "worker", *(("bot",) if self._bots else ())]
         return [
             Child(
                 name=name,
                 environment={
-                    **environment,
+                    **child_environment(given_to(name, everything, tokens=tokens)),
                     "EVERTALK_PROCESS_FILE": str(settings.data_dir / f"{name}.worker"),
                 },
                 folder=settings.data_dir,
@@ -148,7 +151,8 @@ class _Up:
         ]
 
     def _daily(self) -> DailyBackup:
-        return DailyBackup(child_environment(EVERTALK_DATA_DIR=str(self._settings.data_dir)), say)
+        given = {**os.environ, "EVERTALK_DATA_DIR": str(self._settings.data_dir)}
+        return DailyBackup(child_environment(given), say)
 
     async def _announce_when_ready(self, database_url: str) -> None:
         while not await _is_ready(self._settings):

@@ -24,6 +24,7 @@ FLOORS: tuple[tuple[str, int, str], ...] = (
     ("shared.core", 1, "pure decisions: they need nobody"),
     ("shared.ports", 2, "what the story needs, in the words of the core"),
     ("shared.settings", 2, "what an operator can set"),
+    ("shared.given", 3, "what each process is given of it"),
     ("shared.bots", 2, "which Telegram bots an operator has set up"),
     ("shared.agents", 2, "what an operator may write into an agent's row"),
     ("shared.sites", 2, "what an operator may write into a site's row"),

@@ -13,13 +13,16 @@ from pydantic import SecretStr
 
 from shared.app import policy_of
 from shared.core.presets import PRESETS
+from shared.given import USERS, given_to
 from shared.settings import (
     BadSettings,
     Settings,
     environment,
+    is_secret,
     load_settings,
     resolve_secret_key,
     setting_names,
+    sources,
     unknown_names,
 )
 
@@ -30,6 +33,26 @@ def refusal(monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
     with pytest.raises(BadSettings) as refused:
         load_settings()
     return str(refused.value)
+
+
+def test_of_every_secret_it_is_said_which_processes_are_given_it() -> None:
+    assert set(USERS) == {field for field in Settings.model_fields if is_secret(field)}
+
+
+def test_a_secret_of_another_process_is_known_to_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    webhook = {"EVERTALK_TELEGRAM_MODE": "webhook", "EVERTALK_PUBLIC_URL": "https://chat.example.org"}
+    for name, value in {**webhook, "EVERTALK_TELEGRAM_WEBHOOK_SECRET": "s" * 32}.items():
+        monkeypatch.setenv(name, value)
+    given = given_to("worker", environment(), tokens=["SHOP_TOKEN"])
+    for name in given_to("bot", environment(), tokens=()):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert load_settings().telegram_webhook_secret is None
+    assert sources()["telegram_webhook_secret"] == "environment"
+    monkeypatch.delenv("EVERTALK_ORIGINS")
+    with pytest.raises(BadSettings, match="WEBHOOK_SECRET: is needed"):
+        load_settings()
 
 
 def test_nothing_has_to_be_set() -> None:

@@ -394,11 +394,30 @@ async def test_up_stops_in_time_while_streams_and_sockets_are_open_and_kills_nob
     assert "killed" not in process.stdout.read()
 
 
-async def test_up_starts_the_bot_and_prints_the_link_for_its_first_owner(
+def given_at_start(environment: dict[str, str], name: str) -> str:
+    folder = Path(environment["EVERTALK_DATA_DIR"])
+    pid = int((folder / f"{name}.pid").read_text())
+    return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").replace("\0", "\n")
+
+
+@pytest.mark.control("S37")
+async def test_up_starts_the_bot_and_prints_the_link_for_its_first_owner_and_each_has_its_own_secrets(
     environment: dict[str, str], stopped: list[subprocess.Popen[str]]
 ) -> None:
     async with running_bot_api() as fake:
-        told = {**environment, "TELEGRAM_BOT_TOKEN": TOKEN, "EVERTALK_TELEGRAM_API_URL": fake.base_url}
+        file = Path(environment["EVERTALK_DATA_DIR"]).with_name("env")
+        file.write_text(f"TELEGRAM_BOT_TOKEN={TOKEN}\nEVERTALK_METRICS_TOKEN={'m' * 40}\nMY_KEY=mine\n")
+        more = {"EVERTALK_SECRET_KEY": "k" * 40, "EVERTALK_ALERT_SMTP_URL": "smtp://u:p@127.0.0.1:9"}
+        mail = {"EVERTALK_ALERT_EMAIL_FROM": "a@example.org", "EVERTALK_ALERT_EMAIL_TO": "b@example.org"}
+        told = {
+            **environment, **more, **mail, "EVERTALK_ENV_FILE": str(file),
+            "EVERTALK_TELEGRAM_API_URL": fake.base_url,
+        }  # fmt: skip
+        all_three = {"web", "bot", "worker"}
+        secrets = {
+            TOKEN: {"bot"}, "m" * 40: {"web"}, "k" * 40: {"web"}, "smtp://u:p@": {"web", "bot"},
+            "MY_KEY=mine": all_three, "DATABASE_URL=": all_three,
+        }  # fmt: skip
         process, lines = await asyncio.to_thread(start_up, told)
         stopped.append(process)
         link = rf"@{USERNAME} – https://t\.me/{USERNAME}\?start=\S+"
@@ -407,6 +426,9 @@ async def test_up_starts_the_bot_and_prints_the_link_for_its_first_owner(
             assert "has not reached Telegram yet" in "\n".join(lines)
             lines.append(await asyncio.to_thread(_read_until, process, USERNAME))
         assert re.search(link, "\n".join(lines))
+        given = {name: given_at_start(environment, name) for name in ("web", "bot", "worker")}
+        who = {secret: {name for name, words in given.items() if secret in words} for secret in secrets}
+        assert who == secrets
         process.send_signal(signal.SIGINT)
         assert await asyncio.to_thread(process.wait, 20) == 0
 

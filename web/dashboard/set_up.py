@@ -41,17 +41,17 @@ def _shown(
     return {
         "name": name,
         "secret": is_secret(field),
-        "value": _written(field, value),
+        "value": _written(field, value, known=origin != "default"),
         "from": origin,
         "default": default,
         "meaning": meaning,
     }
 
 
-def _written(field: str, value: object) -> str | None:
-    """As it could be written; a secret never, not even its length."""
+def _written(field: str, value: object, *, known: bool) -> str | None:
+    """As it could be written; a secret never, not even its length. Some only other processes are given."""
     if is_secret(field):
-        return "set" if value is not None else "not set"
+        return "set" if value is not None or known else "not set"
     if value is None or value in ((), ""):
         return None
     if isinstance(value, bool):
