@@ -19,6 +19,7 @@ from dotenv import dotenv_values
 
 from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
 from shared.adapters.embedded.binaries import find_binaries
+from shared.adapters.embedded.folders import is_held
 from shared.adapters.embedded.servers import are_running, urls_of
 from shared.adapters.workspace_files import workspace_path
 from shared.agents import BadAgentConfig, check_config
@@ -116,7 +117,7 @@ async def _check_folder(settings: Settings) -> Sequence[Finding]:
 
 async def _check_port(settings: Settings) -> Sequence[Finding]:
     where = f"{settings.http_host}:{settings.http_port}"
-    if are_running(settings.data_dir / "servers"):
+    if is_held(settings.data_dir / "up.lock") or are_running(settings.data_dir / "servers"):
         return [Finding(level="ok", what=f"Evertalk runs now, at {settings.local_url}")]
     family = socket.AF_INET6 if ":" in settings.http_host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:

@@ -25,10 +25,16 @@ class PgBouncer:
 
 @contextlib.asynccontextmanager
 async def pgbouncer(
-    folder: Path, server: OwnPostgres, *, config: str | None = None, prepared: int = 100, servers: int = 12
+    folder: Path,
+    server: OwnPostgres,
+    *,
+    config: str | None = None,
+    port: int = 0,
+    prepared: int = 100,
+    servers: int = 12,
 ) -> AsyncIterator[PgBouncer]:
     """Its own pool of a few servers; towards PostgreSQL it speaks TLS and checks the certificate."""
-    found, port = program("pgbouncer", package="pgbouncer"), free_port()
+    found, port = program("pgbouncer", package="pgbouncer"), port or free_port()
     carries = version_of(found)[:2] >= CARRIES_FROM
     users, ini, log = folder / "users.txt", folder / f"pgbouncer-{port}.ini", folder / f"pgbouncer-{port}.log"
     users.write_text(f'"{OWNER}" "{PASSWORD}"\n')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ class Person:
     port: int
     token: str | None = None
     name: str = "p"
+    tls: ssl.SSLContext | None = None
+    """For a server with a certificate."""
     said: dict[str, str] = field(default_factory=dict)
     """cid → words, in the order in which they were said."""
     acks: dict[str, Frame] = field(default_factory=dict)
@@ -167,10 +170,11 @@ class Person:
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def _talk(self, browser: aiohttp.ClientSession) -> None:
-        here = f"127.0.0.1:{self.port}"
+        here, secure = f"127.0.0.1:{self.port}", "s" if self.tls else ""
         async with browser.ws_connect(
-            f"ws://{here}/ws", origin=f"http://{here}", timeout=aiohttp.ClientWSTimeout(ws_close=1.0)
-        ) as socket:
+            f"ws{secure}://{here}/ws", origin=f"http{secure}://{here}", ssl=self.tls or True,
+            timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
+        ) as socket:  # fmt: skip
             hello: Frame = {"t": "hello", "v": 1, "site": "default", "last_seq": self.last_seq}
             await socket.send_json({**hello, "token": self.token} if self.token else hello)
             async for message in socket:
