@@ -517,9 +517,8 @@ async def _something_waits(turns: PostgresTurns, upkeep: PostgresUpkeep, role: R
 
 
 def health_of(settings: Settings, models: Models) -> Health:
-    """Of backups only where we make them ourselves."""
-    daily = settings.data_dir / "servers" / "pg"
-    failed = settings.backups / FAILED_BACKUP if daily.exists() and settings.backup_keep else None
+    """A file tells of a backup that failed, whoever makes them: `up`, or a process for that alone."""
+    failed = settings.backups / FAILED_BACKUP if settings.backup_keep else None
     marks = _marks_of(settings)
     return Health(
         models.states, settings.data_dir, narrowed=models.narrowed, failed_backup=failed, marks=marks

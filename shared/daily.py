@@ -1,4 +1,7 @@
-"""The daily backup beside a running system: in a process of its own, so that nobody waits for it."""
+"""The daily backup beside a running system: in a process of its own, so that nobody waits for it.
+
+Of a container, `python -m shared.daily`: until SIGTERM, where no `up` is there to see to it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class DailyBackup:
     """Run `run` as a task; each few minutes it asks whether a backup is due, which is mostly not so."""
 
     def __init__(
-        self, environment: Mapping[str, str], say: Callable[[str], None], *, command: Sequence[str] = ()
+        self, environment: Mapping[str, str], say: Callable[[str], object], *, command: Sequence[str] = ()
     ) -> None:
         self._environment = environment
         self._say = say
@@ -68,3 +71,16 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             os.killpg(process.pid, number)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+
+
+async def keep_backing_up(say: Callable[[str], object]) -> None:
+    """Until SIGTERM or Ctrl-C; a backup in the making is ended."""
+    path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
+    running = asyncio.ensure_future(DailyBackup({**os.environ, "PYTHONPATH": path}, say).run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    await asyncio.wait([running])
+
+
+if __name__ == "__main__":
+    asyncio.run(keep_backing_up(lambda line: sys.stderr.write(f"{line}\n")))

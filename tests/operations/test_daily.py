@@ -17,6 +17,7 @@ from shared.daily import DailyBackup
 from shared.doctor_backups import check_backups
 from shared.settings import Settings, load_settings
 from tests.journeys.house import running_app, settings_for, visit
+from tests.operations.conftest import ROOT
 from worker.jobs import forget
 
 
@@ -43,6 +44,18 @@ async def test_a_backup_in_the_making_ends_with_the_system(tmp_path: Path) -> No
     making.cancel()
     await asyncio.gather(making, return_exceptions=True)
     assert not is_running_as(pid, (sys.executable,))
+
+
+async def test_it_can_be_a_process_of_its_own_which_ends_when_it_is_told(tmp_path: Path) -> None:
+    """As the container `backup`."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "shared.daily",
+        cwd=ROOT, env={**os.environ, "EVERTALK_DATA_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert await until(lambda: is_running_as(process.pid, ("shared.daily",)), timeout_seconds=20)
+    await asyncio.sleep(1)
+    process.terminate()
+    assert await asyncio.wait_for(process.wait(), 20) == 0
 
 
 def settings_in(tmp_path: Path, **more: Any) -> Settings:
