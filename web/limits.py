@@ -29,6 +29,8 @@ class Limits:
     """Kept of one conversation."""
     upload_bytes_per_hour: int = 200 * 2**20
     """From one address."""
+    opening_seconds: float = 15.0
+    """In a minute, of one address: pictures and papers that are being opened."""
     files_shown: int = 240
     """In a minute and one conversation."""
     newcomers: int = 40
@@ -48,6 +50,7 @@ LOCAL = Limits(
     uploads=6_000,
     upload_bytes_per_day=2 * 2**30,
     upload_bytes_per_hour=2 * 2**30,
+    opening_seconds=60_000.0,
     files_shown=60_000,
     newcomers=60_000,
     reads=60_000,

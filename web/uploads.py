@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -12,6 +13,7 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.file_reading import read_file
+from shared.adapters.opened import Openings, SenderMustWait
 from shared.adapters.postgres.uploads import Kept, PostgresUploads, TooMuchKept, UnknownFile
 from shared.core.file_words import file_words
 from shared.core.files import (
@@ -48,8 +50,6 @@ MOST_AT_ONCE = 5
 """Files of one message."""
 IDLE_SECONDS = 15.0
 BODY_SECONDS = 120.0
-WAIT_SECONDS = 30.0
-OPEN_AT_ONCE = 2
 RECEIVED_AT_ONCE = 8
 """By this process: each may hold a whole file in memory."""
 FOR_EVERYBODY = 4
@@ -85,7 +85,7 @@ class Uploads:
         self._messages = messages
         self._idle_seconds = idle_seconds
         self._body_seconds = body_seconds
-        self._opening = asyncio.Semaphore(OPEN_AT_ONCE)
+        self._openings = Openings()
         self._places = Places()
         self._asked = Windows(WINDOW_SECONDS)
         self._shown = Windows(WINDOW_SECONDS)
@@ -135,7 +135,7 @@ class Uploads:
             name = clean_name(unquote(request.headers.get(NAME_HEADER, ""), errors="replace"))
             if (attached := await self.store.known(session_id, content, name=name)) is not None:
                 return attached
-            found = await self._read(content, name)
+            found = await self._read(content, name, address, limits)
             try:
                 return await self.store.keep(
                     session_id, content, found, name=name, most_per_day=limits.upload_bytes_per_day
@@ -201,14 +201,13 @@ class Uploads:
             413, "file_too_large", f"{self.most_bytes // 2**20} MB are the most.", most=self.most_bytes
         )
 
-    async def _read(self, content: bytes, name: str) -> Picture | Document:
-        """Few at once: each has a process of its own with memory of its own."""
-        async with asyncio.timeout(WAIT_SECONDS):
-            await self._opening.acquire()
+    async def _read(self, content: bytes, name: str, address: str, limits: Limits) -> Picture | Document:
+        """A text at once; all else where few are opened at once, and one of each address."""
+        opened = partial(self._openings.open, sender=address, most_seconds=limits.opening_seconds)
         try:
-            found = await read_file(content, name)
-        finally:
-            self._opening.release()
+            found = await read_file(content, name, opened=opened)
+        except SenderMustWait as error:
+            raise RateLimited(retry_after_seconds=error.retry_after_seconds, what="files") from error
         if isinstance(found, NotRead):
             raise Refusal(422, found.reason, _REASONS[found.reason])
         return found

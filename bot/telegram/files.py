@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import structlog
@@ -12,7 +13,7 @@ from bot.telegram.api import CallRefused, FileTooLarge, TelegramUnavailable, Tok
 from bot.telegram.arrivals import Media
 from bot.telegram.file_kinds import Way, way_of
 from shared.adapters.file_reading import read_pdf, read_picture, read_words
-from shared.adapters.opened import OPEN_SECONDS
+from shared.adapters.opened import OPEN_SECONDS, Openings
 from shared.adapters.opening import LONGEST_SIDE
 from shared.core.files import (
     JPEG,
@@ -80,8 +81,10 @@ class FileReader:
         self._open_seconds = open_seconds
         self._pause_seconds = pause_seconds
         self._places = asyncio.Semaphore(at_once)
+        self._openings = Openings()
 
-    async def read(self, media: Media) -> FileResult:
+    async def read(self, media: Media, *, sender: str = "") -> FileResult:
+        """Of one sender one file is opened at a time."""
         way = way_of(media)
         name = media.name or media.kind
         if way.refusal is not None:
@@ -90,9 +93,9 @@ class FileReader:
             return CannotRead(reason="file_too_large", name=name)
         async with self._places:
             found = await self._fetched(media, name)
-            if isinstance(found, CannotRead):
-                return found
-            return await self._opened(found, media, way, name)
+        if isinstance(found, CannotRead):
+            return found
+        return await self._opened(found, media, way, name, sender)
 
     async def _fetched(self, media: Media, name: str) -> bytes | CannotRead:
         """A file is asked for again only when nobody answered."""
@@ -124,21 +127,28 @@ class FileReader:
             raise FileTooLarge(f"{size} bytes")
         return await self._api.download(path, most_bytes=self._most_bytes, seconds=DOWNLOAD_SECONDS)
 
-    async def _opened(self, content: bytes, media: Media, way: Way, name: str) -> FileResult:
+    async def _opened(self, content: bytes, media: Media, way: Way, name: str, sender: str) -> FileResult:
         if not content:
             return CannotRead(reason="file_empty", name=name)
-        found = await self._read(content, media, way, name)
+        try:
+            found = await self._read(content, media, way, name, sender)
+        except TimeoutError:
+            log.warning("file_not_opened", reason="too many are being opened")
+            return CannotRead(reason="file_unavailable", name=name)
         if not isinstance(found, NotRead):
             return found
         surely = way.kind == "text" and found.reason == "file_unknown_kind"
         return CannotRead(reason="file_unreadable" if surely else found.reason, name=name)
 
-    async def _read(self, content: bytes, media: Media, way: Way, name: str) -> Picture | Document | NotRead:
-        mime, seconds = picture_mime(content), self._open_seconds
+    async def _read(
+        self, content: bytes, media: Media, way: Way, name: str, sender: str
+    ) -> Picture | Document | NotRead:
+        mime = picture_mime(content)
+        opened = partial(self._openings.open, sender=sender, seconds=self._open_seconds)
         if mime is not None and way.kind in ("picture", "look"):
-            return self._as_it_is(content, mime, media) or await read_picture(content, seconds=seconds)
+            return self._as_it_is(content, mime, media) or await read_picture(content, opened=opened)
         if is_pdf(content):
-            return await read_pdf(content, name, seconds=seconds, most_chars=self._most_chars)
+            return await read_pdf(content, name, opened=opened, most_chars=self._most_chars)
         if way.kind == "picture":
             return NotRead(reason="file_unreadable")
         return read_words(content, name, most_chars=self._most_chars)

@@ -218,7 +218,7 @@ class Hearing:
         if len(files) > MOST_FILES:
             await self._voice.say(spot(place), texts.too_many_files)
         for media in files[:MOST_FILES]:
-            match await self._files.read(media):
+            match await self._files.read(media, sender=f"session:{place.session_id}"):
                 case Picture(bytes=body, mime=mime):
                     blocks.append(await self._picture(place, body, mime))
                 case Document(name=name, text=text, truncated=truncated):

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Literal, TypeAlias
 
-from shared.adapters.opened import OPEN_SECONDS, opened_elsewhere
+from shared.adapters.opened import Opened
 from shared.core.files import MOST_TEXT_CHARS, Document, NotRead, Picture, is_pdf, picture_mime
 from shared.core.text_files import NotText, read_text
 
+Open: TypeAlias = Callable[[Literal["picture", "pdf"], bytes], Awaitable[Opened]]
+
 
 async def read_file(
-    content: bytes, name: str, *, seconds: float = OPEN_SECONDS, most_chars: int = MOST_TEXT_CHARS
+    content: bytes, name: str, *, opened: Open, most_chars: int = MOST_TEXT_CHARS
 ) -> Picture | Document | NotRead:
-    """Never raises for what a file holds."""
+    """Never raises for what a file holds. A text is read here and now, all else `opened`."""
     if not content:
         return NotRead(reason="file_empty")
     if picture_mime(content) is not None:
-        return await read_picture(content, seconds=seconds)
+        return await read_picture(content, opened=opened)
     if is_pdf(content):
-        return await read_pdf(content, name, seconds=seconds, most_chars=most_chars)
+        return await read_pdf(content, name, opened=opened, most_chars=most_chars)
     return read_words(content, name, most_chars=most_chars)
 
 
-async def read_picture(content: bytes, *, seconds: float = OPEN_SECONDS) -> Picture | NotRead:
+async def read_picture(content: bytes, *, opened: Open) -> Picture | NotRead:
     """Made anew in a process of its own: small enough, upright, and without what a camera wrote into it."""
-    head, body = await opened_elsewhere("picture", content, seconds=seconds)
+    head, body = await opened("picture", content)
     if head is None or not body:
         return NotRead(reason="file_unreadable")
     return Picture(bytes=body, mime=str(head["mime"]), width=int(head["width"]), height=int(head["height"]))
 
 
 async def read_pdf(
-    content: bytes, name: str, *, seconds: float = OPEN_SECONDS, most_chars: int = MOST_TEXT_CHARS
+    content: bytes, name: str, *, opened: Open, most_chars: int = MOST_TEXT_CHARS
 ) -> Document | NotRead:
-    head, body = await opened_elsewhere("pdf", content, seconds=seconds)
+    head, body = await opened("pdf", content)
     if head is None:
         return NotRead(reason="file_unreadable")
     text = body.decode("utf-8", "replace").replace("\x00", "").strip()

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import io
 import json
+import os
 import sys
 
 SECONDS = 60.0
 MOST_PAGES = 2_000
 CPU_SECONDS = 50
 MEMORY_BYTES = 1_024 * 1024 * 1024
+NICE = 10
 
 
 class BrokenPdf(Exception):
@@ -72,6 +74,7 @@ def _limit() -> None:
         import resource
     except ImportError:
         return
+    os.nice(NICE)
     for which, most in ((resource.RLIMIT_CPU, CPU_SECONDS), (resource.RLIMIT_AS, MEMORY_BYTES)):
         with contextlib.suppress(ValueError, OSError):  # macOS knows no limit of addresses
             resource.setrlimit(which, (most, most))

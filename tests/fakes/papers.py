@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+import zlib
+
+
+def slow_pdf(pages: int = 100, commands: int = 30_000) -> bytes:
+    """Some kilobytes that unpack to as many commands on each page, of which each shows nothing."""
+    stream = zlib.compress(b"BT /F1 12 Tf " + b"()Tj " * commands + b"ET", 9)
+    content = pdf("x").replace(b"/Contents 5 0 R", b"/Contents 9 0 R")
+    content = content.replace(b"[4 0 R] /Count 1", b"[%s] /Count %d" % (b" ".join([b"4 0 R"] * pages), pages))
+    content += b"\n9 0 obj\n<< /Filter /FlateDecode /Length %d >>\nstream\n" % len(stream)
+    return content + stream + b"\nendstream\nendobj\n"
+
 
 def pdf(*pages: str) -> bytes:
     """Pages with these words, written by hand: a writer of text is more than pypdf is."""

@@ -15,6 +15,7 @@ import pytest
 from aiohttp import ClientSession
 from PIL import Image, PngImagePlugin
 
+from shared.adapters import opened as opened_files
 from shared.adapters.postgres.retention import RULES, Sweep, statement_of
 from shared.core.files import clean_name
 from tests.fakes.papers import pdf
@@ -254,6 +255,43 @@ async def test_a_few_slow_addresses_leave_room_for_others(starter: Starter) -> N
     assert server.parts.uploads.receiving == 4
     for writer in writers:
         writer.close()
+
+
+@pytest.mark.control("S48")
+async def test_slow_papers_of_three_visitors_close_uploads_for_nobody(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await starter.start(trusted_proxies="127.0.0.1", limits=Limits())
+    really, begun, go_on = opened_files.opened_elsewhere, list[bytes](), asyncio.Event()
+
+    async def slow(kind: Any, content: bytes, **options: Any) -> Any:
+        if kind == "pdf" and b"slow" in content:
+            begun.append(content)
+            await go_on.wait()
+            return None, b""
+        return await really(kind, content, **options)
+
+    monkeypatch.setattr(opened_files, "opened_elsewhere", slow)
+
+    async def hostile(number: int) -> tuple[int, Frame]:
+        _, _, token = await visitor(server)
+        paper = pdf(f"slow {number}")
+        return await send(server, token, paper, **{"X-Forwarded-For": f"198.51.100.{number % 3}"})
+
+    async with asyncio.TaskGroup() as tasks:
+        sent = [tasks.create_task(hostile(number)) for number in range(6)]
+        async with asyncio.timeout(20):
+            while len(begun) < 2:
+                await asyncio.sleep(0.01)
+        _, _, token = await visitor(server)
+        for content in (b"words", picture()):
+            status, _ = await send(server, token, content, **{"X-Forwarded-For": "203.0.113.9"})
+            assert status == 200
+        go_on.set()
+    assert {task.result()[0] for task in sent} <= {422, 429}
+    counted = len(begun)
+    status, told = await send(server, token, begun[0], **{"X-Forwarded-For": "203.0.113.9"})
+    assert (status, told["code"], len(begun)) == (422, "file_unreadable", counted), "opened again"
 
 
 async def test_a_body_that_breaks_off_is_not_kept(server: Server) -> None:

@@ -15,8 +15,8 @@ from shared.adapters.postgres.pool import store_method
 SECONDS = 10.0
 FREE_TRIES: Mapping[str, int] = {"pair": 5, "address": 20, "account": 50, "codes": 50}
 """Failures before the first wait: of one name from one address, of one address, of one name from anywhere,
-and of its codes. Strangers can use up the third, so that it keeps nobody out where they have logged in,
-nor who is asked for a code, too; the fourth only who knows the password.
+and of its codes. Strangers can use up the third: it keeps nobody out where they have logged in, nor who is
+asked for a code, too. The fourth takes the password.
 """
 FIRST_WAIT_SECONDS = 60
 MOST_WAIT_SECONDS = 900
