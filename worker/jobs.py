@@ -32,6 +32,8 @@ TIDY_HOUR = 3
 INDEX_SECONDS = 10.0
 """How often hidden messages are looked for that cannot be found again yet."""
 LIST_SECONDS = 1.0
+FREE_SECONDS = 5.0
+"""How often money is freed that dead processes had set aside: until then it counts against the caps."""
 FORGET_SECONDS = 3.0
 RETENTION_SECONDS = 3600.0
 OWED_SECONDS = 30.0
@@ -92,7 +94,7 @@ async def sweep(app: App) -> None:
 
 async def keep_house(app: App) -> None:
     """Now and then: see to what nobody asked for."""
-    housekeeping = owed = indexed = untold = 0.0
+    housekeeping = owed = indexed = untold = freed = 0.0
     while True:
         now = time.monotonic()
         try:
@@ -104,9 +106,11 @@ async def keep_house(app: App) -> None:
             if now - owed > OWED_SECONDS:
                 owed = now
                 await app.flushes.ask_for_owed()
+            if now - freed > FREE_SECONDS:
+                freed = now
+                await app.upkeep.sweep_reservations()
             if now - housekeeping > HOUSEKEEPING_SECONDS:
                 housekeeping = now
-                await app.upkeep.sweep_reservations()
                 await app.upkeep.settle_pages()
                 await app.tidying.ask(timezone=app.settings.timezone, hour=TIDY_HOUR)
                 await ensure_month_partitions(server_urls(app.settings)[0])

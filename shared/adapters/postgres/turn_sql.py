@@ -559,16 +559,22 @@ greatest(0, (SELECT coalesce(sum(u.cost_micro), 0) FROM usage u
 """
 """What the ledger has of a job beyond what its other reservations have paid: nothing is charged twice."""
 
-LEFT_BEHIND = """
+LEFT_BEHIND = f"""
 SELECT r.id FROM reservations r
- WHERE r.state = 'held' AND r.created_at < now() - interval '20 minutes'
-   AND (r.created_at < now() - interval '2 days' OR NOT EXISTS (
-         SELECT FROM turns t WHERE t.session_id = r.session_id AND t.turn_no = r.turn_no AND t.ended_at IS NULL))
+ WHERE r.state = 'held' AND r.created_at < now() - interval '{LEASE_SECONDS} s' AND (
+       r.created_at < now() - interval '2 days'
+    OR r.turn_no IS NOT NULL AND NOT EXISTS (
+         SELECT FROM turns t WHERE t.session_id = r.session_id AND t.turn_no = r.turn_no AND t.ended_at IS NULL)
+    OR r.job_id IS NOT NULL AND NOT EXISTS (
+         SELECT FROM jobs j JOIN workers w ON w.id = j.leased_by AND {_WORKS}
+          WHERE j.id = r.job_id AND j.state = 'running' AND j.started_at <= r.created_at)
+    OR r.turn_no IS NULL AND r.job_id IS NULL AND r.created_at < now() - interval '20 minutes')
  ORDER BY r.id LIMIT 100
 """
-"""A turn that waits for its next attempt is not among them: that one books what the others left (`LOST`).
+"""What nobody alive may still settle: its turn has ended, or the attempt at its job has.
 
-Until then the money is held; two days later no cap asks for it any more.
+A turn that waits for its next attempt is not among them: that one books what the others left (`LOST`); two days
+later no cap asks for it any more. Who holds what is of no turn and no job, nobody knows: a call takes ten minutes.
 """
 
 SWEEP_RESERVATION = f"""

@@ -220,6 +220,30 @@ async def test_what_a_job_left_behind_is_not_charged_twice(guest: Visit) -> None
     assert await day_of(guest, "total") == (0, 400)
 
 
+async def test_what_a_job_holds_is_freed_as_soon_as_the_lease_of_its_holder_lapses(guest: Visit) -> None:
+    limits, turns, job_id = caps(total=10**9), guest.app.turns, await job_of(guest)
+    worker: int = await guest.one("INSERT INTO workers (role, pid) VALUES ('worker', 1) RETURNING id")
+    assert await guest.app.upkeep.claim_job(job_id, worker_id=worker) is not None
+    await turns.reserve(guest.session_id, 1_000, caps=limits, job_id=job_id)
+    await guest.app.pool.execute(
+        """WITH j AS (UPDATE jobs SET started_at = started_at - interval '10 s')
+           UPDATE reservations SET created_at = created_at - interval '9 s'"""
+    )
+    assert await guest.app.upkeep.sweep_reservations() == 0, "its holder lives and is at it"
+    await guest.app.pool.execute("UPDATE workers SET beat = now() - interval '5 s' WHERE id = $1", worker)
+    assert await guest.app.upkeep.sweep_reservations() == 1
+    assert await day_of(guest, "total") == (0, 0)
+
+
+async def test_a_new_attempt_at_a_job_does_not_keep_what_the_one_before_held(guest: Visit) -> None:
+    limits, turns, job_id = caps(total=10**9), guest.app.turns, await job_of(guest)
+    await turns.reserve(guest.session_id, 1_000, caps=limits, job_id=job_id)
+    await guest.app.pool.execute("UPDATE reservations SET created_at = created_at - interval '9 s'")
+    assert await guest.app.upkeep.claim_job(job_id, worker_id=guest.app.worker_id) is not None
+    assert await guest.app.upkeep.sweep_reservations() == 1
+    assert await day_of(guest, "total") == (0, 0)
+
+
 @pytest.mark.control("S30")
 async def test_what_a_job_has_used_and_not_settled_is_charged_once(guest: Visit) -> None:
     limits, turns, job_id = caps(total=10**9), guest.app.turns, await job_of(guest)
