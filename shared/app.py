@@ -623,14 +623,24 @@ def policy_of(settings: Settings) -> ContextPolicy:
     )
 
 
+VISITORS_OF_A_NETWORK = 3
+"""So many times what one anonymous visitor may spend, all of one network may together."""
+
+
 def caps_of(settings: Settings) -> Caps:
     """A personal installation's visitor is its owner: only the public profile caps visitors apart."""
     public = settings.profile == "public"
+    network = settings.cap_network_per_day_usd
+    if network is None:
+        network = VISITORS_OF_A_NETWORK * settings.cap_visitor_per_day_usd
+    hourly = settings.cap_total_per_day_usd * settings.cap_visitors_per_hour_percent / 100
     return Caps(
         total=_micro(settings.cap_total_per_day_usd),
         person=_micro(settings.cap_person_per_day_usd),
         visitor=_micro(settings.cap_visitor_per_day_usd if public else settings.cap_person_per_day_usd),
         session=_micro(settings.cap_session_usd),
+        network=_micro(network) if public else None,
+        visitors_hour=_micro(hourly) if public else None,
         timezone=settings.timezone,
     )
 

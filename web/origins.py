@@ -73,6 +73,19 @@ class Proxies:
         """Whom a limit holds for: of IPv6 the network, for whoever has one has all its addresses."""
         return network_key(self.client_address(request))
 
+    def network(self, request: web.Request) -> str | None:
+        """Whose money an anonymous visitor's is counted with: an IPv4 address, or the /56 that a customer of
+        IPv6 gets at least. None for this machine and for a proxy that speaks for many.
+        """
+        address = self.client_address(request)
+        if not self.is_direct_and_unknown(address):
+            return None
+        try:
+            found = ipaddress.ip_address(_plain_address(address))
+        except ValueError:
+            return None
+        return str(ipaddress.ip_network((found, 32 if found.version == 4 else 56), strict=False))
+
     def is_ours(self, request: web.Request) -> bool:
         """Whether we are meant: a name that somebody else let lead here would make their pages ours.
 

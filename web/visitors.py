@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -49,8 +50,10 @@ class UnknownSite(BadInput):
 
 class VisitorStore(Protocol):
     async def sites(self) -> Mapping[str, SiteRow]: ...
-    async def find(self, token: str) -> VisitorRow | None: ...
-    async def create(self, token: str, *, site: str, timezone: str | None = None) -> VisitorRow | None: ...
+    async def find(self, token: str, *, network: str | None = None) -> VisitorRow | None: ...
+    async def create(
+        self, token: str, *, site: str, timezone: str | None = None, network: str | None = None
+    ) -> VisitorRow | None: ...
     async def revoke(self, token: str) -> None: ...
 
 
@@ -88,6 +91,8 @@ class Known:
     """The one that their site says they read."""
     moved: bool = False
     """Another place may have been left for this one."""
+    network: str | None = None
+    """Where they come from, as a hash; whoever signs out again still comes from there."""
 
     def shown_site(self, language: str) -> dict[str, Any]:
         return shown_to_all(self.site.config, language or self.locale)
@@ -111,6 +116,7 @@ class Visitors:
         self._sites: Mapping[str, Site] = {}
         self._sites_read = float("-inf")
         self._vault: Vault | None = None
+        self._key: bytes | None = None
 
     async def sites(self) -> Mapping[str, Site]:
         """At most ten seconds old."""
@@ -172,6 +178,13 @@ class Visitors:
 
         Raises UnknownToken, UnknownSite, BadIdentity, StillAnswering, RateLimited, StorageUnavailable.
         """
+        network = self._network_of(request)
+        known = await self._greet(request, hello, network=network, wait=wait)
+        return replace(known, network=network)
+
+    async def _greet(
+        self, request: web.Request, hello: wire.Hello, *, network: str | None, wait: Callable[[], float]
+    ) -> Known:
         site = (await self.sites()).get(hello.site)
         if site is None or not await self.admits(request, site=hello.site):
             raise UnknownSite(hello.site)
@@ -180,11 +193,12 @@ class Visitors:
             key = hello.token if hello.token is not None else cookie
             return await self._greet_signed(site, hello.identity, key=key, tz=hello.tz)
         if hello.token is not None:
-            return self._known(site, await self._by_token(hello.token, hello.site), key=hello.token)
+            row = await self._by_token(hello.token, hello.site, network=network)
+            return self._known(site, row, key=hello.token)
         if site.config.verified == "required" and cookie is None:
             raise IdentityRequired
         token = cookie or new_token()
-        row = await self._find_or_create(token, site, hello.tz, wait=wait)
+        row = await self._find_or_create(token, site, hello.tz, network=network, wait=wait)
         return self._known(site, row, key=token, token=None if cookie else token)
 
     async def _greet_signed(self, site: Site, signed: str, *, key: str | None, tz: str) -> Known:
@@ -204,7 +218,8 @@ class Visitors:
     async def identify(self, known: Known, signed: str) -> Known:
         """Who is here has signed in; raises BadIdentity, StillAnswering, StorageUnavailable."""
         site = (await self.sites()).get(known.site.name, known.site)
-        return await self._signed_in(site, self._read(site, signed), key=known.key, tz="")
+        signed_in = await self._signed_in(site, self._read(site, signed), key=known.key, tz="")
+        return replace(signed_in, network=known.network)
 
     async def sign_out(self, known: Known) -> Known:
         """Anonymous again, with a new token; raises IdentityRequired where nobody may be."""
@@ -215,7 +230,8 @@ class Visitors:
         if site.config.verified == "required":
             raise IdentityRequired
         token = new_token()
-        return self._known(site, await self._find_or_create(token, site, ""), key=token, token=token)
+        row = await self._find_or_create(token, site, "", network=known.network)
+        return replace(self._known(site, row, key=token, token=token), network=known.network)
 
     def _read(self, site: Site, signed: str) -> Identity:
         if site.config.verified == "off":
@@ -258,14 +274,15 @@ class Visitors:
         if kind:
             # Whoever says by what they come is not let in by another thing.
             bearer = kind.lower() == "bearer" and wire.is_token(token.strip())
-            return await self._bearer(token.strip()) if bearer else None
+            return await self._bearer(token.strip(), self._network_of(request)) if bearer else None
         if DESK_HEADER in request.headers:
             return None
         named = site or request.headers.get(SITE_HEADER)
         found = [
             known
             for name in (await self.sites() if named is None else (named,))
-            if (cookie := self.cookie(request, name)) and (known := await self._bearer(cookie)) is not None
+            if (cookie := self.cookie(request, name))
+            and (known := await self._bearer(cookie, self._network_of(request))) is not None
         ]
         return found[0] if len(found) == 1 else None
 
@@ -276,8 +293,8 @@ class Visitors:
             raise UnknownToken
         return self._known(site, row, key="")
 
-    async def _bearer(self, token: str) -> Known | None:
-        row = await self._store.find(token)
+    async def _bearer(self, token: str, network: str | None) -> Known | None:
+        row = await self._store.find(token, network=network)
         site = (await self.sites()).get(row.site) if row is not None else None
         if row is None or site is None:
             return None
@@ -313,22 +330,37 @@ class Visitors:
         origin: Origin | None = parse_origin(request.headers.get("Origin", ""))
         return origin is not None and self._proxies.is_same_origin(request, origin)
 
-    async def _by_token(self, token: str, site: str) -> VisitorRow:
-        row = await self._store.find(token) if wire.is_token(token) else None
+    def _network_of(self, request: web.Request) -> str | None:
+        """A hash that nobody without our key can look up; None where no cap asks for it."""
+        network = self._proxies.network(request) if self._settings.profile == "public" else None
+        if network is None:
+            return None
+        if self._key is None:
+            self._key = resolve_secret_key(self._settings)
+        return hmac.digest(self._key, b"evertalk.network.1 " + network.encode(), "sha256").hex()[:32]
+
+    async def _by_token(self, token: str, site: str, *, network: str | None = None) -> VisitorRow:
+        row = await self._store.find(token, network=network) if wire.is_token(token) else None
         if row is None or row.site != site:
             raise UnknownToken
         return row
 
     async def _find_or_create(
-        self, token: str, site: Site, tz: str, *, wait: Callable[[], float] = lambda: 0.0
+        self,
+        token: str,
+        site: Site,
+        tz: str,
+        *,
+        network: str | None = None,
+        wait: Callable[[], float] = lambda: 0.0,
     ) -> VisitorRow:
-        row = await self._store.find(token)
+        row = await self._store.find(token, network=network)
         if row is None or row.site != site.name:
             if site.config.verified == "required":
                 raise IdentityRequired
             if seconds := wait():
                 raise wire.RateLimited(retry_after_seconds=seconds, what="newcomers")
-            row = await self._store.create(token, site=site.name, timezone=_zone(tz))
+            row = await self._store.create(token, site=site.name, timezone=_zone(tz), network=network)
         if row is None:
             raise UnknownSite(site.name)
         return row

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 Kind: TypeAlias = Literal[
     "spend_80", "spend_100", "provider_refused", "breaker_open", "dead_job", "uncertain_delivery",
     "disk_low", "handover_waiting", "no_worker", "no_backup", "agent_cap_80", "agent_cap_100",
-    "window_narrowed", "stuck_turn", "no_summaries", "test",
+    "window_narrowed", "stuck_turn", "no_summaries", "spend_source", "test",
 ]  # fmt: skip
 Phase: TypeAlias = Literal["opened", "ended"]
 Channel: TypeAlias = Literal["telegram", "webhook", "email"]
@@ -39,6 +39,10 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
     "agent_cap_100": (
         "A cap of an agent is used up",
         "Whoever it is gets no answer until midnight, or until the cap is raised on the page Agents.",
+    ),
+    "spend_source": (
+        "One source has used a third of the day's money",
+        "The page Costs, by person, says who. A network's visitors share EVERTALK_CAP_NETWORK_PER_DAY_USD.",
     ),
     "provider_refused": (
         "The model provider refuses the account",
@@ -93,6 +97,7 @@ PERMITTED: Mapping[Kind, frozenset[str]] = {
     "spend_100": frozenset({"used_micro", "cap_micro"}),
     "agent_cap_80": frozenset({"agent", "count"}),
     "agent_cap_100": frozenset({"agent", "count"}),
+    "spend_source": frozenset({"source", "used_micro", "cap_micro"}),
     "provider_refused": frozenset({"provider"}),
     "breaker_open": frozenset({"provider"}),
     "window_narrowed": frozenset({"provider", "model", "window", "expected"}),
@@ -293,6 +298,7 @@ def _caps_of_agent(whole: Callable[[str], int], word: Callable[[str], str]) -> s
 _FACTS: Mapping[Kind, _Facts] = {
     "spend_80": _spent,
     "spend_100": _spent,
+    "spend_source": lambda whole, word: f"{word('source')}: {_spent(whole, word)}",
     "agent_cap_80": _caps_of_agent,
     "agent_cap_100": _caps_of_agent,
     "provider_refused": lambda _, word: word("provider"),

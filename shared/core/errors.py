@@ -11,6 +11,7 @@ EvertalkError                     has a code and advice; the advice is the only 
 ├── Fenced                        another process owns this turn now; our write changed nothing
 ├── StaleView                     the log's view moved while we worked; plan again
 ├── CapReached                    a spending cap says no; nothing was spent
+│   └── HourCapReached            that of all anonymous visitors for this hour
 ├── CapHeld                       calls that are under way hold what is left; it waits for them
 ├── ContextBudgetExceeded         what may never be dropped does not fit; names the three largest parts
 ├── ContradictoryPolicy           settings that cannot hold together, with their numbers (core/policy.py)
@@ -124,12 +125,36 @@ class CapReached(EvertalkError):
         self.scope = scope
         self.shortages = tuple(shortages)
         """Each cap that said no, the one with the least room first."""
-        what = {"party": "Your spending limit", "session": "The spending limit of this conversation"}
+        what = {
+            "party": "Your spending limit",
+            "session": "The spending limit of this conversation",
+            "network": "The spending limit of your network",
+        }
         self.advice = (
             f"{what.get(scope, 'The spending limit')} for today is reached{_used(self.shortages)}. "
             f"Your message is kept; please write again after midnight ({timezone}), or ask the operator to "
             "raise the limit. Commands such as /budget work meanwhile."
         )
+
+
+class HourCapReached(CapReached):
+    """What anonymous visitors may spend in an hour is spent."""
+
+    code = "hour_cap_reached"
+
+    def __init__(self, *, scope: str, timezone: str = "UTC", shortages: Sequence[Shortage] = ()) -> None:
+        super().__init__(scope=scope, timezone=timezone, shortages=shortages)
+        self.advice = (
+            f"What visitors may spend in one hour is spent{_used(self.shortages)}. Your message is kept; "
+            "please write again in the next hour. Commands such as /budget work meanwhile."
+        )
+
+
+def cap_reached(scope: str, *, timezone: str, shortages: Sequence[Shortage] = ()) -> CapReached:
+    """`scope` may have an id behind it, as in `party:7`."""
+    kind = scope.partition(":")[0]
+    made = HourCapReached if kind == "visitors" else CapReached
+    return made(scope=kind, timezone=timezone, shortages=shortages)
 
 
 def _used(shortages: Sequence[Shortage]) -> str:

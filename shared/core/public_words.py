@@ -13,6 +13,7 @@ PUBLIC_ADVICE: Mapping[str, str] = {
     "model_busy": "Many people are writing to me. Your message is kept; I try again within a minute.",
     "budget_warning": "We have talked a lot today. I may need a pause until tomorrow soon.",
     "cap_held": "Many people are writing to me. Your message is kept, and I will answer it shortly.",
+    "hour_cap_reached": "Many have talked with me. Your message is kept; please write again in an hour.",
     "cap_reached": "I have talked enough for today. Your message is kept; please write again tomorrow.",
 }
 

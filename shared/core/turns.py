@@ -23,7 +23,16 @@ class Caps:
     person: int | None
     visitor: int | None
     session: int | None
+    network: int | None = None
+    """Of all anonymous visitors who come from one address of IPv4, or one /56 of IPv6."""
+    visitors_hour: int | None = None
+    """Of all anonymous visitors together, per hour."""
     timezone: str = "UTC"
+
+    @property
+    def limits(self) -> tuple[int | None, ...]:
+        """In the order that statements know them by."""
+        return self.visitor, self.person, self.session, self.total, self.network, self.visitors_hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

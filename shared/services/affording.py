@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from shared.core.errors import CapHeld, CapReached
+from shared.core.errors import CapHeld, CapReached, cap_reached
 from shared.core.model import Prices
 from shared.core.money import Shortage, most_input, most_output, worst_case_micro
 from shared.core.turns import Caps, Claim
@@ -156,5 +156,5 @@ class _Offer:
 def _unpriced(claim: Claim, prepared: Prepared, caps: Caps) -> Prepared:
     """What a call of unknown price may cost nobody can say: it goes as far as the claim's cap let it."""
     if claim.refused_scope is not None:
-        raise CapReached(scope=claim.refused_scope.partition(":")[0], timezone=caps.timezone)
+        raise cap_reached(claim.refused_scope, timezone=caps.timezone)
     return prepared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from typing import Any
 
 import pytest
@@ -87,6 +88,38 @@ def test_only_a_direct_caller_is_local() -> None:
     assert not proxies.is_local(_request("192.168.1.4"))
     assert not Proxies((), public_url="https://chat.example").is_local(_request("127.0.0.1"))
     assert not Proxies(("127.0.0.1",), public_url=None).is_local(_request("127.0.0.1"))
+
+
+@pytest.mark.control("S28")
+def test_an_anonymous_visitors_network_is_an_address_of_ipv4_or_a_56_of_ipv6() -> None:
+    proxies = Proxies(("10.0.0.0/8",), public_url=None)
+    assert proxies.network(_request("198.51.100.7")) == "198.51.100.7/32"
+    assert proxies.network(_request("::ffff:198.51.100.7")) == "198.51.100.7/32"
+    assert proxies.network(_request("2001:db8:1:2ff::1")) == "2001:db8:1:200::/56"
+    assert proxies.network(_request("2001:db8:1:2aa::9")) == "2001:db8:1:200::/56"
+    assert proxies.network(_request("10.0.0.1", X_Forwarded_For="198.51.100.7")) == "198.51.100.7/32"
+    for many in ("127.0.0.1", "::1", "10.0.0.1", "unknown"):
+        assert proxies.network(_request(many)) is None
+
+
+@pytest.mark.control("S28")
+async def test_of_a_visitors_address_only_a_keyed_hash_is_stored(starter: Starter) -> None:
+    server = await starter.start(
+        profile="public", trusted_proxies="127.0.0.1", secret_key="a-key-of-this-test-for-networks-alone"
+    )
+    seen = []
+    for address in ("198.51.100.7", "198.51.100.7", "198.51.100.8"):
+        async with server.client.ws_connect(
+            f"{server.url}/ws", headers={"X-Forwarded-For": address, "Origin": server.url}
+        ) as socket:
+            await socket.send_json({"t": "hello", "v": 1, "site": "default", "last_seq": 0})
+            assert (await socket.receive_json(timeout=10))["t"] == "welcome"
+        seen.append(
+            await server.services.pool.fetchval("SELECT network FROM parties ORDER BY id DESC LIMIT 1")
+        )
+    assert seen[0] == seen[1] != seen[2]
+    plain = hashlib.sha256(b"198.51.100.7/32").hexdigest()
+    assert not any(plain.startswith(one) for one in seen)
 
 
 async def test_a_site_may_live_on_the_pages_it_names(server: Server) -> None:

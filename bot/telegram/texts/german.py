@@ -36,6 +36,10 @@ _ADVICE = {
     "unknown_session": "Dieses Gespräch habe ich nicht gefunden. Schreib mir, dann beginnt ein neues.",
     "stale_view": "Das Gespräch hat sich inzwischen verändert. Bitte versuch es noch einmal.",
     "cap_reached": _CAP_REACHED.format(""),
+    "hour_cap_reached": (
+        "Was Besucher in einer Stunde ausgeben dürfen, ist aufgebraucht. Deine Nachricht ist aufbewahrt; "
+        "schreib bitte in der nächsten Stunde wieder."
+    ),
     "cap_held": (
         "Was vom Budget für heute noch übrig ist, brauchen gerade Antworten, an denen ich schreibe. Deine "
         "Nachricht ist aufbewahrt, ich antworte in Kürze."
@@ -102,6 +106,9 @@ _PUBLIC_ADVICE = {
     "model_busy": (
         "Gerade schreiben mir viele. Deine Nachricht ist aufbewahrt; in spätestens einer Minute versuche ich "
         "es wieder."
+    ),
+    "hour_cap_reached": (
+        "Viele haben mit mir geredet. Deine Nachricht ist aufbewahrt; schreib bitte in einer Stunde wieder."
     ),
     "cap_held": "Gerade schreiben mir viele. Deine Nachricht ist aufbewahrt, ich antworte in Kürze.",
     "budget_warning": "Wir haben heute viel geredet. Vielleicht brauche ich bald eine Pause bis morgen.",

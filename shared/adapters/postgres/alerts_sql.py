@@ -6,6 +6,8 @@ from shared.adapters.postgres.turn_sql import LEASE_SECONDS, UNKNOWN_TO_ITS_HOLD
 
 LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.alerts'))"
 
+SOURCE_SHARE = 3
+"""One part in so many of the day's money, used by one person or one network, is told."""
 _ALIVE = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"
 
 FALLS_IN_A_ROW = 3
@@ -42,6 +44,7 @@ WITH spent AS (
   SELECT d.scope, d.spent_micro AS used, split_part(d.scope, ':', 1) AS whose,
          nullif(split_part(d.scope, ':', 2), '')::bigint AS id
     FROM spend_days d WHERE d.warned_at IS NOT NULL AND d.day = (now() AT TIME ZONE $1)::date
+     AND d.scope ~ '^(party|session):'
 ), talks AS (
   SELECT n.scope, n.whose, n.used, s.agent_id, agent_cap(a.config, 'session_usd') AS cap, s.id AS session_id, s.answered_turn
     FROM near n JOIN sessions s ON s.id = n.id JOIN agents a ON a.id = s.agent_id WHERE n.whose = 'session'
@@ -66,6 +69,13 @@ WITH spent AS (
   SELECT CASE level WHEN {WARN_PERCENT} THEN 'spend_80' ELSE 'spend_100' END, 'total',
          jsonb_build_object('used_micro', used, 'cap_micro', $2::bigint)
     FROM total, unnest(ARRAY[{WARN_PERCENT}, 100]) AS level WHERE used_up OR level < 100
+  UNION ALL
+  SELECT 'spend_source', d.scope, jsonb_build_object(
+           'source', CASE split_part(d.scope, ':', 1) WHEN 'party' THEN d.scope
+                          ELSE 'network:' || left(split_part(d.scope, ':', 2), 8) END,
+           'used_micro', d.spent_micro, 'cap_micro', $2::bigint)
+    FROM spend_days d WHERE d.day = (now() AT TIME ZONE $1)::date AND d.scope ~ '^(party|network):'
+     AND d.spent_micro * {SOURCE_SHARE} >= $2::bigint
   UNION ALL
   SELECT CASE level WHEN {WARN_PERCENT} THEN 'agent_cap_80' ELSE 'agent_cap_100' END, agent,
          jsonb_build_object('agent', agent, 'count', count(*))

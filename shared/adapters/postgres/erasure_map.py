@@ -159,7 +159,7 @@ ACTIONS: Mapping[str, Action] = {
         of="id",
     ),
     "parties": Blank(
-        values={"display_name": "''", "timezone": "NULL"},
+        values={"display_name": "''", "timezone": "NULL", "network": "NULL"},
         kept={"kind": _FIXED, "on_hold_by": "an operator's name"},
         owner="party",
         at=None,

@@ -29,9 +29,7 @@ class PostgresFigures:
     @store_method
     async def spending(self, session_id: int, *, caps: Caps) -> DaySpending:
         """Today's, by the caps' own midnight; raises UnknownSession."""
-        rows = await self._pool.fetch(
-            _SPENDING, session_id, caps.timezone, caps.visitor, caps.person, caps.session, caps.total
-        )
+        rows = await self._pool.fetch(_SPENDING, session_id, caps.timezone, caps.limits)
         if not rows:
             raise UnknownSession(f"session {session_id}")
         scopes = tuple(
@@ -56,9 +54,9 @@ class PostgresFigures:
 _SPENDING = f"""
 WITH cost AS (
   SELECT 0::bigint AS micro, (now() AT TIME ZONE $2)::date AS day, s.id, s.party_id, p.anonymous, p.timezone,
-         a.config
+         a.config, NULL::text AS network, NULL::text AS hour
     FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
-), {wanted_caps(visitor=3, person=4, session=5, total=6)}, ledger AS (
+), {wanted_caps(3)}, ledger AS (
   SELECT coalesce(sum(u.cost_micro), 0)::bigint AS ledger,
          count(u.id) FILTER (WHERE u.cost_micro IS NULL) AS unknown
     FROM cost c LEFT JOIN usage u ON u.session_id = c.id AND u.at >= c.day::timestamp AT TIME ZONE $2

@@ -359,7 +359,7 @@ SELECT json_build_object(
                  AND beat > now() - interval '{LEASE_SECONDS} s'),
   'charged_micro', (SELECT coalesce(max(spent_micro), 0) FROM spend_days
                      WHERE scope = 'total' AND day = (now() AT TIME ZONE $1)::date),
-  'near_caps', (SELECT count(*) FROM spend_days WHERE scope <> 'total' AND warned_at IS NOT NULL
+  'near_caps', (SELECT count(*) FROM spend_days WHERE scope ~ '^(party|session):' AND warned_at IS NOT NULL
                    AND day = (now() AT TIME ZONE $1)::date),
   'jobs_due', (SELECT count(*) FROM jobs WHERE state = 'due' AND due_at <= now()),
   'summaries_resting', (SELECT count(DISTINCT session_id) FROM jobs

@@ -751,7 +751,7 @@ _MONEY = (
         rows=f"""SELECT {_at("session=session_id", "turn=turn_no")} FROM turns
                   WHERE refused_scope IS NOT NULL
                      AND (state NOT IN ('refused', 'answered')
-                          OR error_code IS DISTINCT FROM 'cap_reached')""",
+                          OR error_code IS NULL OR error_code NOT IN ('cap_reached', 'hour_cap_reached'))""",
     ),
 )
 

@@ -6,7 +6,7 @@ from shared.adapters.postgres.connecting import connect
 
 _TODAY = """
 SELECT coalesce(max(spent_micro) FILTER (WHERE scope = 'total'), 0)::bigint AS used,
-       count(*) FILTER (WHERE scope <> 'total' AND warned_at IS NOT NULL) AS warned
+       count(*) FILTER (WHERE scope ~ '^(party|session):' AND warned_at IS NOT NULL) AS warned
   FROM spend_days WHERE day = (now() AT TIME ZONE $1)::date
 """
 

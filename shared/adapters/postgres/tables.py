@@ -128,6 +128,11 @@ class Party(SQLModel, table=True):
         Index("parties_by_pieces", text("name_pieces(display_name)"), postgresql_using="gin"),
         CheckConstraint("(on_hold_since IS NULL) = (on_hold_by IS NULL)", name="hold_says_whose"),
         Index("parties_on_hold", "id", postgresql_where=text("on_hold_since IS NOT NULL")),
+        CheckConstraint(
+            "network IS NULL OR network ~ '^[0-9a-f]{32}$' AND network_at IS NOT NULL",
+            name="network_is_a_hash",
+        ),
+        Index("parties_seen_somewhere", "network_at", postgresql_where=text("network IS NOT NULL")),
     )
     id: int = field(identity())
     public_id: UUID = field(public_id())
@@ -139,6 +144,9 @@ class Party(SQLModel, table=True):
     created_at: datetime = field(moment())
     on_hold_since: datetime | None = field(moment(null=True))
     on_hold_by: str | None = field(words(null=True))
+    network: str | None = field(words(null=True))
+    """Where an anonymous visitor was seen last: a keyed hash of an IPv4 address or an IPv6 /56."""
+    network_at: datetime | None = field(moment(null=True))
 
 
 class Site(SQLModel, table=True):
@@ -476,8 +484,10 @@ class Turn(SQLModel, table=True):
         one_of("state", "open", "claimed", "answered", "stopped", "refused", "failed", name="turn_state"),
         CheckConstraint("(ended_at IS NULL) = (state IN ('open', 'claimed'))", name="turn_end_has_a_time"),
         CheckConstraint(
-            "refused_scope IS NULL OR refused_scope IN ('party', 'session', 'total') "
-            "AND state IN ('refused', 'answered') AND error_code IS NOT NULL AND error_code = 'cap_reached'",
+            "refused_scope IS NULL "
+            "OR refused_scope IN ('party', 'session', 'network', 'visitors', 'total') "
+            "AND state IN ('refused', 'answered') AND error_code IS NOT NULL "
+            "AND error_code IN ('cap_reached', 'hour_cap_reached')",
             name="turn_scope_refused",
         ),
         CheckConstraint(
@@ -989,6 +999,7 @@ class Alert(SQLModel, table=True):
             "test",
             "window_narrowed",
             "no_summaries",
+            "spend_source",
             name="alert_kind",
         ),
         CheckConstraint("jsonb_typeof(detail) = 'object'", name="alert_detail_is_an_object"),
@@ -1098,6 +1109,7 @@ class SpendDay(SQLModel, table=True):
     __table_args__ = (
         CheckConstraint("reserved_micro >= 0 AND spent_micro >= 0", name="spend_is_not_negative"),
         Index("spend_days_near", "day", postgresql_where=text("warned_at IS NOT NULL")),
+        Index("spend_days_by_day", "day"),
     )
     scope: str = field(words(key=True))
     day: date = field(Column(Date, primary_key=True))

@@ -98,21 +98,33 @@ WARN_PERCENT = 80
 """Of a cap: from there on somebody is told, once per scope and day."""
 
 
-def wanted_caps(*, visitor: int, person: int, session: int, total: int) -> str:
-    """The caps of every scope of `cost`; of the deployment's and the agent's the smaller one holds."""
+WHOSE_NETWORK = """CASE WHEN p.anonymous THEN p.network END AS network,
+         CASE WHEN p.anonymous THEN to_char(now() AT TIME ZONE {timezone}, 'HH24') END AS hour"""
+"""Of an anonymous party `p`: where they come from, and the hour of the day that their money is counted in."""
+
+
+def wanted_caps(limits: int, *, unless: str = "NULL") -> str:
+    """The caps of every scope of `cost`; of the deployment's and the agent's the smaller one holds.
+
+    `limits` is the number of the parameter that has `Caps.limits`; `unless` stands for a cap that is not set.
+    """
+    visitor, person, session, total, network, hour = (f"(${limits}::bigint[])[{n}]" for n in range(1, 7))
     return f"""want AS (
-  SELECT 'party:' || party_id AS scope, micro, day,
-         least(CASE WHEN anonymous THEN ${visitor}::bigint ELSE ${person}::bigint END,
-               agent_cap(config, 'person_per_day_usd')) AS cap FROM cost
-  UNION ALL SELECT 'session:' || id, micro, day, least(${session}::bigint, agent_cap(config, 'session_usd'))
-                   FROM cost
-  UNION ALL SELECT 'total', micro, day, ${total}::bigint FROM cost
+  SELECT scope, micro, day, coalesce(cap, {unless}) AS cap FROM (
+    SELECT 'party:' || party_id AS scope, micro, day,
+           least(CASE WHEN anonymous THEN {visitor} ELSE {person} END,
+                 agent_cap(config, 'person_per_day_usd')) AS cap FROM cost
+    UNION ALL SELECT 'session:' || id, micro, day, least({session}, agent_cap(config, 'session_usd')) FROM cost
+    UNION ALL SELECT 'total', micro, day, {total} FROM cost
+    UNION ALL SELECT 'network:' || network, micro, day, {network} FROM cost WHERE network IS NOT NULL
+    UNION ALL SELECT 'visitors:' || hour, micro, day, {hour} FROM cost WHERE hour IS NOT NULL
+  ) x
 )"""
 
 
-def _hold(*, visitor: int, person: int, session: int, total: int, among: str = "true") -> str:
-    """Set `cost.micro` aside in every capped scope; the numbers are those of the caps' parameters."""
-    return f"""), {wanted_caps(visitor=visitor, person=person, session=session, total=total)}, held AS (
+def _hold(limits: int, *, among: str = "true", unless: str = "NULL") -> str:
+    """Set `cost.micro` aside in every capped scope."""
+    return f"""), {wanted_caps(limits, unless=unless)}, held AS (
   INSERT INTO spend_days AS d (scope, day, reserved_micro)
   SELECT scope, day, micro FROM want
    WHERE cap IS NOT NULL AND micro >= 0 AND micro <= cap AND {among} ORDER BY scope
@@ -203,16 +215,16 @@ def _claimed(*, first: int, turn_times: str, after_death: str = "false", more: s
     """What whoever answers must know of `s` and its turn `t`, with the money for it set aside.
 
     `after_death` can be true only of a turn that was there before. From the parameter `first` on: micro-dollars
-    per input token, those for the longest output, the time zone, the caps of a visitor, a person, a session and
-    all.
+    per input token, those for the longest output, the time zone, and the caps.
     """
     return f"""), cost AS (
   SELECT CASE WHEN ${first}::float8 + ${first + 1}::float8 > 0 OR c.config ? 'model' OR s.model <> '' THEN
            ceil(${first}::float8 * (greatest(s.context_tokens, 2000) + 4000) + ${first + 1}::float8)::bigint END AS micro,
          (now() AT TIME ZONE ${first + 2})::date AS day, s.id, s.party_id, p.anonymous, c.config,
-         c.name AS agent, p.kind, p.display_name, p.timezone, {BROUGHT} AS brought
+         {WHOSE_NETWORK.format(timezone=f"${first + 2}")}, c.name AS agent, p.kind, p.display_name, p.timezone,
+         {BROUGHT} AS brought
     FROM s JOIN parties p ON p.id = s.party_id JOIN agents c ON c.id = s.agent_id
-{_hold(visitor=first + 3, person=first + 4, session=first + 5, total=first + 6)}), r AS (
+{_hold(first + 3)}), r AS (
   INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes)
   SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, h.scopes
     FROM cost c, t, (SELECT ARRAY(SELECT scope FROM held ORDER BY scope) AS scopes) h WHERE h.scopes <> '{{}}'
@@ -337,13 +349,13 @@ from before the wait.
 """
 
 ACCEPT_AND_CLAIM_KNOWN = _accept_and_claim(
-    told=""", seen.version = $18::xid AND sessions.next_seq - 2 = $19::bigint AS is_known""",
+    told=""", seen.version = $15::xid AND sessions.next_seq - 2 = $16::bigint AS is_known""",
     turn_times=f"CASE WHEN NOT s.is_known THEN {_WHEN_TURNS_BEGAN} END",
     more=f"{_AND_THE_MESSAGE}, s.is_known",
 )
 """As `ACCEPT_AND_CLAIM` without the entries: a part that is not needed is prepared all the same.
 
-`$18` and `$19` are the version and the last seq of what is remembered: a standby that was behind gives the
+`$15` and `$16` are the version and the last seq of what is remembered: a standby that was behind gives the
 numbers of lost transactions again.
 """
 
@@ -491,27 +503,31 @@ would have to be written with each claim and each answer.
 RESERVE = f"""
 WITH cost AS (
   SELECT nullif($2::bigint, 0) AS micro, (now() AT TIME ZONE $3)::date AS day, s.id, s.party_id, p.anonymous,
-         a.config
+         a.config, {WHOSE_NETWORK.format(timezone="$3")}
     FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
-{_hold(visitor=4, person=5, session=6, total=7)}), r AS (
+{_hold(4)}), r AS (
   INSERT INTO reservations (session_id, party_id, turn_no, job_id, day, amount_micro, scopes)
-  SELECT c.id, c.party_id, $8, $9, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held)
+  SELECT c.id, c.party_id, $5, $6, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held)
     FROM cost c WHERE EXISTS (SELECT FROM held)
   RETURNING id
 )
 SELECT (SELECT id FROM r) AS id, {SHORTAGES}
 """
 
+NO_LIMIT = f"{2**62}"
+"""Stands for a cap that was there when a reservation was made, and is not any more."""
 SCOPES_OF_MINE = "w.scope = ANY ((SELECT scopes FROM cost)::text[])"
 RAISE_RESERVATION = f"""
 WITH mine AS (
   SELECT id, session_id, day, scopes, amount_micro, $2::bigint - amount_micro AS more FROM reservations
    WHERE id = $1 AND state = 'held' AND amount_micro < $2::bigint FOR UPDATE
 ), cost AS (
-  SELECT m.more AS micro, m.day, s.id, s.party_id, p.anonymous, a.config, m.scopes
+  SELECT m.more AS micro, m.day, s.id, s.party_id, p.anonymous, a.config, m.scopes,
+         substring(array_to_string(m.scopes, ' ') FROM 'network:([^ ]+)') AS network,
+         substring(array_to_string(m.scopes, ' ') FROM 'visitors:([^ ]+)') AS hour
     FROM mine m JOIN sessions s ON s.id = m.session_id JOIN parties p ON p.id = s.party_id
     JOIN agents a ON a.id = s.agent_id
-{_hold(visitor=3, person=4, session=5, total=6, among=SCOPES_OF_MINE.removeprefix("w."))}), r AS (
+{_hold(3, among=SCOPES_OF_MINE.removeprefix("w."), unless=NO_LIMIT)}), r AS (
   UPDATE reservations r SET amount_micro = $2 FROM mine WHERE r.id = mine.id
 )
 SELECT (SELECT amount_micro FROM mine) AS mine, {SHORTAGES.replace("w.micro >= 0", SCOPES_OF_MINE)}
@@ -520,19 +536,20 @@ SELECT (SELECT amount_micro FROM mine) AS mine, {SHORTAGES.replace("w.micro >= 0
 
 WARN = f"""
 WITH cost AS (
-  SELECT 0::bigint AS micro, (now() AT TIME ZONE $2)::date AS day, s.id, s.party_id, p.anonymous, a.config
+  SELECT 0::bigint AS micro, (now() AT TIME ZONE $2)::date AS day, s.id, s.party_id, p.anonymous, a.config,
+         {WHOSE_NETWORK.format(timezone="$2")}
     FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
-), {wanted_caps(visitor=3, person=4, session=5, total=6)}, w AS (
+), {wanted_caps(3)}, w AS (
   UPDATE spend_days d SET warned_at = now() FROM want
    WHERE d.scope = want.scope AND d.day = want.day AND d.warned_at IS NULL
      AND d.spent_micro * 100 >= want.cap * {WARN_PERCENT}
   RETURNING d.scope
 ), s AS (
   UPDATE sessions SET next_event_seq = next_event_seq + 1
-   WHERE id = $1 AND EXISTS (SELECT FROM w WHERE scope <> 'total') RETURNING next_event_seq - 1 AS event_seq
+   WHERE id = $1 AND EXISTS (SELECT FROM w WHERE scope ~ '^(party|session):') RETURNING next_event_seq - 1 AS event_seq
 ), ev AS (
   INSERT INTO events (session_id, event_seq, kind, turn_no, payload)
-  SELECT $1, event_seq, 'msg', $7, $8::jsonb FROM s
+  SELECT $1, event_seq, 'msg', $4, $5::jsonb FROM s
 )
 SELECT (SELECT array_agg(scope ORDER BY scope) FROM w) AS scopes, (SELECT event_seq FROM s) AS event_seq,
        now() AS at

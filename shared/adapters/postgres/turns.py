@@ -16,7 +16,7 @@ from shared.adapters.postgres.answer_sql import ANSWER, ANSWER_PLAIN, AUDIT, USA
 from shared.adapters.postgres.pool import read_json, store_method
 from shared.adapters.postgres.remembered import Remembered, RememberedViews
 from shared.core.agents import with_chosen_model, without_tool
-from shared.core.errors import CapReached, EvertalkError, Fenced, SessionMoved, UnknownSession
+from shared.core.errors import CapReached, EvertalkError, Fenced, SessionMoved, UnknownSession, cap_reached
 from shared.core.exchange import Accepted, Inbound, InboxReceipt
 from shared.core.messages import Block, Image, Text, ToolUse, blocks_from_json, blocks_to_json
 from shared.core.money import Shortage
@@ -105,7 +105,7 @@ class PostgresTurns:
         try:
             row = await self._pool.fetchrow(
                 sql, *_message(inbound, channel, tokens), worker_id, micro_per_input_token, micro_output,
-                caps.timezone, caps.visitor, caps.person, caps.session, caps.total,
+                caps.timezone, caps.limits,
                 *() if known is None else (known.version, known.entries[-1].seq),
             )  # fmt: skip
         except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError):
@@ -153,7 +153,7 @@ class PostgresTurns:
         """Take the oldest unanswered turn, unless a living process has it or it is not due yet."""
         row = await self._pool.fetchrow(
             turn_sql.CLAIM, session_id, worker_id, channel, micro_per_input_token, micro_output,
-            caps.timezone, caps.visitor, caps.person, caps.session, caps.total,
+            caps.timezone, caps.limits,
         )  # fmt: skip
         if row is None:
             return None
@@ -329,8 +329,7 @@ class PostgresTurns:
     ) -> int | None:
         """Set money aside before a call; None when there is no cap to hold it. Raises CapReached."""
         row = await self._pool.fetchrow(
-            turn_sql.RESERVE, session_id, micro, caps.timezone, caps.visitor, caps.person, caps.session,
-            caps.total, turn, job_id,
+            turn_sql.RESERVE, session_id, micro, caps.timezone, caps.limits, turn, job_id,
         )  # fmt: skip
         assert row is not None
         if row["shortages"]:
@@ -345,8 +344,7 @@ class PostgresTurns:
         """Set more aside, `micro` in all, where it is less; raises CapReached and leaves it as it was."""
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(
-                turn_sql.RAISE_RESERVATION, reservation_id, micro, caps.visitor, caps.person, caps.session,
-                caps.total,
+                turn_sql.RAISE_RESERVATION, reservation_id, micro, caps.limits,
             )  # fmt: skip
             if row is not None and row["shortages"]:
                 raise _cap_reached(row["shortages"], caps, mine_micro=row["mine"])
@@ -360,8 +358,7 @@ class PostgresTurns:
         The notice becomes an event of the session when it concerns the person or the conversation.
         """
         row = await self._pool.fetchrow(
-            turn_sql.WARN, claim.session_id, caps.timezone, caps.visitor, caps.person, caps.session,
-            caps.total, claim.turn, dict(notice),
+            turn_sql.WARN, claim.session_id, caps.timezone, caps.limits, claim.turn, dict(notice),
         )  # fmt: skip
         if row is None or not row["scopes"]:
             return None
@@ -591,7 +588,7 @@ def _cap_reached(rows: Sequence[Mapping[str, Any]], caps: Caps, *, mine_micro: i
         for row in rows
     ]
     shortages.sort(key=lambda one: (one.once_settled_micro, one.left_micro, one.scope))
-    return CapReached(scope=shortages[0].scope, timezone=caps.timezone, shortages=shortages)
+    return cap_reached(shortages[0].scope, timezone=caps.timezone, shortages=shortages)
 
 
 def _waste(claim: Claim, spent: Sequence[Spending], settled_micro: int) -> tuple[Any, ...]:

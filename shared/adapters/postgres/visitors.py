@@ -64,15 +64,24 @@ class PostgresVisitors:
         return {row["name"]: _site(row) for row in rows}
 
     @store_method
-    async def find(self, token: str) -> VisitorRow | None:
-        """Who comes with this token; each visit begins the year of an anonymous one anew."""
+    async def find(self, token: str, *, network: str | None = None) -> VisitorRow | None:
+        """Who comes with this token; each visit begins the year of an anonymous one anew.
+
+        `network` is a hash of where they come from, which their money is counted by, too.
+        """
         row = await self._pool.fetchrow(
             f"""WITH seen AS (
                   UPDATE visitors SET last_seen_at = now(), expires_at = now() + interval '{YEARS} years'
                    WHERE token_hash = $1 AND expires_at > now() AND NOT identified
                      AND last_seen_at < now() - interval '1 minute'
+                  RETURNING address_id
+                ), comes AS (
+                  UPDATE parties p SET network = $2::text, network_at = now()
+                    FROM seen JOIN addresses x ON x.id = seen.address_id
+                   WHERE p.id = x.party_id AND p.anonymous AND $2::text IS NOT NULL
                 ) {_KNOWN}""",
             token_hash(token),
+            network,
         )
         return None if row is None else visitor_of(row)
 
@@ -93,7 +102,9 @@ class PostgresVisitors:
         )
 
     @store_method
-    async def create(self, token: str, *, site: str, timezone: str | None = None) -> VisitorRow | None:
+    async def create(
+        self, token: str, *, site: str, timezone: str | None = None, network: str | None = None
+    ) -> VisitorRow | None:
         """A person nobody knows yet, with a session and an address; None when there is no such site.
 
         Two tabs may come with the same new token at once: both get the same visitor.
@@ -104,7 +115,7 @@ class PostgresVisitors:
                 token_hash(token).hex(),
             )
             known = await connection.fetchrow(_KNOWN, token_hash(token))
-            row = known or await connection.fetchrow(_CREATE, token_hash(token), site, timezone)
+            row = known or await connection.fetchrow(_CREATE, token_hash(token), site, timezone, network)
         return None if row is None else visitor_of(row)
 
 
@@ -133,7 +144,8 @@ _CREATE = f"""
 WITH w AS (
   SELECT name, audience, agent_id FROM sites WHERE name = $2
 ), p AS (
-  INSERT INTO parties (anonymous, timezone) SELECT true, $3 FROM w RETURNING id, public_id
+  INSERT INTO parties (anonymous, timezone, network, network_at)
+  SELECT true, $3, $4::text, CASE WHEN $4 IS NOT NULL THEN now() END FROM w RETURNING id, public_id
 ), s AS (
   INSERT INTO sessions (party_id, agent_id) SELECT p.id, w.agent_id FROM p, w RETURNING id, public_id
 ), t AS (

@@ -97,6 +97,10 @@ async def test_a_cap_is_told_at_80_and_at_100_percent_once_each(desk: Desk) -> N
     assert await desk.open() == []
 
 
+RICH = replace(RULES, cap_micro=50_000_000)
+"""Nobody takes a third of that."""
+
+
 async def test_an_agents_own_caps_are_told_at_80_and_at_100_percent_once_for_each_agent(desk: Desk) -> None:
     """With numbers alone: who it is stands on the pages, not in a chat of operators."""
     async with desk.pool.acquire() as connection:
@@ -116,16 +120,16 @@ async def test_an_agents_own_caps_are_told_at_80_and_at_100_percent_once_for_eac
     name = await desk.pool.fetchval("SELECT name FROM agents")
     await spend(f"session:{seeded[0].session_id}", 799_999)
     await spend(f"session:{seeded[1].session_id}", 999_999, days_ago=1)
-    assert await desk.look() == (0, 0)
+    assert await desk.look(RICH) == (0, 0)
     await spend(f"session:{seeded[0].session_id}", 800_000)
-    assert await desk.look() == (1, 0)
-    assert await desk.look() == (0, 0)
+    assert await desk.look(RICH) == (1, 0)
+    assert await desk.look(RICH) == (0, 0)
     party = await desk.pool.fetchval("SELECT party_id FROM sessions WHERE id = $1", seeded[1].session_id)
     await spend(f"party:{party}", 1_700_000)
-    assert await desk.look() == (0, 0)
+    assert await desk.look(RICH) == (0, 0)
     assert await desk.open() == [("agent_cap_80", name, {"agent": name, "count": 2})]
     await spend(f"party:{party}", 2_000_000)
-    assert await desk.look() == (1, 0)
+    assert await desk.look(RICH) == (1, 0)
     assert await desk.open() == [
         ("agent_cap_100", name, {"agent": name, "count": 1}),
         ("agent_cap_80", name, {"agent": name, "count": 2}),
@@ -133,7 +137,7 @@ async def test_an_agents_own_caps_are_told_at_80_and_at_100_percent_once_for_eac
     sending = await desk.claimed("webhook")
     assert CANARY not in message(sending.alert, "opened", dashboard_url="http://d")
     await desk.pool.execute("DELETE FROM spend_days")
-    assert await desk.look() == (0, 2)
+    assert await desk.look(RICH) == (0, 2)
 
 
 async def test_a_refusal_by_an_agents_cap_is_told_as_used_up(desk: Desk) -> None:
@@ -238,6 +242,25 @@ async def test_only_a_turn_that_a_cap_refused_says_whose(
                 WHERE session_id = $1""",
             seeded.session_id, state, code, scope,
         )  # fmt: skip
+
+
+async def test_one_person_or_network_that_takes_a_third_of_the_money_is_told_once(desk: Desk) -> None:
+    network = f"network:{'ab' * 16}"
+    rows = [
+        ("party:7", 1_666_666),
+        (network, 1_700_000),
+        ("session:9", 4_000_000),
+        ("visitors:03", 3_000_000),
+    ]
+    await desk.pool.executemany(
+        f"INSERT INTO spend_days (scope, day, spent_micro, warned_at) VALUES ($1, {TODAY}, $2, now())", rows
+    )
+    assert await desk.look() == (1, 0)
+    told = {"source": "network:abababab", "used_micro": 1_700_000, "cap_micro": 5_000_000}
+    assert await desk.open() == [("spend_source", network, told)]
+    await desk.pool.execute("UPDATE spend_days SET spent_micro = 1700000 WHERE scope = 'party:7'")
+    assert await desk.look() == (1, 0)
+    assert await desk.look() == (0, 0)
 
 
 async def test_without_a_cap_money_is_no_alert(desk: Desk) -> None:

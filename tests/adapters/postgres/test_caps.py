@@ -25,8 +25,13 @@ def caps(
     person: int | None = None,
     visitor: int | None = None,
     session: int | None = None,
+    network: int | None = None,
+    hour: int | None = None,
 ) -> Caps:
-    return Caps(total=total, person=person, visitor=visitor, session=session, timezone=MIDDAY)
+    return Caps(
+        total=total, person=person, visitor=visitor, session=session, network=network, visitors_hour=hour,
+        timezone=MIDDAY,
+    )  # fmt: skip
 
 
 def cost(micro: int) -> tuple[Spending, ...]:
@@ -139,6 +144,64 @@ async def test_turns_and_background_calls_share_one_lid(guest: Visit) -> None:
     assert await in_background(guest) is None
     for one, claim in zip(found, claims, strict=True):
         await end(one, claim, 0)
+
+
+@pytest.mark.control("S28")
+async def test_visitors_of_one_network_share_its_cap_however_many_they_are(guest: Visit) -> None:
+    """Forty-nine visitors from one address, each with money of their own, and a few from another."""
+    found = await sessions_of(guest, 52)
+    for visitor, network in zip(found, ["ab" * 16] * 49 + ["cd" * 16] * 3, strict=True):
+        await comes_from(visitor, network)
+    limits = caps(visitor=ONE_CLAIM, network=3 * ONE_CLAIM, total=10**9)
+    claims = await claimed_at_once(found, limits)
+    granted = [claim.refused_scope is None for claim in claims]
+    assert (sum(granted[:49]), sum(granted[49:])) == (3, 3)
+    assert {claim.refused_scope for claim in claims} == {None, f"network:{'ab' * 16}"}
+    await asyncio.gather(*(end(one, claim, 0) for one, claim in zip(found, claims, strict=True)))
+    assert await day_of(guest, "network:%") == (0, 0)
+
+
+@pytest.mark.control("S28")
+async def test_all_visitors_together_have_a_share_of_the_day_in_an_hour(guest: Visit) -> None:
+    found = await sessions_of(guest, 6)
+    await guest.app.pool.execute(
+        "UPDATE parties SET anonymous = false WHERE id = (SELECT party_id FROM sessions WHERE id = $1)",
+        guest.session_id,
+    )
+    limits = caps(hour=4 * ONE_CLAIM, total=10**9)
+    await guest.say("Hello")
+    known = await claim_of(guest, limits)
+    claims = await claimed_at_once(found, limits)
+    assert sum(claim.refused_scope is None for claim in claims) == 4
+    assert known.refused_scope is None
+    assert await day_of(guest, "visitors:%") == (4 * ONE_CLAIM, 0)
+    for one, claim in zip((guest, *found), (known, *claims), strict=True):
+        await end(one, claim, 0)
+    assert await day_of(guest, "visitors:%") == (0, 0)
+
+
+async def test_who_signs_in_elsewhere_or_loses_a_cap_in_mid_turn_leaves_the_books_in_order(
+    guest: Visit,
+) -> None:
+    await guest.say("Hello")
+    await comes_from(guest, "ab" * 16)
+    limits = caps(visitor=10**9, network=10**9, hour=10**9, total=10**9)
+    claim = await claim_of(guest, limits)
+    assert claim.reservation_id is not None
+    await guest.app.pool.execute("UPDATE parties SET anonymous = false, network = NULL, network_at = NULL")
+    await guest.app.turns.raise_reservation(claim.reservation_id, 2 * ONE_CLAIM, caps=caps(total=10**9))
+    assert await day_of(guest, "network:%") == await day_of(guest, "party:%") == (2 * ONE_CLAIM, 0)
+    await end(guest, claim, 70)
+    for scope in ("network:%", "visitors:%", "party:%", "total"):
+        assert await day_of(guest, scope) == (0, 70)
+
+
+async def comes_from(guest: Visit, network: str) -> None:
+    await guest.app.pool.execute(
+        """UPDATE parties SET network = $2, network_at = now()
+            WHERE id = (SELECT party_id FROM sessions WHERE id = $1)""",
+        guest.session_id, network,
+    )  # fmt: skip
 
 
 @pytest.mark.control("S28")
