@@ -14,6 +14,8 @@ USERS: dict[str, tuple[Process, ...]] = {
     "anthropic_api_key": _ALL,
     "database_url": _ALL,
     "redis_url": _ALL,
+    # For migrations, dumps and the doctor, which are no process of these.
+    "direct_database_url": (),
     "telegram_bot_token": ("bot",),
     "telegram_webhook_secret": ("bot",),
     # Who opens an alert writes down whom it goes to; the worker opens none, the bot brings those to Telegram.
