@@ -161,7 +161,7 @@ class Chaos:
             )
             if every is not None
         ]
-        if self.plan.summaries:
+        if self.plan.summaries and self._visitors:
             work.append(self._ask_for_summaries())
         tasks = [asyncio.ensure_future(one) for one in work]
         done, _ = await asyncio.wait(tasks, timeout=phase.seconds, return_when=asyncio.FIRST_EXCEPTION)
@@ -334,7 +334,7 @@ class Report:
         return "\n".join(
             [
                 f"killed: {kills}", "", head, *rows, "",
-                f"the last answer came {self.settled_seconds:.1f} s after the last kill",
+                f"the last answer came {self.settled_seconds:.1f} s after the last kills had ended",
                 f"invariants: {'hold' if not self.other else 'broken'}",
                 *left, *([f"… and {more} more"] if more else []),
                 f"result: {'ok' if not self.broken else 'failed'}",
@@ -383,7 +383,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan = chaos(asked.minutes, seed=asked.seed)
     if asked.postgres_only:
         plan = postgres_killed(asked.minutes * 60.0, seed=asked.seed)
-    if asked.people:
+    if asked.people is not None:
         plan = replace(plan, visitors=asked.people // 2, texters=asked.people - asked.people // 2)
     began = time.monotonic()
 
@@ -400,7 +400,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="evertalk test chaos", description=__doc__)
     parser.add_argument("--minutes", type=_minutes, default=30.0, help="of talk, 30 unless said otherwise")
-    parser.add_argument("--people", type=int, default=0, help="half of them on each channel; 40 by default")
+    parser.add_argument("--people", type=_people, help="half of them on each channel; 40 by default")
     parser.add_argument("--seed", type=int, default=1, help="who is killed when, and who writes when")
     parser.add_argument(
         "--postgres-only", action="store_true", help="nothing but Postgres is killed, every 6 to 9 s"
@@ -418,6 +418,13 @@ def _minutes(word: str) -> float:
         found = 0.0
     if not 0.1 <= found <= 24 * 60:
         raise argparse.ArgumentTypeError(f"{word!r} is no number of minutes between 0.1 and 1,440")
+    return found
+
+
+def _people(word: str) -> int:
+    found = int(word) if word.isdigit() else 0
+    if not 2 <= found <= 1_000:
+        raise argparse.ArgumentTypeError(f"{word!r} is no number of people between 2 and 1,000")
     return found
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any, cast
+
 import pytest
 
 from shared import __main__ as evertalk
@@ -12,7 +15,7 @@ from tests.faults.hatchery import Hatchery
 from tests.faults.lengths import lasting
 from tests.faults.plant import Case, Plant
 from tests.faults.telegram import Telegram
-from tests.faults.transcripts import Line, Transcript, judged
+from tests.faults.transcripts import BRING, Line, Texter, Transcript, judged
 
 SMOKE = Plan(
     phases=(
@@ -110,6 +113,50 @@ def test_a_bubble_of_a_bot_that_was_killed_just_then_is_a_stray(killed_at: float
     assert (found.strays, len(found.doubled)) == (strays, 1 - strays)
 
 
+class Phone:
+    """What a telephone shows, view by view, and which buttons were pressed on it."""
+
+    def __init__(self) -> None:
+        self.shown: list[dict[str, Any]] = []
+        self.tapped: list[int] = []
+
+    def shows(self, kind: str, message_id: int, text: str, *, by: str = "bot", button: str = "") -> None:
+        keys = {"inline_keyboard": [[{"text": button}]]} if button else None
+        self.shown.append(
+            {"number": len(self.shown) + 1, "at": time.time(), "kind": kind, "by": by,
+             "message_id": message_id, "text": text, "reply_markup": keys}
+        )  # fmt: skip
+
+    async def views(self, *, since: int) -> list[dict[str, Any]]:
+        return [view for view in self.shown if view["number"] > since]
+
+    async def tap(self, label: str, *, message_id: int) -> None:
+        assert label == BRING
+        self.tapped.append(message_id)
+
+    async def say(self, text: str) -> None:
+        self.shows("said", len(self.shown) + 1, text, by="person")
+
+
+async def test_who_misses_an_answer_presses_the_button_that_brings_it_once() -> None:
+    phone = Phone()
+    ann = Texter(cast("Any", phone), "t1_", 1)
+    await ann.say_something()
+    phone.shows("sent", 2, "It may be missing.", button=BRING)
+    await ann.glance()
+    assert phone.tapped == [], "it may still be on its way"
+    await ann.say_something()
+    phone.shows("sent", 4, "Noted: t1_x2")
+    await ann.glance()
+    await ann.glance()
+    assert phone.tapped == [2]
+    assert ann.missing()
+    phone.shows("edited", 2, "Noted: t1_x1")
+    await ann.glance()
+    assert not ann.missing()
+    assert judged([ann.transcript()]).broken == []
+
+
 def test_the_command_hands_its_words_on(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[list[str]] = []
 
@@ -122,7 +169,7 @@ def test_the_command_hands_its_words_on(monkeypatch: pytest.MonkeyPatch) -> None
     assert [words[1:] for words in called] == [["-m", "tests.faults.chaos", "--minutes", "30"]]
 
 
-@pytest.mark.parametrize("words", [["--minutes", "0"], ["--minutes", "soon"], ["--people", "many"]])
+@pytest.mark.parametrize("words", [["--minutes", "0"], ["--minutes", "soon"], ["--people", "1"]])
 def test_what_is_no_run_is_said_before_anything_starts(
     capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
