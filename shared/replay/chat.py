@@ -12,7 +12,7 @@ from shared.replay.fake_telegram import FakeTelegram
 from shared.replay.mishaps import Mishaps
 from shared.replay.play import ANSWER_SECONDS, CHARS_PER_SECOND, LONGEST_TYPING_SECONDS, Speed, steps
 from shared.replay.scripts import Script
-from shared.replay.transcript import Reading, lines_of, read
+from shared.replay.transcript import Reading, is_whole, lines_of, read
 from shared.replay.verdict import Verdict, judge_chat
 
 FIRST_PERSON = 1_001
@@ -28,6 +28,8 @@ class Chat:
     sent: list[int] = field(default_factory=list)
     unacknowledged: set[int] = field(default_factory=set)
     given_up: str = ""
+    pressed: set[int] = field(default_factory=set)
+    """Notices whose button brought an answer that was not there."""
 
 
 async def play_chat(
@@ -45,15 +47,53 @@ async def play_chat(
         for text in step:
             if speed == "real":
                 await asyncio.sleep(min(LONGEST_TYPING_SECONDS, len(text) / CHARS_PER_SECOND))
-            await mishaps.before(chat.person, text)
+            await mishaps.before(chat.person)
             chat.sent.append(await telegram.say(chat.person, text))
             shown = await mishaps.after(chat.person, chat.sent[-1])
             if shown is not None:
                 chat.unacknowledged.add(shown)
-        if not await _rests(chat, witness):
+        if not await _sees_all(chat, telegram, witness, since=chat.sent[-len(step)]):
             chat.given_up = f"no answer within {ANSWER_SECONDS:.0f} s"
             return
         on_progress(len(step), chat.script.id)
+
+
+async def _sees_all(chat: Chat, telegram: FakeTelegram, witness: ChatWitness, *, since: int) -> bool:
+    """Told that an answer may be missing, they look for it, and press the button where it is not there."""
+    until = asyncio.get_running_loop().time() + ANSWER_SECONDS
+    while await _rests(chat, witness):
+        missing = await _missing(chat, telegram, witness, since=since)
+        if not missing:
+            return True
+        if asyncio.get_running_loop().time() > until:
+            return False
+        for notice, label in missing.items():
+            if notice not in chat.pressed:
+                chat.pressed.add(notice)
+                await telegram.tap(chat.person, label, notice)
+        await asyncio.sleep(LOOK_SECONDS)
+    return False
+
+
+async def _missing(chat: Chat, telegram: FakeTelegram, witness: ChatWitness, *, since: int) -> dict[int, str]:
+    """The notices of answers that are not on the screen, with what their button says."""
+    doubts = await witness.in_doubt(chat.person)
+    if not doubts:
+        return {}
+    screen = await telegram.screen(chat.person)
+    labels = {
+        int(line["message_id"]): line["reply_markup"]["inline_keyboard"][0][0]["text"]
+        for line in screen["lines"]
+        if line.get("reply_markup")
+    }
+    lines = lines_of(screen)
+    return {
+        doubt.notice: label
+        for doubt in doubts
+        if doubt.notice > since
+        and (label := labels.get(doubt.notice)) is not None
+        and not is_whole(lines, doubt.answer, since=since)
+    }
 
 
 async def _rests(chat: Chat, witness: ChatWitness) -> bool:

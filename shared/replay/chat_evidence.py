@@ -25,6 +25,12 @@ SELECT (SELECT count(*) FROM telegram_messages m
    AND NOT EXISTS (SELECT FROM turns t WHERE t.session_id = $1 AND (t.ended_at IS NULL OR NOT EXISTS (
          SELECT FROM deliveries d WHERE d.session_id = t.session_id AND d.turn_no = t.turn_no)))
    AND NOT EXISTS (SELECT FROM deliveries WHERE session_id = $1 AND state IN ('queued', 'sending', 'sent'))
+   AND NOT EXISTS (SELECT FROM uncertain_notices
+                    WHERE session_id = $1 AND state <> 'over' AND due_at < 'infinity')
+"""
+_IN_DOUBT = """
+SELECT n.turn_no, n.message_id FROM uncertain_notices n
+ WHERE n.session_id = $1 AND n.state = 'shown' ORDER BY n.turn_no
 """
 _QUESTIONS = """
 SELECT m.message_id, te.turn_no FROM telegram_messages m JOIN turn_entries te USING (session_id, seq)
@@ -47,6 +53,13 @@ class ChatEvidence:
     model: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InDoubt:
+    answer: EndedTurn
+    notice: int
+    """The message with the button that brings it."""
+
+
 class ChatWitness:
     """Reads only; asked between two messages whether all is quiet, and at the end what there is."""
 
@@ -64,7 +77,9 @@ class ChatWitness:
             await self._pool.close()
 
     async def is_resting(self, chat: int, *, messages: int) -> bool:
-        """All of so many messages have arrived, been answered, and their answers been brought or given up."""
+        """All of so many messages have arrived, been answered, and their answers are in the chat: or their
+        person was told that they may not be.
+        """
         session = await self._session(chat)
         if session is None:
             return False
@@ -73,6 +88,18 @@ class ChatWitness:
                 _RESTING, session["id"], self._bot_id, chat, messages, timeout=SQL_SECONDS
             )
         )
+
+    async def in_doubt(self, chat: int) -> list[InDoubt]:
+        """Answers that may not have arrived and what tells so; whether they are there, a person sees."""
+        session = await self._session(chat)
+        if session is None:
+            return []
+        rows = await self._pool.fetch(_IN_DOUBT, session["id"], timeout=SQL_SECONDS)
+        return [
+            InDoubt(answer=answer, notice=row["message_id"])
+            for row in rows
+            if (answer := await self._deliveries.ended_turn(session["id"], row["turn_no"])) is not None
+        ]
 
     async def testify(self, chat: int) -> ChatEvidence:
         session = await self._session(chat)

@@ -18,10 +18,6 @@ BUBBLE_SECONDS = 8.0
 GLANCE_SECONDS = 0.03
 _OFTEN = ((16, 1), (40, 2))
 """In a play of at most so many messages, every so many of them meets a mishap; else every fifth."""
-_LONG_MESSAGE = 80
-"""Of so many characters the answer is longer than its first bubble. A short one is sent in one piece: if that
-is cut off before Telegram has it, nobody can know that it is missing.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +26,6 @@ class Mishap:
 
     name: str
     steps: Sequence[tuple[str, dict[str, Any]]]
-    needs_chars: int = 0
 
 
 MISHAPS = (
@@ -46,15 +41,12 @@ MISHAPS = (
     ),
     Mishap(name="reset before an edit", steps=[("editMessageText", {"reset": "before"})]),
     Mishap(name="reset after an edit", steps=[("editMessageText", {"reset": "after"})]),
+    # A short answer has no bubble: it is sent in one piece, and may be missing altogether.
+    Mishap(name="reset before a bubble", steps=[("sendMessage", {"reset": "before"})]),
+    Mishap(name="lost acknowledgement of a bubble", steps=[("sendMessage", {"reset": "after"})]),
     Mishap(
-        name="reset before a bubble",
-        steps=[("sendMessage", {"reset": "before"})],
-        needs_chars=_LONG_MESSAGE,
-    ),
-    Mishap(
-        name="lost acknowledgement of a bubble",
-        steps=[("sendMessage", {"reset": "after"})],
-        needs_chars=_LONG_MESSAGE,
+        name="reset before an answer and before its notice",
+        steps=[("sendMessage", {"reset": "before"}), ("sendMessage", {"reset": "before"})],
     ),
     Mishap(
         name="resets of polls",
@@ -76,13 +68,11 @@ class Mishaps:
         self.restarts = 0
         self.planned: Counter[str] = Counter()
 
-    async def before(self, chat: int, text: str) -> None:
+    async def before(self, chat: int) -> None:
         """Every so often the next mishap is laid out for this chat."""
         if self._said % self._every or self._restart_is_near():
             return
         mishap = MISHAPS[self._next % len(MISHAPS)]
-        if len(text) < mishap.needs_chars:
-            return
         self._next += 1
         self.planned[mishap.name] += 1
         rules = [{"match": _match(method, chat), "action": action} for method, action in mishap.steps]

@@ -55,6 +55,7 @@ def _mishaps(facts: Mapping[str, object]) -> list[str]:
     return [
         *([f"{violations} calls of the bot were such as no careful bot makes."] if violations else []),
         f"On the way: {facts['restarts']} restarts of the bot in the middle of an answer, {met}.",
+        f"{facts.get('pressed', 0)} answers were missing, and came when the button was pressed that told so.",
         "`uncertain` parts are in the chat, but their acknowledgement was lost.",
         "`strays` are halves of answers that lost their acknowledgement in the same way, before the whole.",
     ]

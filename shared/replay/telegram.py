@@ -56,6 +56,7 @@ async def replay_on_telegram(
                 "jobs_left": left,
                 "seconds": round(time.monotonic() - began, 1),
                 "restarts": mishaps.restarts,
+                "pressed": sum(len(chat.pressed) for chat in chats),
                 "faults": await mishaps.used(),
                 "violations": len(await telegram.control("violations")),
             }

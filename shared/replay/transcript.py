@@ -51,6 +51,14 @@ def lines_of(screen: Mapping[str, Any]) -> list[Line]:
     ]
 
 
+def is_whole(lines: Sequence[Line], answer: EndedTurn, *, since: int) -> bool:
+    """Whether somebody who looks at what came since that message sees the whole answer."""
+    evidence = ChatEvidence(session="", questions={}, turns={answer.turn: answer}, entries=0, model="")
+    answers = _Answers([line for line in lines if line.message_id > since], evidence, ())
+    answers.find()
+    return answer.turn in answers.whole
+
+
 def read(
     lines: Sequence[Line], sent: Sequence[int], evidence: ChatEvidence, *, unacknowledged: Collection[int]
 ) -> Reading:

@@ -45,7 +45,7 @@ class Verdict:
     """None also when some call had no known price."""
     given_up: str = ""
     uncertain: int | None = None
-    """Parts on Telegram whose acknowledgement was lost: they are in the chat, and never sent again."""
+    """Parts on Telegram whose acknowledgement was lost: they are in the chat, and their person was asked."""
     strays: int | None = None
     """Halves of answers on Telegram that nobody acknowledged, so that nobody could fill or delete them."""
 

@@ -11,7 +11,7 @@ from shared.adapters.postgres.deliveries import DeliveryState, EndedTurn, PartRo
 from shared.replay import fake_telegram, main
 from shared.replay.chat_evidence import ChatEvidence
 from shared.replay.report import as_table
-from shared.replay.transcript import Line, Reading, read
+from shared.replay.transcript import Line, Reading, is_whole, read
 from shared.replay.verdict import judge_chat, total
 from shared.settings import load_settings
 from tests.journeys.test_replay import recording
@@ -112,6 +112,16 @@ def test_an_uncertain_part_is_looked_for_by_its_words() -> None:
     assert (gone.answered, gone.lost, gone.uncertain) == (0, 1, 1)
 
 
+def test_who_was_told_that_an_answer_may_be_missing_sees_whether_it_is() -> None:
+    """The same words above the question are another answer's."""
+    ended = turn(2, "Yes.", None, part_state="uncertain")
+    before = [said(1), shown(2, "Yes."), said(3)]
+    assert not is_whole([*before, shown(4, "It may be missing.")], ended, since=3)
+    assert is_whole([*before, shown(4, "Yes."), shown(5, "It may be missing.")], ended, since=3)
+    half = turn(2, "First\n\nsecond.", 4, None, part_state="uncertain")
+    assert not is_whole([*before, shown(4, "First"), shown(5, "It may be missing.")], half, since=3)
+
+
 def test_answers_that_change_places_are_out_of_order() -> None:
     lines = [said(1), said(2), shown(3, "Two."), shown(4, "One.")]
     assert reading(lines, {1: 1, 2: 2}, turn(1, "One.", 4), turn(2, "Two.", 3)).out_of_order == 1
@@ -133,10 +143,12 @@ def test_the_table_has_columns_of_telegrams_own() -> None:
     found = reading([said(1), shown(2, "Yes.")], {1: 1}, turn(1, "Yes.", 2))
     verdict = judge_chat("one", "s", sent=1, stored=1, reading=found, evidence=None, restarts=2)
     facts = {"system": "a system", "model": "m", "seconds": 1, "checked_by": "screen", "jobs_left": 0,
-             "restarts": 2, "faults": {"429 sendMessage": 3, "reset after sendMessage": 0}}  # fmt: skip
+             "restarts": 2, "pressed": 4,
+             "faults": {"429 sendMessage": 3, "reset after sendMessage": 0}}  # fmt: skip
     table = as_table([verdict], facts)
     assert "uncertain  strays" in table
     assert "2 restarts of the bot in the middle of an answer, 3 × 429 sendMessage." in table
+    assert "4 answers were missing, and came when the button was pressed" in table
     assert total([verdict]).uncertain == 0
 
 
@@ -164,7 +176,7 @@ def test_a_talk_survives_429s_resets_and_two_restarts_of_the_bot(
     assert (found["sent"], found["acknowledged"], found["answered"]) == (7, 7, 7)
     assert (found["lost"], found["doubled"], found["out_of_order"], found["violations"]) == (0, 0, 0, 0)
     assert found["restarts"] == 2
-    assert found["uncertain"] >= 1
+    assert found["uncertain"] + found["pressed"] >= 1
     used = found["faults"]
     assert used["429 sendMessage"] >= 2
     assert used["reset after sendMessage"] == 1
