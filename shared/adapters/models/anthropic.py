@@ -11,6 +11,7 @@ from typing import TypeVar
 from shared.adapters.models.catalog import ModelEntry, card_of
 from shared.adapters.models.limits import Limits, Narrowed
 from shared.adapters.models.patience import Patience
+from shared.adapters.models.plausible import is_possible, size_of
 from shared.adapters.models.provider import Line, Provider
 from shared.adapters.models.reading import BrokenAnswer, Reading, paired
 from shared.adapters.models.refusals import ModelOverloaded, ModelUnknown, is_about_schema, is_about_thinking
@@ -21,6 +22,8 @@ from shared.core.messages import Block, Message
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, TokenCounter, Usage
 
 COUNT_SECONDS = 10.0
+MOST_CHARS = 8_000_000
+"""Of one answer; the longest that any model gives is a tenth of it."""
 PAUSES_AT_MOST = 4
 """How often a provider whose own tools take long is asked to go on with the same answer."""
 
@@ -156,7 +159,7 @@ class AnthropicModel:
         except ModelError as error:
             if isinstance(error, PromptTooLong) and error.maximum:
                 self._note_limit(call, error, error.maximum)
-            self._blame(error)
+            self._blame(error, call.request)
             self._book(call, reading)
             raise
         except asyncio.CancelledError:
@@ -165,8 +168,8 @@ class AnthropicModel:
             raise
         self._provider.breaker.succeeded()
         self._provider.has_answered = True
-        if (usage := reading.usage()).known:
-            self._limits.taken(usage.context_tokens - usage.output_tokens)
+        if reply is not None and reply.usage.known:
+            self._limits.taken(reply.usage.context_tokens - reply.usage.output_tokens)
         return reply
 
     async def _streamed(self, call: _Call, reading: Reading) -> ModelReply | None:
@@ -178,6 +181,8 @@ class AnthropicModel:
             events = await watch.wait(first_by, "no first event", line.next())
             while events:
                 piece = reading.take_all(events)
+                if reading.chars > MOST_CHARS:
+                    raise ModelUnavailable("the answer has no end")
                 if piece and call.on_text is not None:
                     await call.on_text(call.attempt, piece)
                 if reading.ended:
@@ -212,14 +217,14 @@ class AnthropicModel:
             return None
         return ModelReply(
             blocks=paired(said),
-            usage=reading.usage(),
+            usage=self._believed(call, reading, reading.usage()),
             stop_reason=reading.stop_reason(),
             model=self._entry.name,
             request_id=line.request_id,
             aborted=tuple(call.aborted),
         )
 
-    def _blame(self, error: ModelError) -> None:
+    def _blame(self, error: ModelError, request: ModelRequest) -> None:
         """Only what speaks against the provider counts: a busy, full or refused request is an answer too."""
         match error:
             case ModelUnknown():
@@ -227,14 +232,27 @@ class AnthropicModel:
             case ModelRefusedAccount():
                 self._provider.breaker.refused(str(error))
             case ModelUnavailable():
-                self._provider.breaker.failed(str(error))
+                self._provider.breaker.failed(str(error), conversation=request.about[0])
             case _:
                 self._provider.breaker.succeeded()
 
     def _book(self, call: _Call, reading: Reading) -> None:
         spent = reading.spent(self._counter, self._card().token_factor)
         if spent is not None:
-            call.aborted.append(spent)
+            call.aborted.append(self._believed(call, reading, spent))
+
+    def _believed(self, call: _Call, reading: Reading, usage: Usage) -> Usage:
+        """What the provider counted, or our own count of what it cannot have counted."""
+        request, words = call.request, reading.words()
+        if not usage.known or is_possible(usage, request, words=words):
+            return usage
+        _log.warning("%s: nothing can have been counted so: %s", self._entry.name, usage)
+        count, factor = self._counter.count, self._card().token_factor
+        return Usage(
+            input_tokens=round(factor * size_of(request, count)),
+            output_tokens=round(factor * count(words)),
+            known=False,
+        )
 
     async def _prepare_again(self, call: _Call, error: ModelError) -> None:
         """Returns when another attempt may begin; else raises the error, with what was spent on it."""

@@ -36,7 +36,7 @@ class Breaker:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._outcomes: deque[tuple[float, bool]] = deque(maxlen=REMEMBERED_CALLS)
+        self._outcomes: deque[tuple[float, bool, int]] = deque(maxlen=REMEMBERED_CALLS)
         self._opened_at: float | None = None
         self._next_probe = 0.0
         self._refused = False
@@ -61,11 +61,15 @@ class Breaker:
         if self._opened_at is not None:
             self._opened_at, self._refused, self._reason = None, False, ""
             self._outcomes.clear()
-        self._outcomes.append((self._clock(), True))
+        self._outcomes.append((self._clock(), True, 0))
 
-    def failed(self, reason: str) -> None:
+    def failed(self, reason: str, *, conversation: int = 0) -> None:
+        """One conversation's failures count once: it may be that only its own requests fail."""
         now = self._clock()
-        self._outcomes.append((now, False))
+        if conversation:
+            again = [one for one in self._outcomes if one[1] or one[2] != conversation]
+            self._outcomes = deque(again, maxlen=REMEMBERED_CALLS)
+        self._outcomes.append((now, False, conversation))
         calls, failures = self._recent(now)
         if self._opened_at is None and calls >= FEWEST_CALLS and failures >= calls * FAILED_SHARE:
             self._open(now, reason)
@@ -101,5 +105,5 @@ class Breaker:
         self._next_probe = now + PROBE_EVERY_SECONDS
 
     def _recent(self, now: float) -> tuple[int, int]:
-        recent = [good for at, good in self._outcomes if now - at <= REMEMBERED_SECONDS]
+        recent = [good for at, good, _ in self._outcomes if now - at <= REMEMBERED_SECONDS]
         return len(recent), recent.count(False)

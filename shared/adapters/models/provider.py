@@ -37,10 +37,12 @@ MUCH_BYTES = 8_192
 _ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 """Of an event in a stream."""
 _LONGEST_END = max(map(len, _ENDS))
+_LONGEST_EVENT_BYTES = 16 * 1024 * 1024
 _KEPT_SECONDS = 24 * 3_600.0
 _WINDOW_NAMES = ("max_input_tokens", "max_model_len", "context_length", "context_window")
 """As the provider calls it, and as other servers of the same API do."""
 _RETRY_UNKNOWN_SECONDS = 60.0
+_SHORTEST_OUTPUT = 256
 
 _TROUBLE = (aiohttp.ClientError, TimeoutError, OSError, EOFError, ValueError, RuntimeError)
 """Below the SDK: sockets, TLS, bytes that are no text, and a session that was closed meanwhile."""
@@ -104,12 +106,16 @@ class Provider:
         return counted.input_tokens
 
     async def windows(self, wire_name: str) -> Windows:
-        """From the model list, kept for a day; what was known stands through failures. Never raises."""
+        """From the model list, kept for a day; what was known stands through failures. Never raises.
+
+        A window that has shrunk is asked for again in a minute: what is true is said again.
+        """
         kept = self._windows.get(wire_name)
         if kept is not None and self._clock() < kept[0]:
             return kept[1]
         found = Windows() if self._missing_key else await self._ask_windows(wire_name)
-        seconds = _KEPT_SECONDS if found.window else _RETRY_UNKNOWN_SECONDS
+        surprise = kept is not None and (found.window or 0) < (kept[1].window or 0)
+        seconds = _KEPT_SECONDS if found.window and not surprise else _RETRY_UNKNOWN_SECONDS
         if kept is not None and not found.window:
             found = kept[1]
         self._windows[wire_name] = (self._clock() + seconds, found)
@@ -160,7 +166,7 @@ class Provider:
             return Windows()
         if not isinstance(told, Mapping):
             return Windows()
-        longest = _positive(told.get("max_tokens"))
+        longest = _longest(told.get("max_tokens"))
         window = next(filter(None, (_window(told.get(name)) for name in _WINDOW_NAMES)), None)
         return Windows(window=window, max_output=longest, is_listed=True)
 
@@ -249,6 +255,8 @@ class Line:
         begun = self._begun
         start = max(0, len(begun) - _LONGEST_END)
         begun += chunk or b""
+        if len(begun) > _LONGEST_EVENT_BYTES:
+            raise ModelUnavailable("the stream held an event without an end")
         ends = [at + len(end) for end in _ENDS if (at := begun.rfind(end, start)) >= 0]
         end = len(begun) if chunk is None else max(ends, default=0)
         whole = bytes(begun[:end])
@@ -311,6 +319,12 @@ def _event(sse: ServerSentEvent) -> Event:
 
 def _positive(value: object) -> int | None:
     return value if type(value) is int and 0 < value <= LARGEST_WINDOW else None
+
+
+def _longest(value: object) -> int | None:
+    """An answer of a few words would be no answer."""
+    found = _positive(value)
+    return found if found is not None and found >= _SHORTEST_OUTPUT else None
 
 
 def _window(value: object) -> int | None:

@@ -68,6 +68,8 @@ class Reading:
         self._told_output = False
         self.started = False
         self.ended = False
+        self.chars = 0
+        """Of all that was said, thought and given to tools so far."""
 
     def take_all(self, events: Iterable[Event]) -> str:
         """Up to the last one of the answer; returns the visible text in them."""
@@ -133,10 +135,11 @@ class Reading:
         usage = self.usage()
         if self._told_output or not usage.known:
             return usage
-        estimate = round(counter.count(self._words()) * factor)
+        estimate = round(counter.count(self.words()) * factor)
         return replace(usage, output_tokens=max(usage.output_tokens, estimate))
 
-    def _words(self) -> str:
+    def words(self) -> str:
+        """All that was said, thought and given to tools."""
         return "\n".join(part.said() for part in self._parts.values())
 
     def _count(self, usage: Mapping[str, Any]) -> None:
@@ -157,22 +160,22 @@ class Reading:
         )
 
     def _open(self, index: int, block: Mapping[str, Any]) -> str:
+        block = storable_json(block)
         part = _Part(
-            kind=storable(str(block.get("type"))),
-            id=storable(str(block.get("id", ""))),
-            name=storable(str(block.get("name", ""))),
+            kind=str(block.get("type")), id=str(block.get("id", "")), name=str(block.get("name", ""))
         )
         self._parts[index] = part
         first = str(block.get("thinking" if part.kind == "thinking" else "text") or "")
-        part.signature = storable(str(block.get("signature") or ""))
-        part.given = storable_json(_mapping(block.get("input")))
+        part.signature = str(block.get("signature") or "")
+        part.given = _mapping(block.get("input"))
         if part.kind not in _OURS:
-            part.raw = storable_json(block)
+            part.raw = dict(block)
         first = part.add(first) if first else ""
         return first if part.kind == "text" else ""
 
     def _extend(self, index: int, delta: Mapping[str, Any]) -> str:
         kind = delta.get("type")
+        self.chars += sum(len(text) for text in delta.values() if isinstance(text, str))
         part = self._parts.get(index)
         if part is None:
             part = self._parts[index] = _Part(kind="thinking" if kind == "thinking_delta" else "text")
@@ -253,7 +256,8 @@ def _index(event: Event) -> int:
 
 
 def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    """JSON's true is no number, though Python takes it for one."""
+    return value if type(value) is int else 0
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -24,6 +24,7 @@ DEFAULT_RETRY_AFTER_SECONDS = 5.0
 OVERLOADED = 529
 _LONGEST_WAIT_SECONDS = 86_400.0
 _MAX_REASON_CHARS = 500
+_MOST_READ_CHARS = 20_000
 _MOST_DIGITS = 9
 
 STATUS_OF_TYPE: Mapping[str, int] = {
@@ -149,6 +150,7 @@ def read_refusal(
     error = inner if isinstance(inner, Mapping) else outer
     kind = str(error.get("type") or error.get("code") or "")
     words = str(error.get("message") or (inner if isinstance(inner, str) else "") or message)
+    words = words[:_MOST_READ_CHARS]
     codes = " ".join(str(error[name]) for name in ("code", "type") if error.get(name))
     return Refused(
         status=STATUS_OF_TYPE.get(kind, 500) if status < 400 else status,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.models import ModelEntry, Patience
+from shared.adapters.models import ModelEntry, Patience, anthropic
 from shared.adapters.models.anthropic import AnthropicModel
 from shared.adapters.models.limits import Narrowed
 from shared.adapters.models.provider import Provider
@@ -489,3 +489,29 @@ async def test_a_hundred_turns_leave_no_connection_behind(fake: RunningFake, ope
         await script(fake, {"text": LONG, "cut": 1}, times=2)
         await model.reply(asking("Hello"))
     assert (await model.reply(asking("Hello"))).stop_reason == "end_turn"
+
+
+async def test_an_answer_without_an_end_is_given_up(
+    fake: RunningFake, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(anthropic, "MOST_CHARS", 500)
+    await script(fake, {"text": "on and on " * 200}, times=-1)
+    with pytest.raises(ModelUnavailable, match="no end") as caught:
+        await opened().reply(asking("Hi"))
+    assert len(caught.value.aborted) == 2, "both attempts are paid for"
+
+
+async def test_a_list_that_makes_a_window_smaller_is_asked_again_in_a_minute(fake: RunningFake) -> None:
+    clock = HandClock()
+    provider = Provider(base_url=fake.base_url, api_key="key", clock=clock)
+    model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
+    assert (await model.card(CHAT)).window == 1_000_000
+    clock.now += 25 * 3_600
+    await fake.set_window(CHAT, 3_000)
+    assert (await model.card(CHAT)).window == 3_000
+    await fake.set_window(CHAT, 1_000_000)
+    clock.now += 59
+    assert (await model.card(CHAT)).window == 3_000
+    clock.now += 2
+    assert (await model.card(CHAT)).window == 1_000_000
+    await model.close()

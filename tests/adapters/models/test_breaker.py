@@ -37,6 +37,17 @@ def test_half_of_the_recent_calls_failing_opens_it() -> None:
         breaker.admit()
 
 
+def test_one_conversation_alone_closes_the_provider_to_nobody() -> None:
+    breaker = Breaker(clock=HandClock())
+    for _ in range(30):
+        breaker.failed("500: only this one", conversation=7)
+    assert not breaker.state().open
+    assert breaker.state().failures == 1
+    for conversation in range(8, 12):
+        breaker.failed("500", conversation=conversation)
+    assert breaker.state().open
+
+
 def test_failures_of_long_ago_are_forgotten() -> None:
     clock = HandClock()
     breaker = Breaker(clock=clock)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from shared.adapters.models import provider
 from shared.adapters.models.provider import LOOK_SECONDS, MUCH_BYTES, Line
 from shared.core.errors import ModelUnavailable
 
@@ -95,3 +96,11 @@ async def test_who_reads_rests_unless_very_much_came_at_once(
     await line.rest()
     assert len(napped) == naps
     assert all(0 < seconds <= LOOK_SECONDS for seconds in napped)
+
+
+async def test_an_event_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider, "_LONGEST_EVENT_BYTES", 1_000)
+    line = line_of(written(EVENTS), *[b"data: " + b"x" * 200] * 10, written(EVENTS))
+    assert await line.next() == EVENTS
+    with pytest.raises(ModelUnavailable, match="without an end"):
+        await line.next()

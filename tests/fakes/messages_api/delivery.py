@@ -8,6 +8,7 @@ from aiohttp import web
 
 from tests.fakes.messages_api.brain import Answer
 from tests.fakes.messages_api.journal import Record
+from tests.fakes.messages_api.limits import output_tokens
 from tests.fakes.messages_api.refusals import USUAL_MESSAGE, Refusal, error_body
 from tests.fakes.messages_api.shapes import Json
 from tests.fakes.messages_api.stream import Event, events
@@ -71,7 +72,7 @@ class StreamedAnswer:
         self._tokens = 0
 
     async def send(self, message: Json, answer: Answer) -> web.StreamResponse:
-        whole = message["usage"]["output_tokens"]
+        whole = output_tokens(answer.blocks)
         self._record.output_tokens = 1
         await self._response.prepare(self._request)
         try:

@@ -10,7 +10,7 @@ Action, freely combined:
 * before the answer: `latency` seconds; `status`, with `reason` (too_long, credit), `message`, `retry_after`
 * the answer: `text`; `tool_use` [{name, input}]; `thinking` text; `empty`; `refusal`; `prose` (not JSON);
   `web_search` words that the provider itself searches for before it says `text`; `odd_block` any block;
-  `pause` in the middle of that search
+  `pause` in the middle of that search; `counted` {input_tokens …}, said in place of the true usage
 * the stream: `pace_ms`; `drip` seconds between single bytes; `no_message_stop`
 * the stream, after k deltas: `cut` k; `stream_error` k (`error_type`, else overloaded_error); `malformed` k;
   `unknown_event` k; `stall` {after, seconds}
@@ -40,6 +40,7 @@ ACTIONS: dict[str, type | tuple[type, ...]] = {
     "web_search": str,
     "pause": bool,
     "odd_block": dict,
+    "counted": dict,
     "pace_ms": (int, float),
     "drip": (int, float),
     "stream_error": int,

@@ -115,7 +115,7 @@ class MessagesApi:
             "content": list(answer.blocks),
             "stop_reason": answer.stop_reason,
             "stop_sequence": answer.stop_sequence,
-            "usage": usage_json(record.usage, whole),
+            "usage": {**usage_json(record.usage, whole), **record.action.get("counted", {})},
         }
         if answer.stop_reason == "refusal":
             message["stop_details"] = {"type": "refusal", "category": None, "explanation": None}
