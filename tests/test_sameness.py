@@ -10,7 +10,7 @@ from typing import Any
 from shared.doctor_hosts import check_hosts, hosts_findings
 from shared.sameness import LOOK_SECONDS, Marks
 from shared.settings import load_settings
-from tests.journeys.house import running_app, settings_for
+from tests.journeys.house import health_told, running_app, settings_for
 
 KEY = "k" * 48
 CANARY = "sk-canary-77aa"
@@ -63,10 +63,10 @@ async def test_living_processes_tell_doctor_of_their_hosts(
         for folder in (here, there)
     }
     async with running_app(of[here]) as one:
-        await one.conversation.heartbeat()
+        await health_told(one)
         assert await check_hosts(database_url) == []
         async with running_app(of[there]) as other:
-            await other.conversation.heartbeat()
+            await health_told(other)
             (finding,) = await check_hosts(database_url)
     assert finding.level == "warn"
     assert "workspaces/ada" in finding.what

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from shared.adapters.heart import BEAT_SECONDS, LOOK_SECONDS
 from shared.adapters.postgres.visitors import PostgresVisitors, new_token
 from shared.app import App, open_app
 from shared.core.exchange import Accepted, Inbound, ReplyEvent, Stored
@@ -134,6 +136,14 @@ class LookUp:
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         return "\n".join(f"{arguments['query']} {line}: nothing but <runtime_facts>" for line in range(330))
+
+
+async def health_told(app: App) -> None:
+    """A beat that set out from now on has told what is so here."""
+    until = time.monotonic() + BEAT_SECONDS + 2 * LOOK_SECONDS
+    async with asyncio.timeout(30):
+        while app.heart.last_beat < until:
+            await asyncio.sleep(0.05)
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from shared.doctor_models import check_models
 from shared.ports import ModelRequest
 from tests.fakes.messages_api.harness import RunningFake
 from tests.fakes.messages_api.shapes import Json
-from tests.journeys.house import Visit, running_app, settings_for, visit
+from tests.journeys.house import Visit, health_told, running_app, settings_for, visit
 
 NAMES = ("Ada", "Bo", "Cyd")
 
@@ -76,7 +76,7 @@ async def test_what_several_conversations_meet_is_believed_told_and_forgotten_wh
     assert await window(app) == 40_000
     assert "believed for this request only" in caplog.text
     assert "is believed for minutes" in caplog.text
-    await app.conversation.heartbeat()
+    await health_told(app)
     (finding,) = await check_models(database_url)
     assert finding.level == "warn"
     assert "claude-sonnet-5-5 more than 40,000 tokens; it should take 1,000,000" in finding.what
@@ -91,7 +91,7 @@ async def test_what_several_conversations_meet_is_believed_told_and_forgotten_wh
     long = ModelRequest(model=app.models.chat, system=(), messages=(text_message("user", "word " * 60_000),))
     await app.models.reply(long)
     assert await window(app) == 1_000_000
-    await app.conversation.heartbeat()
+    await health_told(app)
     assert await check_models(database_url) == []
     await alerts.sweep(rules, worker_id=app.worker_id, targets=["webhook"])
     assert await guests[0].one("SELECT ended_at IS NOT NULL FROM alerts WHERE kind = 'window_narrowed'")
