@@ -22,6 +22,10 @@ _FACTS = """
 SELECT jsonb_build_object(
   'superuser', (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
   'role', current_user,
+  'followers', (SELECT count(*) FROM pg_stat_replication
+                 WHERE coalesce(application_name, '') NOT IN ('pg_basebackup', 'pg_receivewal')),
+  'waits_for_followers', current_setting('synchronous_standby_names') <> ''
+                         AND current_setting('synchronous_commit') NOT IN ('off', 'local'),
   'operators', (SELECT coalesce(jsonb_agg(o ORDER BY o.name), '[]') FROM (
      SELECT name, role, password_hash IS NOT NULL AS has_password,
             EXISTS (SELECT 1 FROM operator_factors f
@@ -59,6 +63,9 @@ class Stored:
     sites: Sequence[Mapping[str, Any]]
     bots: Sequence[Mapping[str, Any]]
     agents: Mapping[str, Mapping[str, Any]]
+    followers: int = 0
+    """Servers that copy this one: everybody may count them, few may ask which of them is waited for."""
+    waits_for_followers: bool = True
     broken_record: int | None = None
     """The first line of the audit that does not follow from the one before."""
 
@@ -82,6 +89,13 @@ async def read_stored(database_url: str) -> Stored:
 
 def review_stored(settings: Settings, stored: Stored) -> Iterator[Risk]:
     yield from _record(settings, stored)
+    if stored.followers and not stored.waits_for_followers:
+        yield Risk(
+            grade="serious",
+            what="a standby follows the database, and no commit waits for it",
+            why="When it is promoted, what was acknowledged a moment before may be lost.",
+            change="ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)' (docs/server.md, A standby)",
+        )
     yield from _operators(settings, stored.operators)
     for key in stored.keys:
         yield from _key(key)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from shared.core.backups import name_of
 from shared.review import read_doctor_arguments, run_review
 from shared.review_files import review_files
 from shared.review_settings import review_settings, why_weak
-from shared.review_stored import read_stored, review_stored
+from shared.review_stored import NOTHING, read_stored, review_stored
 from shared.risks import Risk, nearness
 from shared.settings import Settings, load_settings
 
@@ -228,6 +229,17 @@ async def test_what_rows_tell_is_found(
     assert not [what for what in risks if what.startswith("strangers at site shop")]
     (alone,) = [what for what in risks if "log in by a password alone" in what]
     assert alone.startswith("admin2 log in"), "who has begun with a second factor has none yet"
+
+
+@pytest.mark.parametrize(("followers", "waits", "found"), [(0, False, 0), (1, False, 1), (2, True, 0)])
+def test_a_standby_that_no_commit_waits_for_is_found(
+    folder: Path, followers: int, waits: bool, found: int
+) -> None:
+    stored = replace(NOTHING, followers=followers, waits_for_followers=waits)
+    risks = list(review_stored(load_settings(data_dir=folder), stored))
+    assert [risk.what for risk in risks] == [
+        "a standby follows the database, and no commit waits for it"
+    ] * found
 
 
 @asynccontextmanager

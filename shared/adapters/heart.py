@@ -22,6 +22,8 @@ BEAT_SECONDS = 1.0
 VOUCH_SECONDS = 30.0
 """A loop that has not come round for so long may never do so again: others are to have what it holds."""
 LOOK_SECONDS = 0.1
+FADES_SECONDS = 2.0
+"""A lag counts half after so long: between two that are too long a busy loop has some that are not."""
 STEP_SECONDS = 8.0
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class Heart:
         self.timeline = ""
         """Of the database's history: a promotion begins another. Empty where the server does not tell."""
         self.lag_seconds = 0.0
-        """How late the loop comes to what is due, or to a connection; it fades within a second."""
+        """How late the loop came lately to what was due, or somebody to a connection."""
         self._came_round = self.last_beat
         self._silent = False
         self._since: datetime | None = None
@@ -84,7 +86,8 @@ class Heart:
             await asyncio.sleep(LOOK_SECONDS)
             self._came_round = now = time.monotonic()
             late = now - began - LOOK_SECONDS
-            self.lag_seconds = max(late, self._waited(), self.lag_seconds / 2)
+            faded = self.lag_seconds * 0.5 ** ((now - began) / FADES_SECONDS)
+            self.lag_seconds = max(late, self._waited(), faded)
             if late > LEASE_SECONDS:
                 log.warning("loop_was_blocked", seconds=round(late, 1))
             if self.is_lost:

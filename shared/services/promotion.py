@@ -21,7 +21,7 @@ class Timeline(Protocol):
 
 
 class Deployment(Protocol):
-    async def note_timeline(self, timeline: str) -> bool: ...
+    async def note_timeline(self) -> bool: ...
 
 
 class Promotion:
@@ -42,7 +42,7 @@ class Promotion:
             timeline = self._pulse.timeline
             if timeline != known:
                 try:
-                    raised = await self._deployment.note_timeline(timeline)
+                    raised = await self._deployment.note_timeline()
                     if known or raised:
                         log.warning("another_timeline", timeline=timeline, before=known)
                         for act in self._acts:

@@ -316,15 +316,17 @@ _CHANNELS = (
 _HOSTS = (
     _row(
         54, "a standby that was behind becomes the primary",
-        "pg_basebackup, a line to it that stops, the primary killed as with its machine, pg_promote; a"
-        " thousand promotions of a simulated one",
+        "pg_basebackup, a line to it that stops, the primary killed as with its machine, pg_promote;"
+        " a thousand promotions of a simulated one",
         "no turn is stuck; screens begin afresh; what was acknowledged and is lost comes again from browsers"
         " that are open and from the bot, and is answered anew",
     ),
     _row(
         55, "one of two hosts has all the visitors, and more than it can carry",
-        "sixty people on one of two web processes, each asking again as soon as it is answered",
-        "no turn is taken from whoever is slow, none is paid for twice; new turns go to the other process",
+        "sixty people on one of two web processes that run a fifth of the time, each asking again as soon as"
+        " they are answered",
+        "no turn is taken from whoever is slow, none is paid for twice; new turns go to the other process, so"
+        " that nearly everybody waits no more than twice as long as with people on both",
     ),
 )  # fmt: skip
 

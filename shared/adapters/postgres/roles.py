@@ -25,7 +25,7 @@ ONLY_ADDED = frozenset({"audit"})
 ONLY_ERASED = frozenset({"entry_rows", "usage", "turn_context_audit"})
 """Only forgetting changes them."""
 ONLY_READ = frozenset({"deployment"})
-"""A restored backup changes it, which is the owner's work."""
+"""A restored backup changes it, which is the owner's work, and `note_timeline`."""
 SECRET = frozenset(
     {
         "api_keys", "login_links", "login_places", "login_tries", "one_time_codes", "operator_factors",
@@ -109,6 +109,8 @@ def _grants(names: Mapping[Role, str]) -> Iterator[str]:
     yield f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {app}, {erase};"
     yield "REVOKE ALL ON FUNCTION make_months(integer), drop_months(text, integer) FROM PUBLIC;"
     yield f"GRANT EXECUTE ON FUNCTION make_months(integer), drop_months(text, integer) TO {app};"
+    yield "REVOKE ALL ON FUNCTION note_timeline() FROM PUBLIC;"
+    yield f"GRANT EXECUTE ON FUNCTION note_timeline() TO {app};"
     # So that a table of the next version works before this is run again.
     owner = names["migrate"]
     for who in (app, erase):

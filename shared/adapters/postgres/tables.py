@@ -1989,6 +1989,21 @@ AFTER_TABLES = (
           WHERE h.on_hold_since IS NOT NULL $$""",
     """CREATE FUNCTION held_sessions() RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 5 AS $$
          SELECT id FROM sessions WHERE party_id IN (SELECT held_parties()) $$""",
+    """CREATE FUNCTION note_timeline() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER AS $$
+       DECLARE now_on text := left(pg_walfile_name(pg_current_wal_insert_lsn()), 8); before text;
+       BEGIN
+         SELECT timeline INTO before FROM deployment WHERE timeline <> now_on FOR UPDATE;
+         IF NOT FOUND THEN
+           RETURN false;
+         END IF;
+         UPDATE deployment SET timeline = now_on,
+                log_epoch = CASE WHEN before = '' THEN log_epoch ELSE
+                  greatest(log_epoch + 1, extract(epoch FROM clock_timestamp())::bigint) END;
+         RETURN before <> '';
+       END $$""",
+    """DO $$ BEGIN
+         EXECUTE format('ALTER FUNCTION note_timeline() SET search_path = %I, pg_temp', current_schema());
+       END $$""",
 )
 """What SQLModel cannot say: the migration runs the same statements, a test compares both dumps."""
 

@@ -32,13 +32,6 @@ _NOT_TOLD = (
     asyncpg.UndefinedFunctionError,
     asyncpg.FeatureNotSupportedError,
 )
-_NOTE_TIMELINE = """
-WITH before AS (SELECT id, timeline FROM deployment WHERE timeline <> $1 FOR UPDATE)
-UPDATE deployment d SET timeline = $1,
-       log_epoch = CASE WHEN before.timeline = '' THEN log_epoch
-                        ELSE greatest(log_epoch + 1, extract(epoch FROM clock_timestamp())::bigint) END
-  FROM before WHERE d.id = before.id RETURNING before.timeline <> ''
-"""
 log = structlog.get_logger(__name__)
 
 
@@ -96,12 +89,12 @@ class PostgresWorkers:
         return told
 
     @store_method
-    async def note_timeline(self, timeline: str) -> bool:
+    async def note_timeline(self) -> bool:
         """True for who finds another one than before: numbers of events may stand for others now, and
         `log_epoch` is raised, by which every screen begins afresh.
         """
-        another: bool | None = await self._pool.fetchval(_NOTE_TIMELINE, timeline)
-        return bool(another)
+        another: bool = await self._pool.fetchval("SELECT note_timeline()")
+        return another
 
     @store_method
     async def stop(self, worker_id: int) -> None:

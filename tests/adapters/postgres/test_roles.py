@@ -153,6 +153,7 @@ async def test_who_only_reads_sees_no_hash_and_writes_nothing(house: House) -> N
         "INSERT INTO parties DEFAULT VALUES",
         "SELECT make_months(3)",
         "SELECT drop_months('usage', 9)",
+        "SELECT note_timeline()",
     ):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await readonly.execute(change)
@@ -181,6 +182,7 @@ async def test_the_whole_program_works_as_a_role_that_owns_nothing(
         await memory_and_summaries(guest)
         assert await guest.one("SELECT count(*) FROM links WHERE kind = 'summary'") > 0
         assert await guest.one("SELECT count(*) FROM flushes WHERE outcome = 'saved'") > 0
+        assert await guest.one("SELECT timeline FROM deployment") == "00000001"
         listed = await Insights(app.pool, timezone="UTC").overview()
         assert listed
         operators = Operators(app.pool)

@@ -91,6 +91,20 @@ async def said(pool: Pool, row: PlaceRow) -> list[str]:
     return [entry["text"] for entry in found]
 
 
+async def test_what_a_promoted_standby_does_not_know_waits_again(pool: Pool) -> None:
+    inbox = PostgresTelegramInbox(pool)
+    await inbox.store(BOT, [update(5), update(6), update(7)])
+    await inbox.handled(BOT, [5, 7])
+    forgotten = "UPDATE telegram_updates SET body = jsonb_build_object('update_id', update_id)"
+    await pool.execute(f"{forgotten} WHERE update_id = 7")
+    await pool.execute("DELETE FROM telegram_updates WHERE update_id = 6")
+    assert await inbox.store_again() == 1
+    assert [one.update_id for one in await inbox.waiting(BOT)] == [6]
+    assert await inbox.store_again() == 0
+    body = await pool.fetchval("SELECT body FROM telegram_updates WHERE update_id = 7")
+    assert body == {"update_id": 7}, "what was forgotten does not come back"
+
+
 async def test_two_holders_that_group_updates_otherwise_store_each_once(pool: Pool) -> None:
     inbox, row = PostgresTelegramInbox(pool), await place(pool)
     await inbox.store(BOT, [update(number) for number in (1, 2, 3)])
