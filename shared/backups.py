@@ -136,7 +136,7 @@ async def _make(
     parts = {DATABASE: bench / DATABASE, FILES: bench / FILES}
     await dump(database_url, parts[DATABASE])
     crash_point("backup_after_dump")
-    await read_through(parts[DATABASE])
+    await read_through(parts[DATABASE], major=int(version.split(".", 1)[0]))
     _, left_out = await asyncio.to_thread(pack_folder, settings.data_dir, FOLDERS, parts[FILES])
     secret_key = resolve_secret_key(settings)
     if with_key and settings.secret_key is None:

@@ -16,6 +16,7 @@ _MANY_CHARACTERS = 24
 _GUESSED = ("changeme", "password", "secret", "example", "evertalk", "0123456789", "abcdefgh")
 _ENCRYPTED = ("require", "verify-ca", "verify-full")
 _BY_NEARNESS: dict[Nearness, Grade] = {"here": "slight", "around": "serious", "away": "grave"}
+_FAR = tuple(_BY_NEARNESS)
 _OUTSIDE = ("public_url", "anthropic_base_url", "telegram_api_url", "otlp_endpoint")
 
 
@@ -125,33 +126,41 @@ def why_weak(secret: str) -> str:
 
 def _servers(settings: Settings) -> Iterator[Risk]:
     if settings.database_url is not None:
-        yield from _database(settings.database_url.get_secret_value())
+        yield from _database(settings.database_url.get_secret_value(), "DATABASE_URL")
+        if settings.direct_database_url is not None:
+            direct = settings.direct_database_url.get_secret_value()
+            yield from _database(direct, setting_names()["direct_database_url"])
     if settings.redis_url is not None:
         yield from _redis(settings.redis_url.get_secret_value())
 
 
-def _database(url: str) -> Iterator[Risk]:
+def _database(url: str, setting: str) -> Iterator[Risk]:
     parts = urlsplit(url)
     asked = parse_qs(parts.query)
-    host = asked.get("host", [parts.hostname or ""])[0]
+    hosts = (asked.get("host", [""])[0] or parts.netloc.rpartition("@")[2]).split(",")
+    host = max((_bare(one) for one in hosts), key=lambda one: _FAR.index(nearness(one)))
     near = nearness(host)
     if near == "here":
         return
     if asked.get("sslmode", ["prefer"])[0] not in _ENCRYPTED:
         yield Risk(
             grade="grave" if near == "away" else "slight",
-            what=f"DATABASE_URL does not insist on encryption to {host}",
+            what=f"{setting} does not insist on encryption to {host}",
             why="Every word that people say passes there, and the password with it.",
-            change="DATABASE_URL=…?sslmode=verify-full (or require, where its certificate is its own)",
+            change=f"{setting}=…?sslmode=verify-full, with &sslrootcert=FILE for an authority of your own",
         )
     password = unquote(parts.password or "")
     if len(password) < _MANY_CHARACTERS // 2:
         yield Risk(
             grade=_BY_NEARNESS[near],
-            what="the password in DATABASE_URL is short" if password else "DATABASE_URL has no password",
+            what=f"the password in {setting} is short" if password else f"{setting} has no password",
             why="Whoever reaches the server reads all conversations.",
-            change="ALTER ROLE … PASSWORD with what `openssl rand -hex 24` prints, then DATABASE_URL",
+            change=f"ALTER ROLE … PASSWORD with what `openssl rand -hex 24` prints, then {setting}",
         )
+
+
+def _bare(host: str) -> str:
+    return urlsplit(f"//{host}").hostname or host
 
 
 def _redis(url: str) -> Iterator[Risk]:

@@ -26,6 +26,8 @@ from shared.risks import Risk, nearness
 from shared.settings import Settings, load_settings
 
 STRONG = "hK3v9Qe7Lr2xTn8Wb5Yc1Zd6Ug4Ms0Pa"
+AWAY = "postgresql://u:p@db.example.org/x"
+POOLED = {"database_url": "postgresql://u:p@127.0.0.1:6432/x"}
 
 
 def found(settings: Settings, words: str, *, in_container: bool = False) -> str:
@@ -65,6 +67,8 @@ def test_a_usual_installation_on_ones_own_machine_has_nothing_to_change() -> Non
         ("insist on encryption", {"database_url": "postgresql://u:p@db.example.org/x"}, "grave"),
         ("insist on encryption", {"database_url": "postgresql://u:p@db/x"}, "slight"),
         ("insist on encryption", {"database_url": "postgresql://u:p@db.example.org/x?sslmode=require"}, ""),
+        ("insist on encryption", {"database_url": "postgresql://u:p@db:1,db.example.org:2/x"}, "grave"),
+        ("DIRECT_DATABASE_URL does not insist", {**POOLED, "direct_database_url": AWAY}, "grave"),
         ("insist on encryption", {"database_url": "postgresql:///x?host=/run/postgresql"}, ""),
         ("password in DATABASE_URL is short", {"database_url": "postgresql://u:p@db.example.org/x"}, "grave"),
         ("DATABASE_URL has no password", {"database_url": "postgresql://u@db/x"}, "serious"),

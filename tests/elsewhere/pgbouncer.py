@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ CARRIES_FROM = (1, 21)
 class PgBouncer:
     port: int
     carries_prepared: bool
+    process: subprocess.Popen[bytes]
 
     def url(self, server: OwnPostgres, database: str, *, more: str = "sslmode=disable") -> str:
         return server.url(database, query=more).replace(f":{server.port}/", f":{self.port}/")
@@ -41,8 +43,8 @@ async def pgbouncer(
     ini.write_text(config or _config(server, port, users, servers, prepared if carries else None))
     log.touch()
     own(folder, users, ini, log)
-    async with running([found, ini], log=log, ports=[port]):
-        yield PgBouncer(port=port, carries_prepared=carries and prepared > 0)
+    async with running([found, ini], log=log, ports=[port]) as process:
+        yield PgBouncer(port=port, carries_prepared=carries and prepared > 0, process=process)
 
 
 def _config(server: OwnPostgres, port: int, users: Path, servers: int, prepared: int | None) -> str:

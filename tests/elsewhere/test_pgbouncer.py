@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import asyncpg
@@ -15,6 +16,7 @@ from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.postgres.migrate import migrate
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.pooler import look_between
+from shared.core.errors import StorageUnavailable
 from shared.doctor_pooler import check_way
 from shared.settings import Settings, load_settings
 from tests.elsewhere.commands import KEY, environment, run
@@ -153,3 +155,23 @@ async def test_a_backup_goes_past_it_or_is_refused(
                         "EVERTALK_DIRECT_DATABASE_URL": again},
     )  # fmt: skip
     assert filled.returncode == 0, filled.stderr
+
+
+async def test_it_may_fall_and_come_back(own_server: OwnPostgres, own_database: str, redis_url: str) -> None:
+    folder = short_folder("evp-")
+    try:
+        async with AsyncExitStack() as poolers:
+            first = await poolers.enter_async_context(pgbouncer(folder, own_server))
+            url = first.url(own_server, own_database)
+            await migrate(url)
+            async with running_app(settings_for(url, redis_url)) as app:
+                guest = await visit(app)
+                assert await guest.ask("Before")
+                first.process.kill()
+                first.process.wait(10)
+                with pytest.raises(StorageUnavailable):
+                    await guest.say("While it is away")
+                await poolers.enter_async_context(pgbouncer(folder, own_server, port=first.port))
+                assert await guest.ask("After")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import asyncpg
@@ -16,6 +17,7 @@ from shared.settings import load_settings
 from tests.elsewhere.certificates import Authority
 from tests.elsewhere.commands import KEY, environment, run
 from tests.elsewhere.postgres import OwnPostgres
+from tests.fakes.tcp_proxy import TcpProxy
 from tests.journeys.house import running_app, settings_for, visit
 
 
@@ -139,6 +141,11 @@ async def test_words_for_libpq_alone_are_no_settings_of_the_server(
         await connect(own_server.url(own_database, query="sslmode=require&channel_binding=require"))
 
 
+async def silence(_link: object, _data: bytes) -> bytes:
+    """As a host that the network has lost: it takes what comes, and nothing comes back."""
+    return b""
+
+
 async def test_the_first_host_that_writes_is_taken(own_server: OwnPostgres, own_database: str) -> None:
     port = own_server.port
     url = own_server.url(own_database).replace(f"@localhost:{port}", f"@localhost:1,localhost:{port}")
@@ -146,5 +153,11 @@ async def test_the_first_host_that_writes_is_taken(own_server: OwnPostgres, own_
     pool = await open_pool(url, size=1)
     assert await pool.fetchval("SELECT NOT pg_is_in_recovery()")
     await pool.close()
+    async with TcpProxy(upstream=("127.0.0.1", port), replies=silence) as dumb:
+        began = time.monotonic()
+        pool = await open_pool(url.replace("localhost:1,", f"localhost:{dumb.port},"), size=1)
+        await pool.close()
+        assert dumb.connections
+        assert time.monotonic() - began < 8
     with pytest.raises((StorageUnavailable, asyncpg.PostgresError), match="standby"):
         await open_pool(url.replace("attrs=primary", "attrs=standby"), size=1)

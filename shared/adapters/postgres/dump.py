@@ -51,17 +51,18 @@ async def dump(database_url: str, target: Path) -> None:
         )
 
 
-async def read_through(dumped: Path) -> None:
+async def read_through(dumped: Path, *, major: int = POSTGRES_MAJOR) -> None:
     """Every byte unpacked and thrown away; raises DumpFailed for what could not be restored."""
-    await _run(_program("pg_restore"), ["--file=/dev/null", str(dumped)], {})
+    await _run(_program("pg_restore", major), ["--file=/dev/null", str(dumped)], {})
 
 
 async def restore(dumped: Path, database_url: str) -> None:
     """Into an empty database, in one transaction; raises DumpFailed."""
+    major = await _major_of(database_url)
     async with (
         asyncio.timeout(_PATIENCE_SECONDS),
         _environment(database_url) as environment,
-        _started(_program("pg_restore"), [*_AS_SCRIPT, str(dumped)], {}, writes=True) as reading,
+        _started(_program("pg_restore", major), [*_AS_SCRIPT, str(dumped)], {}, writes=True) as reading,
         _started(_program("psql"), _WHOLE_OR_NOT, environment, reads=True) as filling,
     ):
         await _hand_over(reading, filling)
