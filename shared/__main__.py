@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import importlib.metadata
 import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -167,6 +168,8 @@ def _psql(settings: Settings, rest: Sequence[str]) -> int:
             reachable_by_libpq(settings.direct_url(database_url)) as environment,
         ):
             program = find_binaries().postgres_bin / "psql"
+            # Ctrl-C is psql's: it ends a statement there, and our relay goes on.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
             return await asyncio.to_thread(
                 subprocess.call, [str(program), *rest], env={**os.environ, **environment}
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import socket
@@ -15,9 +16,10 @@ from shared.settings import Settings, is_secret, mcp_file, setting_names
 
 LOOK_SECONDS = 60.0
 _MARK_CHARS = 8
-_READ_BYTES = 64 * 1024
+_READ_BYTES = 16 * 1024
 """Of a longer file the beginning and the size."""
-MOST_FILES = 500
+_MOST_FILES = 200
+"""Of one folder: this is done between two heartbeats."""
 _OF_A_HOST = frozenset(
     {
         "data_dir", "database_url", "direct_database_url", "redis_url", "http_host", "http_port",
@@ -48,7 +50,10 @@ class Marks:
     def __call__(self) -> Mapping[str, Any]:
         now = self._clock()
         if self._looked_at is None or now - self._looked_at >= LOOK_SECONDS:
-            self._looked_at, self._files = now, self._lying_here()
+            self._looked_at = now
+            # Somebody edits them just now: what was there before is told until the next look.
+            with contextlib.suppress(OSError):
+                self._files = self._lying_here()
         return {**self._fixed, "files": self._files}
 
     def _set(self) -> Mapping[str, str]:
@@ -79,7 +84,7 @@ class Marks:
 
 def _words_in(folder: Path) -> bytes:
     digest, files = hashlib.sha256(), sorted(path for path in folder.rglob("*") if path.is_file())
-    for path in files[:MOST_FILES]:
+    for path in files[:_MOST_FILES]:
         with path.open("rb") as file:
             digest.update(
                 f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode() + file.read(_READ_BYTES)
