@@ -118,6 +118,7 @@ from shared.services.summariser import Summariser
 from shared.services.tidier import Tidier
 from shared.services.tool_images import ToolImages
 from shared.services.tools import Toolbox
+from shared.services.warming import WarmUp
 from shared.services.work_desk import WorkDesk
 from shared.services.writers import Writers
 from shared.settings import BadSettings, Problem, Settings, given_numbers, mcp_file
@@ -171,6 +172,7 @@ class App:
     doorbell: ArqDoorbell
     models: Models
     counter: VocabularyCounter
+    warm_up: WarmUp
     conversation: Conversation
     commands: Commands
     maintenance: Maintenance
@@ -476,6 +478,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         doorbell=doorbell,
         models=models,
         counter=counter,
+        warm_up=WarmUp(models, counter),
         conversation=conversation,
         commands=commands,
         maintenance=maintenance,

@@ -41,6 +41,7 @@ def main() -> int:
 async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
     model = ModelShown(name=services.models.chat, offline=services.models.offline)
     parts = make_parts(services, model=model)
+    parts.readiness.is_warm = lambda: services.warm_up.is_done
     server = make_web_app(services, parts)
     services.health.count_screens(partial(screens, server))
     runner = web.AppRunner(server, handle_signals=False, shutdown_timeout=5)
@@ -55,6 +56,8 @@ async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
     services.promotion.then(parts.hub.begin_anew)
     counts = RedisCounts(server_urls(settings)[1])
     start_parts(parts, counts=counts)
+    # Beside whatever is served from now on: nobody is sent here before it is there.
+    parts.tasks.start(services.warm_up.run())
     parts.tasks.forever(services.alerting.watch)
     parts.tasks.forever(services.alerting.send)
     for remark in services.models.remarks:

@@ -114,9 +114,10 @@ class ModelShown:
 
 @dataclass(slots=True)
 class Readiness:
-    """False from the moment the process is asked to end."""
+    """`draining` from the moment the process is asked to end; warm when a first answer waits for nothing."""
 
     draining: bool = False
+    is_warm: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

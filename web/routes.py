@@ -49,19 +49,21 @@ async def healthz(request: web.Request) -> web.StreamResponse:
 
 
 async def readyz(request: web.Request) -> web.StreamResponse:
-    """Ready for people: Postgres is there, its schema is ours, and we are not about to end."""
+    """Ready for people: Postgres is there, its schema is ours, what the model is asked with is loaded, and
+    we are not about to end.
+    """
     parts = request.app[PARTS]
-    database = "ok"
+    database, model = "ok", "ok" if parts.readiness.is_warm() else "loading"
     if not parts.readiness.draining:
         try:
             async with asyncio.timeout(READY_SECONDS):
                 database = "ok" if await parts.schema.is_migrated() else "not migrated"
         except (StorageUnavailable, TimeoutError):
             database = "unreachable"
-    ready = database == "ok" and not parts.readiness.draining
+    ready = database == model == "ok" and not parts.readiness.draining
     status = "draining" if parts.readiness.draining else "ready" if ready else "not ready"
     return web.json_response(
-        {"status": status, "database": database},
+        {"status": status, "database": database, "model": model},
         status=200 if ready else 503,
         headers={"Cache-Control": "no-store"},
     )

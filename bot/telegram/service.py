@@ -101,7 +101,7 @@ class TelegramService:
         return any(bot.mode == "webhook" for bot in self._bots)
 
     def start(self) -> None:
-        self._tasks.start(self._library.fetch(after=self._app.models.loaded()))
+        self._tasks.start(self._warm_up())
         self._answering.start()
         self._tasks.forever(self._listen)
         self._tasks.forever(self._bring_last_words)
@@ -112,6 +112,12 @@ class TelegramService:
             self._tasks.forever(self._bring_alerts)
         for config in self._bots:
             self._tasks.start(self._open(config))
+
+    async def _warm_up(self) -> None:
+        """aiogram before what only answers need, unless somebody waits for an answer already."""
+        await self._library.fetch(after=self._app.models.loaded())
+        await self._app.warm_up.run()
+        log.info("bots_warm")
 
     async def close(self) -> None:
         """No new updates, then the answers that are nearly there, then the lines."""

@@ -50,6 +50,8 @@ PIECES: tuple[Piece, ...] = (
             "floor_cpu_ms_per_turn",
             "wall_ms_per_turn",
             "floor_wall_ms_per_turn",
+            "rss_web_at_rest_mib",
+            "rss_worker_at_rest_mib",
             "rss_web_after_model_mib",
             "rss_worker_after_model_mib",
         ),
@@ -144,10 +146,17 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         module="starting",
-        figures=("bot_start_s", "rss_bot_mib"),
+        figures=("bot_first_answer_s", "rss_bot_mib"),
         seconds=300,
         quick=("--blocks", "2"),
-        told=("bot_start_to_import", "import_alone_s"),
+        told=(
+            "bot_start_s",
+            "bot_start_to_import",
+            "import_alone_s",
+            "bot_warm_s",
+            "rss_bot_at_rest_mib",
+            "rss_bot_after_answer_mib",
+        ),
     ),
     Piece(
         module="rate",

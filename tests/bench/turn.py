@@ -39,8 +39,8 @@ from web.parts import ModelShown
 
 QUESTION = "What was the name of the restaurant near the river that we liked so much last summer?"
 ANSWER = "You liked the Blue Heron, because of the grilled sardines and the view over the bridge at night."
-AIMS = {"overhead_ratio": 2.0, "statements": 2, "commits": 2, "redis_commands": 2, "rss_web_mib": 90,
-        "rss_worker_mib": 90, "rss_web_after_model_mib": 180, "rss_worker_after_model_mib": 180,
+AIMS = {"overhead_ratio": 2.0, "statements": 2, "commits": 2, "redis_commands": 2, "rss_web_mib": 180,
+        "rss_worker_mib": 180, "rss_web_after_model_mib": 180, "rss_worker_after_model_mib": 180,
         "up_ready_second_start_seconds": 8}  # fmt: skip
 TOGETHER = 7
 """Blocks of each kind in a group."""

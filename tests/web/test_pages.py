@@ -105,10 +105,19 @@ async def test_nothing_outside_the_folder_can_be_reached(server: Server) -> None
             assert answer.status == 404, path
 
 
+async def test_nobody_is_sent_to_a_process_that_still_loads_what_answers_need(server: Server) -> None:
+    server.parts.readiness.is_warm = lambda: False
+    async with server.client.get(f"{server.url}/readyz") as answer:
+        assert (answer.status, (await answer.json())["model"]) == (503, "loading")
+    async with server.client.get(f"{server.url}/healthz") as answer:
+        assert answer.status == 200
+
+
 async def test_readiness_follows_the_schema(starter: Starter) -> None:
     server = await starter.start()
     async with server.client.get(f"{server.url}/readyz") as answer:
-        assert (answer.status, await answer.json()) == (200, {"status": "ready", "database": "ok"})
+        told = {"status": "ready", "database": "ok", "model": "ok"}
+        assert (answer.status, await answer.json()) == (200, told)
     pool: asyncpg.Pool[asyncpg.Record] = server.services.pool
     await pool.execute("UPDATE alembic_version SET version_num = '9999'")
     async with server.client.get(f"{server.url}/readyz") as answer:

@@ -175,7 +175,8 @@ class Provider:
             raise ModelRefusedAccount(f"{self._missing_key} is not set")
 
     async def _connected(self) -> AsyncAnthropic:
-        """The SDK is loaded here, at the first call: it costs some 35 MB that a process at rest spares.
+        """The SDK is loaded here, by the warm-up of who talks with people, or at a worker's first call: it
+        costs some 40 MB, which a worker at rest spares.
 
         In a thread: it takes seconds, and a process that does not beat meanwhile is taken for dead.
         """

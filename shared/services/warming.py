@@ -1,0 +1,31 @@
+"""Loads what a first answer needs while its process already serves: nobody who writes first waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from shared.ports import TokenCounter
+
+
+class Loads(Protocol):
+    """Models whose library is loaded beside other work."""
+
+    def load_soon(self) -> None: ...
+    async def loaded(self) -> None: ...
+
+
+class WarmUp:
+    """In threads: the process hears, stores and beats meanwhile."""
+
+    def __init__(self, models: Loads, counter: TokenCounter) -> None:
+        self._models = models
+        self._counter = counter
+        self.is_done = False
+        """Also when something cannot be loaded: whoever needs it says why, and waiting would not bring it."""
+
+    async def run(self) -> None:
+        self._models.load_soon()
+        await asyncio.to_thread(self._counter.count, "warm")
+        await self._models.loaded()
+        self.is_done = True
