@@ -384,6 +384,25 @@ async def test_a_prompt_that_the_provider_finds_too_long_is_trimmed_and_answered
 
 
 @pytest.mark.row("F45")
+async def test_a_single_slip_about_the_window_narrows_nobody(house: Provided) -> None:
+    """Neither the conversation that met it, in its next turn, nor any other."""
+    async with house.person("slipped") as slipped, house.person("beside") as beside:
+        await asyncio.gather(greeted(slipped, 3), greeted(beside, 3))
+        await house.case.until(_NO_JOBS)
+        asked = len(await house.provider.requests())
+        slip = {"status": 400, "message": "prompt is too long: 6100 tokens > 3000 maximum"}
+        await house.misbehaves(slip, anywhere="slippery")
+        await slipped.ask("Is it slippery?")
+        await beside.ask("Are you well?")
+        await slipped.ask("And now?")
+        chats = [r for r in (await house.provider.requests())[asked:] if r["kind"] == "chat"]
+        assert [record["status"] for record in chats] == [400, 200, 200, 200]
+        assert all(record["body"].get("tools") for record in chats[-2:])
+        assert all(final["role"] == "assistant" for final in (*slipped.finals, *beside.finals))
+        await house.case.promises_hold(slipped, beside)
+
+
+@pytest.mark.row("F45")
 async def test_a_provider_to_which_everything_is_too_long_ends_the_turn_and_no_loop(house: Provided) -> None:
     async with house.person("too-small") as person:
         await greeted(person, 4)
