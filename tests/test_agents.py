@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from shared.agents import PERSONA_CHARS, BadAgentConfig, Ground, check_config, read_config
+from shared.agents import PERSONA_CHARS, BadAgentConfig, Ground, check_config, effective, read_config
+from shared.app import BUILT_IN
 from shared.core.presets import preset
 from shared.core.workspace import Workspace
 
@@ -123,6 +124,17 @@ def test_files_of_the_folder_count_with_the_persona() -> None:
     config = {"workspace": "ada", "context": {"context_window": 12_000, "reserve": 2_000}}
     assert check_config(config, GROUND) == ()
     assert problems_of(config, ground)[0].startswith("context: system and tools take ")
+
+
+@pytest.mark.parametrize("name", ["pantheon", "arawn", "claude-code", "openclaw", "goclaw", "steady"])
+@pytest.mark.parametrize("window", [8_192, 16_000])
+def test_a_small_window_of_its_own_is_accepted_as_the_operators_is(name: str, window: int) -> None:
+    """With fewer tools, as such a window is offered them."""
+    all_tools = Ground(policy=preset("steady"), tools=BUILT_IN)
+    assert check_config({"preset": name, "context": {"context_window": window}}, all_tools) == ()
+    made = effective({"preset": name, "context": {"context_window": window}}, all_tools)
+    assert made.budget.conversation > made.budget.fixed
+    assert len(made.tools) < len(BUILT_IN) if window == 8_192 else len(made.tools) > 3
 
 
 def test_an_unknown_model_is_allowed_with_a_remark() -> None:
