@@ -42,6 +42,7 @@ from shared.adapters.postgres.feedback import PostgresFeedback
 from shared.adapters.postgres.figures import PostgresFigures
 from shared.adapters.postgres.handover import PostgresHandovers
 from shared.adapters.postgres.knowledge import PostgresKnowledge
+from shared.adapters.postgres.leftovers import PostgresLeftovers
 from shared.adapters.postgres.listing import PostgresSessionList
 from shared.adapters.postgres.notes import PostgresNotes
 from shared.adapters.postgres.people import PostgresPeople
@@ -183,6 +184,7 @@ class App:
     exporting: Exporting
     retaining: Retaining
     erasure_log: PostgresErasureLog
+    leftovers: PostgresLeftovers
     erasure_file: ErasureFile
     handovers: PostgresHandovers
     operator_desk: OperatorDesk
@@ -489,6 +491,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         exporting=exporting,
         retaining=retaining,
         erasure_log=PostgresErasureLog(pool),
+        leftovers=PostgresLeftovers(pool),
         erasure_file=ErasureFile(settings.backups / ERASURES),
         handovers=handovers,
         operator_desk=OperatorDesk(handovers, announcer, counter, crash_point=crash_point),

@@ -194,6 +194,8 @@ async def forget(app: App) -> None:
         try:
             await app.forgetting.finish()
             number = await _log_apart(app, number)
+            if await app.leftovers.clear():
+                log.info("log_begun_anew_behind_what_was_erased")
             if not retained or time.monotonic() - retained > RETENTION_SECONDS:
                 retained = time.monotonic()
                 await app.retaining.sweep()

@@ -162,6 +162,8 @@ class EmbeddedPostgres:
             "log_destination": "stderr",
             "logging_collector": "off",
             "log_min_messages": "warning",
+            # What was erased must not stand for weeks in a piece of the log that waits to be used again.
+            "wal_recycle": "off",
             "idle_in_transaction_session_timeout": "60s",
         }
         if sys.platform.startswith("linux"):
