@@ -21,7 +21,9 @@ log = structlog.get_logger(__name__)
 BEAT_SECONDS = 1.0
 VOUCH_SECONDS = 30.0
 """A loop that has not come round for so long may never do so again: others are to have what it holds."""
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.25
+STEPS = 4
+"""A reply of the database is had after about so many rounds of the loop, each of which may be long."""
 FADES_SECONDS = 2.0
 """A lag counts half after so long: between two that are too long a busy loop has some that are not."""
 STEP_SECONDS = 8.0
@@ -84,6 +86,8 @@ class Heart:
         while True:
             began = time.monotonic()
             await asyncio.sleep(LOOK_SECONDS)
+            for _ in range(STEPS):
+                await asyncio.sleep(0)
             self._came_round = now = time.monotonic()
             late = now - began - LOOK_SECONDS
             faded = self.lag_seconds * 0.5 ** ((now - began) / FADES_SECONDS)

@@ -1,0 +1,111 @@
+"""One of two processes has more people than it can carry: nothing is taken from it, the other helps."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import statistics
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from tests.fakes.messages_api.harness import RunningFake
+from tests.faults.lengths import lasting
+from tests.faults.person import Person
+from tests.faults.plant import Case
+from tests.faults.processes import Process, logged
+from tests.faults.test_provider import provided_by
+from tests.ports import free_port
+
+PEOPLE = 60
+ROUNDS = int(lasting(2.0, 10.0))
+"""Of each of four crowds, two of which are at one process."""
+RUNS_SECONDS, RESTS_SECONDS = 0.04, 0.16
+"""So long a process may compute, and not: two weak hosts, and sixty people are too many for one."""
+PATIENT_SECONDS = 240.0
+WORDS = "All work and no play makes a long answer of many small pieces. " * 12
+ANSWERED = [{"match": {"kind": "chat"}, "times": -1, "action": {"text": WORDS, "pace_ms": 5}}]
+CAPS = {"EVERTALK_CAP_TOTAL_PER_DAY_USD": "100000", "EVERTALK_CAP_VISITOR_PER_DAY_USD": "100000"}
+NOT_AT_ALL_FAIR = 2.0
+
+
+async def _asks(person: Person, rounds: int) -> list[float]:
+    """Seconds from each question to its answer; asked as soon as the one before is answered."""
+    found = []
+    for number in range(rounds):
+        since = time.monotonic()
+        await person.say(f"Question {number} of {person.name}.")
+        await person.answered(within_seconds=PATIENT_SECONDS)
+        found.append(time.monotonic() - since)
+    return found
+
+
+async def _crowd(ports: Sequence[int], name: str, rounds: int) -> list[float]:
+    """The seconds of every answer."""
+    async with AsyncExitStack() as stack:
+        people = [
+            await stack.enter_async_context(Person(ports[number % len(ports)], name=f"{name}{number}-"))
+            for number in range(PEOPLE)
+        ]
+        found = await asyncio.gather(*(_asks(person, rounds) for person in people))
+        return [one for each in found for one in each]
+
+
+@asynccontextmanager
+async def weak(*processes: Process) -> AsyncIterator[None]:
+    """As on a host that is slower, or has others to serve."""
+    taking_turns = asyncio.create_task(_take_turns(processes))
+    try:
+        yield
+    finally:
+        taking_turns.cancel()
+        await asyncio.wait([taking_turns])
+        for process in processes:
+            process.send(signal.SIGCONT)
+
+
+async def _take_turns(processes: Sequence[Process]) -> None:
+    while True:
+        for number, seconds in ((signal.SIGSTOP, RESTS_SECONDS), (signal.SIGCONT, RUNS_SECONDS)):
+            for process in processes:
+                process.send(number)
+            await asyncio.sleep(seconds)
+
+
+@pytest.mark.row("F55")
+@pytest.mark.timeout(900)
+async def test_a_crowd_at_one_of_two_processes_is_answered_once_and_fairly(
+    case: Case, fake: RunningFake
+) -> None:
+    await fake.script(ANSWERED)
+    other = free_port()
+    more = {**provided_by(fake), **CAPS}
+    async with case.web(**more) as web, case.web(**more, EVERTALK_HTTP_PORT=str(other)) as idle:
+        await _crowd([case.port, other], "warm", 1)
+        async with weak(web, idle):
+            seconds, spread, helped = list[float](), list[list[float]](), 0
+            # By turns, so that whatever else this machine does weighs on both.
+            for half in ("first", "second"):
+                spread += [await _crowd([case.port, other], f"spread-{half}", ROUNDS)]
+                before = idle.events["turn_tokens"]
+                seconds += await _crowd([case.port], f"crowd-{half}", ROUNDS)
+                helped += idle.events["turn_tokens"] - before
+        fair = statistics.mean(one for each in spread for one in each)
+        late = statistics.quantiles(seconds, n=20)[-1]
+        told = (
+            f"p95 {late:.2f} s, median {statistics.median(seconds):.2f} s, fair share {fair:.2f} s; "
+            f"{helped} of {len(seconds)} answered by the other process"
+        )
+        print(told)
+        assert helped > 0, told
+        both = [web, idle]
+        assert logged(both, "turn_fenced") == logged(both, "beats_missed") == 0, told
+        assert await case.value("SELECT max(attempt) FROM turns") == 1, "a turn was taken over"
+        turns = await case.value("SELECT count(*) FROM turns")
+        asked = [one for one in await fake.requests() if one["kind"] == "chat"]
+        assert len(asked) == turns, "a call was paid for twice"
+        assert late <= NOT_AT_ALL_FAIR * fair, told
+        assert web.exits == idle.exits == []
+        await case.promises_hold()
