@@ -23,7 +23,7 @@ from shared.adapters.postgres.readiness import is_newer, newest_revision, refuse
 from shared.core.errors import EvertalkError, StorageUnavailable
 
 MIGRATIONS = Path(__file__).resolve().parents[3] / "migrations"
-_MIGRATION_LOCK = 0x45564552  # "EVER": any number will do, as long as all starts use the same
+MIGRATION_LOCK = 0x45564552  # "EVER": any number will do, as long as all starts use the same
 _PATIENCE_SECONDS = 300.0
 _FAILED = (
     SQLAlchemyError, CommandError, asyncpg.PostgresError, StorageUnavailable, OSError, TimeoutError,
@@ -100,7 +100,9 @@ def known_revisions() -> frozenset[str]:
 
 
 def _upgrade(connection: Connection, revision: str) -> None:
-    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+    # The role may have a limit for statements that people wait for.
+    connection.execute(text("SET LOCAL statement_timeout = 0"))
+    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK})
     found = MigrationContext.configure(connection).get_current_revision()
     refuse_unknown(found)
     if revision == "head" and is_newer(found, newest_revision()):

@@ -14,7 +14,13 @@ from sqlmodel import SQLModel
 
 import shared.adapters.postgres.tables  # noqa: F401  the tables register themselves
 from shared.adapters.embedded.binaries import find_binaries
-from shared.adapters.postgres.migrate import alembic_config, current_revision, engine_for, migrate
+from shared.adapters.postgres.migrate import (
+    MIGRATION_LOCK,
+    alembic_config,
+    current_revision,
+    engine_for,
+    migrate,
+)
 
 
 async def schema_of(database_url: str) -> str:
@@ -43,6 +49,22 @@ async def test_the_migrations_make_just_the_declared_tables(
         await connection.run_sync(SQLModel.metadata.create_all)
     await engine.dispose()
     assert await schema_of(database_url) == await schema_of(empty_database_url)
+
+
+async def test_a_limit_for_statements_is_none_for_a_migration(empty_database_url: str) -> None:
+    """It waits for a rival's, as a role that people wait for may not."""
+    name = urlsplit(empty_database_url).path.removeprefix("/")
+    rival = await asyncpg.connect(empty_database_url)
+    try:
+        await rival.execute(f'ALTER DATABASE "{name}" SET statement_timeout = 300')
+        async with rival.transaction():
+            await rival.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
+            waiting = asyncio.ensure_future(migrate(empty_database_url))
+            await asyncio.sleep(1.5)
+    finally:
+        await rival.close()
+    await waiting
+    assert (await current_revision(empty_database_url))[0] is not None
 
 
 async def test_an_upgrade_from_the_revision_before_keeps_what_is_there(
