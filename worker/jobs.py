@@ -31,7 +31,8 @@ TIDY_HOUR = 3
 """Of the deployment's local day: from then on each person's notes are tidied once."""
 INDEX_SECONDS = 10.0
 """How often hidden messages are looked for that cannot be found again yet."""
-LIST_SECONDS = 1.0
+LIST_SECONDS = 2.0
+"""Turns that follow each other faster are one change of the list."""
 FREE_SECONDS = 5.0
 """How often money is freed that dead processes had set aside: until then it counts against the caps."""
 FORGET_SECONDS = 3.0

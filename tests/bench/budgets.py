@@ -62,11 +62,11 @@ BUDGETS: tuple[Budget, ...] = (
         in_the_way="Of 2.7 ms in a quick minute the two statements take 1.7 and Python around them 1.0. A "
         "third of the server's work is to prepare the statements' parts, 14 % are indexes, 8 % checks, 6 % "
         "foreign keys, 10 % the two flushes: they write keys, links, ledger, reservation and delivery in the "
-        "commits that the floor makes bare. Without all checks, all foreign keys or the lists' eighteen "
-        "indexes a turn would take 4 %, 3 % or 3 % less. Two of the floor's four flushes are spared; they "
-        "cost little on this disk: with a millisecond more for each (`tests.bench.turn --flush-ms 1`) the "
-        "same turn is 1.04 ×. The machine's processor changes its speed from minute to minute and its disk "
-        "does not: the eleven groups of blocks, spread over five minutes, lay between 1.60 × and 2.53 ×.",
+        "commits that the floor makes bare. Without all checks or all foreign keys a turn would take 4 % "
+        "or 3 % less. Two of the floor's four flushes are spared; they cost little on this disk: with a "
+        "millisecond more for each (`tests.bench.turn --flush-ms 1`) the same turn is 1.04 ×. The "
+        "machine's processor changes its speed from minute to minute and its disk does not: the eleven "
+        "groups of blocks, spread over five minutes, lay between 1.60 × and 2.53 ×.",
     ),
     Budget(
         number="P2",

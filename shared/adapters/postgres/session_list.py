@@ -174,13 +174,17 @@ def _wanted(query: SessionQuery, put: _Arguments) -> list[str]:
             f"""s.id IN (SELECT x.session_id FROM addresses x
                           WHERE x.channel = 'web' AND x.account = {put.put(query.site)})"""
         )
+    among = []
     if query.min_pct is not None:
-        wanted.append(_full(query.min_pct, put))
+        among.append(_full(query.min_pct, put))
     if query.since is not None:
-        wanted.append(f"s.last_active_at >= {put.put(query.since)}")
+        among.append(f"s.last_active_at >= {put.put(query.since)}")
     if query.until is not None:
-        wanted.append(f"s.last_active_at < {put.put(query.until)}")
-    return wanted
+        among.append(f"s.last_active_at < {put.put(query.until)}")
+    if among and not sql.SORTS[check(query)].listed:
+        # What turns change has its indexes in the list.
+        among = [f"s.id IN (SELECT s.id FROM session_list s WHERE {_all(among)})"]
+    return [*wanted, *among]
 
 
 def _full(share: float, put: _Arguments) -> str:

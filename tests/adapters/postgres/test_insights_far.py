@@ -12,6 +12,7 @@ import pytest
 from shared.adapters.postgres.insights import Insights, SessionQuery
 from shared.adapters.postgres.insights_memory import MemoryInsights, NoteQuery
 from shared.adapters.postgres.insights_people import PeopleInsights, PeopleQuery
+from shared.adapters.postgres.insights_sql import SORTS
 from shared.adapters.postgres.pool import open_pool
 from shared.adapters.postgres.spend_sql import SUMS
 from shared.adapters.postgres.work_changes import PostgresWorkChanges
@@ -108,10 +109,11 @@ async def test_how_full_they_are_at_least_is_what_sql_says(pool: Pool, share: fl
     async with pool.acquire() as connection:
         for number in range(20):
             await seed.a_session(connection, context=62 + number * 2, limit=100 if number % 5 else 0)
-    found = await Insights(pool).sessions(SessionQuery(min_pct=share))
-    assert len(found["sessions"]) == await pool.fetchval(
-        "SELECT count(*) FROM sessions WHERE context_limit > 0 AND context_tokens >= $1", share
-    )
+    for sort in SORTS:
+        found = await Insights(pool).sessions(SessionQuery(min_pct=share, sort=sort))
+        assert len(found["sessions"]) == await pool.fetchval(
+            "SELECT count(*) FROM sessions WHERE context_limit > 0 AND context_tokens >= $1", share
+        ), sort
 
 
 @pytest.mark.parametrize("usual", [False, True], ids=["rare", "usual"])
