@@ -485,18 +485,19 @@ UPDATE sessions SET leased_by = NULL, retry_at = now(), turn_epoch = turn_epoch 
 
 STUCK_SECONDS = 15
 UNKNOWN_TO_ITS_HOLDER = f"""
-  FROM sessions s JOIN workers w ON w.id = s.leased_by AND {_WORKS}
- WHERE s.answered_turn < s.next_turn - 1 AND s.leased_at < w.beat - interval '{STUCK_SECONDS} s'
+  FROM turns t JOIN sessions s ON s.id = t.session_id AND s.answered_turn = t.turn_no - 1
+  JOIN workers w ON w.id = s.leased_by AND {_WORKS}
+ WHERE t.ended_at IS NULL AND s.leased_at < w.beat - interval '{STUCK_SECONDS} s'
    AND w.health ? 'turns' AND NOT w.health -> 'turns' @> to_jsonb(s.id)
 """
 """Leased for a while to a process that lives and did not name the session with its last beat."""
 
 HELD = """
-SELECT s.id, coalesce(t.stop_requested, false) AS stop_requested
-  FROM sessions s LEFT JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
- WHERE s.leased_by = $1 AND s.answered_turn < s.next_turn - 1
+SELECT s.id, t.stop_requested
+  FROM turns t JOIN sessions s ON s.id = t.session_id AND s.answered_turn = t.turn_no - 1
+ WHERE t.ended_at IS NULL AND s.leased_by = $1
 """
-"""By the index of what is unanswered: a lease is held for an unanswered turn only, and one on the lease itself
+"""By the index of turns that have not ended: a lease is held for an unanswered turn only, and one on the lease itself
 would have to be written with each claim and each answer.
 """
 

@@ -16,6 +16,8 @@ from shared.adapters.postgres.insights_people import PeopleInsights, PeopleQuery
 from shared.adapters.postgres.insights_work import WorkInsights
 from shared.adapters.postgres.invariants import check_invariants
 from shared.adapters.postgres.listing import COLUMNS, TRUTH, PostgresSessionList, differs
+from shared.adapters.postgres.metrics_sql import GAUGES
+from shared.adapters.postgres.page_read import read_page
 from shared.core.errors import StorageUnavailable
 from tests.canaries import dumped
 from tests.journeys.house import Visit, running_app, settings_for, visit
@@ -26,7 +28,7 @@ STALE = f"SELECT count(*) FROM ({TRUTH}) x JOIN session_list l ON l.id = x.id WH
 CHANGES = "SELECT count(*) FROM session_list_changes"
 CHANGED_BY_TURNS = (
     "next_seq", "next_event_seq", "next_turn", "open_turn", "open_address", "answered_turn", "turn_epoch",
-    "leased_by", "context_tokens", "context_limit", "token_ratio", "last_active_at",
+    "leased_by", "leased_at", "context_tokens", "context_limit", "token_ratio", "last_active_at",
 )  # fmt: skip
 
 
@@ -222,6 +224,48 @@ async def test_operators_hear_that_the_list_has_moved(guest: Visit) -> None:
     await caught_up(guest)
     after = await insights.pulse()
     assert before["sessions"] != after["sessions"]
+
+
+async def test_what_is_asked_each_second_walks_through_no_idle_conversations(guest: Visit) -> None:
+    """Neither by a beat, a look for the unanswered, a page that is followed, nor a scrape."""
+    await guest.ask("Hello")
+    for statement in (
+        "INSERT INTO parties (display_name) SELECT 'Person ' || n FROM generate_series(1, 4000) n",
+        """INSERT INTO sessions (party_id, agent_id, last_active_at)
+           SELECT p.id, (SELECT min(id) FROM agents), now() - interval '30 days'
+             FROM parties p WHERE display_name LIKE 'Person%'""",
+    ):
+        await guest.app.pool.execute(statement)
+    await caught_up(guest)
+    await guest.app.pool.execute("ANALYZE")
+    before = await _walked(guest)
+    app, pool = guest.app, guest.app.pool
+    await app.conversation.heartbeat()
+    assert await app.turns.unanswered("web") == []
+    assert await app.turns.held(app.worker_id) == {}
+    await WorkInsights(pool).pulse()
+    await read_page(pool, GAUGES)
+    await Insights(pool).overview()
+    for state in ("answering", "waiting", "tidying", "problem"):
+        for sort in ("-active", "state"):
+            await Insights(pool).sessions(SessionQuery(state=state, sort=sort))
+    await caught_up(guest)
+    assert await _walked(guest) == before
+
+
+async def _walked(guest: Visit) -> int:
+    """Rows of conversations that were read one after the other, as all connections of the pool tell."""
+    pool = guest.app.pool
+    held = [await pool.acquire() for _ in range(pool.get_size())]
+    for connection in held:
+        await connection.execute("SELECT pg_stat_force_next_flush()")
+        await pool.release(connection)
+    return int(
+        await guest.one(
+            """SELECT sum(seq_tup_read) FROM pg_stat_user_tables
+                WHERE relname IN ('sessions', 'session_list', 'session_totals')"""
+        )
+    )
 
 
 async def test_without_a_change_one_look_is_all(guest: Visit) -> None:
