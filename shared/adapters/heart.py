@@ -65,6 +65,7 @@ class Heart:
         """How late the loop came lately to what was due, or somebody to a connection."""
         self._came_round = self.last_beat
         self._silent = False
+        self._stops = False
         self._since: datetime | None = None
         self._thread = threading.Thread(target=self._run, name="heart", daemon=True)
         self._ended: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
@@ -74,6 +75,7 @@ class Heart:
 
     async def stop(self) -> None:
         """No beat follows."""
+        self._stops = True
         if self._ended is not None:
             loop, ended = self._ended
             loop.call_soon_threadsafe(ended.set)
@@ -110,7 +112,7 @@ class Heart:
         self._ended = asyncio.get_running_loop(), ended
         pool: Pool | None = None
         workers: PostgresWorkers | None = None
-        while not ended.is_set():
+        while not (self._stops or ended.is_set()):
             try:
                 if workers is None:
                     async with asyncio.timeout(STEP_SECONDS):
