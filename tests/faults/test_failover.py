@@ -143,7 +143,7 @@ async def test_after_a_failover_nothing_is_stuck_and_what_was_lost_is_said_again
         for person in (*people, late):
             await person.ask("And now?")
         await case.promises_hold(*people, late)
-        assert [one.exits for one in running] == [[]] * len(running), "\n".join(
-            one.words() for one in running
-        )
+        # The worker holds nobody on the line, and may begin anew when Postgres falls.
+        talking = [one for one in running if one.module != "worker"]
+        assert [one.exits for one in talking] == [[], [], []], "\n".join(one.words() for one in talking)
         assert logged(running[:2], "another_timeline") == 2
