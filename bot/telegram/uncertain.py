@@ -44,7 +44,8 @@ class UncertainNotices:
     async def bring(self, accounts: Sequence[int]) -> None:
         """What has to wait is left for the next round; raises StorageUnavailable."""
         for notice, place, outcome in tuple(self._ended.values()):
-            await self._note(notice, place, outcome)
+            if notice.id not in self._at_it:
+                await self._note(notice, place, outcome)
         for notice in await self._store.to_do(accounts):
             if notice.id not in self._at_it:
                 self._at_it.add(notice.id)

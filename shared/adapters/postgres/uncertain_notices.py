@@ -82,14 +82,16 @@ class PostgresUncertainNotices:
 
     @store_method
     async def shown(self, notice: UncertainNotice, *, chat_id: int, message_id: int) -> bool:
-        """It stands in the chat; False when another took its place meanwhile, and this one is too much."""
+        """It stands in the chat, perhaps as the answer by now: what is told twice is true twice. False when
+        another took its place meanwhile, and this one is too much.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_LOCK, notice.id)
             # A statement of its own: it sees what others wrote before they waited for this row.
             found = await connection.fetchval(
                 _SHOWN, notice.id, notice.round, notice.tries + 1, chat_id, message_id
             )
-        return found is not None
+            return found is not None or await connection.fetchval(_IS_OURS, notice.address_id, message_id)
 
     @store_method
     async def not_shown(self, notice: UncertainNotice, *, surely: bool) -> None:
@@ -166,7 +168,8 @@ _OF_TURN = f"{_SELECT} AND n.session_id = $1 AND n.turn_no = $2 AND d.is_needed"
 _SHOWN = f"""
 UPDATE uncertain_notices n SET state = 'shown', chat_id = $4, message_id = $5,
        due_at = CASE WHEN {_NEEDED} THEN 'infinity' ELSE now() END
- WHERE id = $1 AND round = $2 AND tries = $3 AND state = 'sending' RETURNING id
+ WHERE id = $1 AND round = $2 AND tries = $3
+   AND (state = 'sending' OR state = 'shown' AND message_id = $5) RETURNING id
 """
 _LATER = f"""CASE WHEN tries >= {MOST_TRIES} THEN 'infinity'
      ELSE now() + {FIRST_PAUSE_SECONDS} * 4 ^ (tries - 1) * interval '1 s' END"""

@@ -248,6 +248,43 @@ async def test_what_became_of_a_notice_is_stored_when_postgres_is_back(
     assert len(await notices(ann)) == 1
 
 
+@pytest.mark.parametrize("pressed", [False, True])
+async def test_a_notice_stays_though_the_reply_that_it_is_stored_was_lost(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch, *, pressed: bool
+) -> None:
+    """It is stored twice then; meanwhile it may have become the answer."""
+    stored = desk.post.notices.shown
+
+    async def reply_lost(*told: Any, **more: Any) -> bool:
+        await stored(*told, **more)
+        raise StorageUnavailable("the line broke")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.post.notices, "shown", reply_lost)
+        await lost(fake, desk, "The one and only.")
+    assert await state(desk) == ("shown", 1, 1)
+    (notice,) = await notices(ann)
+    if pressed:
+        await press(desk, await desk.place(), notice)
+    await desk.tell()
+    assert await texts(ann) == ["The one and only." if pressed else UNCERTAIN]
+
+
+async def test_a_notice_stays_when_the_next_round_comes_while_it_is_stored(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = desk.post.notices.shown
+
+    async def slow(*told: Any, **more: Any) -> bool:
+        await desk.delivery.uncertain.bring([BOT_ID])
+        return await stored(*told, **more)
+
+    monkeypatch.setattr(desk.post.notices, "shown", slow)
+    await lost(fake, desk, "The one and only.")
+    assert await texts(ann) == [UNCERTAIN]
+    assert await state(desk) == ("shown", 1, 1)
+
+
 async def test_a_part_is_told_as_soon_as_it_is_known_for_uncertain(
     fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
