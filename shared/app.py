@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -69,6 +70,7 @@ from shared.adapters.web_pages import FETCH_URL, FetchUrl
 from shared.adapters.workspace_files import WorkspaceFiles, read_workspace, workspace_path
 from shared.agents import Ground
 from shared.alive import mark
+from shared.core.errors import StorageUnavailable
 from shared.core.handover import Limits as HandoverLimits
 from shared.core.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.overrides import deployment_policy
@@ -209,6 +211,8 @@ class App:
         if isinstance(self.mcp_tools, McpTools):
             await self.mcp_tools.close()
         await self.pictures.close()
+        with suppress(StorageUnavailable):
+            await self.turns.return_allowance()
         await self.heart.stop()
         await self.watching.cancel()
         if self.heart.is_lost:
@@ -240,7 +244,8 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     pool = await open_pool(database_url)
     await PostgresReadiness(pool).refuse_unknown()
     asking = partial(asking_storage, pool)
-    turns, upkeep = PostgresTurns(pool), PostgresUpkeep(pool)
+    turns = PostgresTurns(pool, slice_taken=partial(crash_point, "after_slice"))
+    upkeep = PostgresUpkeep(pool)
     health = health_of(settings, models)
     workers = PostgresWorkers(pool)
     worker_id = await succeed(workers, role, settings.process_file)

@@ -209,3 +209,9 @@ def _without_chromium() -> None:
     if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def on_the_shared_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of the day's money have tests of their own; in this process the row is looked at at once."""
+    monkeypatch.setattr("shared.adapters.postgres.allowance.LEAST_CALLS", 10**9)

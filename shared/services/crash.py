@@ -21,6 +21,7 @@ POINTS = (
     "after_answer",
     "after_delivered",
     "after_put_back",
+    "after_slice",
     "before_reminder",
     "after_reminder",
     "after_link",

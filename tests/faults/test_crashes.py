@@ -21,7 +21,7 @@ from tests.faults.test_alerts import POINTS as ALERTS
 from tests.faults.test_asides import POINTS as ASIDES
 from tests.faults.test_handover import POINTS as HANDED_OVER
 from tests.faults.test_logins import POINTS as LOGINS
-from tests.faults.test_provider import PUT_BACK
+from tests.faults.test_provider import MONEY, PUT_BACK
 from tests.faults.test_reminders import OWN as REMINDERS
 from tests.faults.test_telegram import ABORTED
 from tests.faults.test_telegram import POINTS as BOT
@@ -93,7 +93,7 @@ BY_SIGNAL = {"after_ack"}
 def test_every_crash_point_is_tried() -> None:
     tries = (
         *WEB, *WORKER, *NIGHT, *LISTING, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS, *ASIDES,
-        *LOGINS, *COPIES, PUT_BACK,
+        *LOGINS, *COPIES, PUT_BACK, *MONEY,
     )  # fmt: skip
     tried = {point.partition(":")[0] for point in tries} | BY_SIGNAL
     assert tried == set(POINTS)

@@ -327,3 +327,28 @@ async def _told_to_wait(person: Person) -> None:
 
 def _waits(person: Person) -> list[dict[str, Any]]:
     return [frame for frame in person.messages if frame.get("waiting")]
+
+
+MONEY = ("after_slice",)
+"""With the beat after the first answer that cost something."""
+
+
+async def test_a_slice_of_the_days_money_outlives_its_process_and_comes_back(
+    plant: Plant, fake: RunningFake
+) -> None:
+    case = await plant.case(TEMPLATE)
+    try:
+        provided = {**provided_by(fake), "EVERTALK_CAP_TOTAL_PER_DAY_USD": "500"}
+        async with case.web(crash_point=MONEY[0], **provided) as web, Person(case.port) as person:
+            await person.ask("Good day.")
+            await web.crashed()
+            assert web.exits == [CRASHED], web.words()
+            await person.ask("And now?")
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while await case.value("SELECT closed_at IS NULL FROM spend_slices ORDER BY id LIMIT 1"):
+                    await asyncio.sleep(0.2)
+            await case.promises_hold(person)
+        spent = await case.value("SELECT sum(spent_micro)::bigint FROM spend_days WHERE scope = 'total'")
+        assert spent == await case.value("SELECT sum(cost_micro)::bigint FROM usage")
+    finally:
+        await plant.drop(case.database)

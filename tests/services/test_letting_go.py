@@ -41,6 +41,9 @@ class Turns:
     def forget_remembered(self) -> None:
         self.remembers = False
 
+    async def tend_allowance(self, **_: Any) -> None:
+        """Nothing costs anything here."""
+
     async def let_go(self, session_ids: Collection[int], *, worker_id: int) -> None:
         assert worker_id == WORKER
         self.asked.append(sorted(session_ids))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.adapters.postgres.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turn_sql import LEASE_SECONDS, UNKNOWN_TO_ITS_HOLDER, WARN_PERCENT
 
 LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.alerts'))"
@@ -22,7 +23,7 @@ FALLEN_BACK = f"""
 
 SWEEP = f"""
 WITH spent AS (
-  SELECT coalesce(max(spent_micro), 0)::bigint AS used
+  SELECT coalesce(max(spent_micro), 0) + {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE $1)::date")} AS used
     FROM spend_days WHERE scope = 'total' AND day = (now() AT TIME ZONE $1)::date
 ), providers AS (
   SELECT p ->> 'provider' AS provider, bool_or((p ->> 'refused')::boolean) AS refused

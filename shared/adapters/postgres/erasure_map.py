@@ -175,6 +175,7 @@ ACTIONS: Mapping[str, Action] = {
     "session_list_changes": Keep(why="numbers of conversations, for seconds"),
     "session_spend": Keep(why="numbers by purpose and model"),
     "reservations": Keep(why="numbers"),
+    "spend_slices": Keep(why="numbers"),
     "spend_days": Keep(why="numbers by scope and day"),
     "recall_words": Keep(why="counts of the words of passages and files: a word goes with the last of them"),
     "knowledge": Keep(why="an operator's files"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncpg
 
 from shared.adapters.postgres.pool import store_method
+from shared.adapters.postgres.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turn_sql import wanted_caps
 from shared.core.errors import UnknownSession
 from shared.core.figures import DaySpending, ScopeSpending, SessionFigures
@@ -61,7 +62,9 @@ WITH cost AS (
          count(u.id) FILTER (WHERE u.cost_micro IS NULL) AS unknown
     FROM cost c LEFT JOIN usage u ON u.session_id = c.id AND u.at >= c.day::timestamp AT TIME ZONE $2
 )
-SELECT w.scope, w.cap, coalesce(d.spent_micro, 0) AS spent, coalesce(d.reserved_micro, 0) AS held,
+SELECT w.scope, w.cap, coalesce(d.spent_micro, 0)
+         + CASE w.scope WHEN 'total' THEN {SPENT_OF_OPEN.format(day="w.day")} ELSE 0 END AS spent,
+       coalesce(d.reserved_micro, 0) AS held,
        (c.day + 1)::timestamp AT TIME ZONE $2 AS anew_at, c.timezone, l.ledger, l.unknown
   FROM want w CROSS JOIN cost c CROSS JOIN ledger l
   LEFT JOIN spend_days d ON d.scope = w.scope AND d.day = w.day ORDER BY w.scope

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from shared.adapters.postgres.orders import CACHE_PCT, CONTEXT_PCT, KNOWN_COST, READ_TOKENS
+from shared.adapters.postgres.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.spend_sql import SUMS
 
 LEASE_SECONDS = 4
@@ -357,7 +358,7 @@ SELECT json_build_object(
   'jobs_retrying', (SELECT count(*) FROM jobs WHERE state IN ('due', 'running') AND last_error <> ''),
   'workers', (SELECT count(*) FROM workers WHERE role = 'worker' AND stopped_at IS NULL
                  AND beat > now() - interval '{LEASE_SECONDS} s'),
-  'charged_micro', (SELECT coalesce(max(spent_micro), 0) FROM spend_days
+  'charged_micro', (SELECT coalesce(max(spent_micro), 0) + {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE $1)::date")} FROM spend_days
                      WHERE scope = 'total' AND day = (now() AT TIME ZONE $1)::date),
   'near_caps', (SELECT count(*) FROM spend_days WHERE scope ~ '^(party|session):' AND warned_at IS NOT NULL
                    AND day = (now() AT TIME ZONE $1)::date),

@@ -732,12 +732,38 @@ _MONEY = (
         rows=f"""SELECT {_at("scope=coalesce(d.scope, r.scope)", "day=coalesce(d.day, r.day)")}
                    FROM (SELECT * FROM spend_days WHERE day >= current_date - 1) d
                    FULL JOIN (
-                     SELECT scope, day, sum(amount_micro) FILTER (WHERE state = 'held') AS held,
-                            sum(settled_micro) FILTER (WHERE state <> 'held') AS spent
-                       FROM reservations, unnest(scopes) AS scope
+                     SELECT scope, day, sum(held) AS held, sum(spent) AS spent FROM (
+                       SELECT scope, day, CASE state WHEN 'held' THEN amount_micro END AS held,
+                              settled_micro AS spent
+                         FROM reservations, unnest(scopes) AS scope
+                       UNION ALL
+                       SELECT scope, day, CASE WHEN closed_at IS NULL THEN granted_micro END, spent_micro
+                         FROM spend_slices, unnest(scopes) AS scope) x
                       WHERE day >= current_date - 1 GROUP BY scope, day) r USING (scope, day)
                   WHERE (coalesce(d.reserved_micro, 0), coalesce(d.spent_micro, 0))
                      <> (coalesce(r.held, 0), coalesce(r.spent, 0))""",
+    ),
+    _Check(
+        code="I9",
+        what="a slice of the day's money gave more than it had, or is closed and still gives",
+        rows=f"""SELECT {_at("slice=s.id")} FROM spend_slices s
+                   LEFT JOIN (SELECT slice_id, sum(least(amount_micro, coalesce(settled_micro, amount_micro)))
+                                       AS taken, coalesce(sum(settled_micro), 0) AS settled,
+                                     bool_or(state = 'held') AS holds
+                                FROM reservations WHERE slice_id IS NOT NULL GROUP BY 1) r
+                     ON r.slice_id = s.id
+                  WHERE s.taken_at > now() - interval '29 days'
+                    AND (r.taken > s.granted_micro OR s.closed_at IS NOT NULL
+                         AND (r.holds OR s.spent_micro <> coalesce(r.settled, 0)))""",
+    ),
+    _Check(
+        code="I9",
+        what="a slice of the day's money is left with a process that is gone",
+        rows=f"""SELECT {_at("slice=s.id", "worker=s.worker_id")} FROM spend_slices s
+                   LEFT JOIN workers w ON w.id = s.worker_id
+                  WHERE s.closed_at IS NULL AND s.taken_at < now() - interval '30 minutes'
+                    AND (w.id IS NULL OR w.stopped_at IS NOT NULL
+                         OR w.beat < now() - interval '30 minutes')""",
     ),
     _Check(
         code="I9",

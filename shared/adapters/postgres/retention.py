@@ -192,6 +192,9 @@ RULES: Mapping[str, Rule] = {
         where="state <> 'held' AND created_at < now() - {age}",
         told="30 days; days of spending keep their sums",
     ),
+    "spend_slices": Sweep(
+        days=30, key="id", where="closed_at < now() - {age}", told="30 days after they were closed"
+    ),
     "prompt_parts": Sweep(
         days=2,
         costly=True,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.connecting import connect
+from shared.adapters.postgres.slice_sql import SPENT_OF_OPEN
 
-_TODAY = """
-SELECT coalesce(max(spent_micro) FILTER (WHERE scope = 'total'), 0)::bigint AS used,
+_TODAY = f"""
+SELECT coalesce(max(spent_micro) FILTER (WHERE scope = 'total'), 0)
+         + {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE $1)::date")} AS used,
        count(*) FILTER (WHERE scope ~ '^(party|session):' AND warned_at IS NOT NULL) AS warned
   FROM spend_days WHERE day = (now() AT TIME ZONE $1)::date
 """

@@ -1100,6 +1100,28 @@ class Reservation(SQLModel, table=True):
     scopes: list[str] = field(text_list())
     created_at: datetime = field(moment())
     ended_at: datetime | None = field(moment(null=True))
+    slice_id: int | None = field(big(null=True))
+    """Stands for the scopes that all share: they learn of this when the slice is closed."""
+
+
+class SpendSlice(SQLModel, table=True):
+    """Money of the day that one process spends by itself; what is left goes back when it is closed."""
+
+    __tablename__ = "spend_slices"
+    __table_args__ = (
+        CheckConstraint("granted_micro > 0 AND cardinality(scopes) > 0", name="slice_is_of_something"),
+        CheckConstraint("(closed_at IS NULL) = (spent_micro IS NULL)", name="slice_is_counted_at_its_end"),
+        Index("spend_slices_open", "id", postgresql_where=text("closed_at IS NULL")),
+    )
+    id: int = field(identity())
+    worker_id: int = field(big())
+    day: date = field(Column(Date, nullable=False))
+    scopes: list[str] = field(text_list())
+    granted_micro: int = field(big())
+    spent_micro: int | None = field(big(null=True))
+    after_reservation: int = field(big())
+    taken_at: datetime = field(moment())
+    closed_at: datetime | None = field(moment(null=True))
 
 
 class SpendDay(SQLModel, table=True):

@@ -103,28 +103,43 @@ WHOSE_NETWORK = """CASE WHEN p.anonymous THEN p.network END AS network,
 """Of an anonymous party `p`: where they come from, and the hour of the day that their money is counted in."""
 
 
-def wanted_caps(limits: int, *, unless: str = "NULL") -> str:
+def _lent(limits: int, loan: int) -> str:
+    """The slice of the day's money that this process has for `cost`; who closes it waits for us, or we see it closed."""
+    of_known, of_visitors = f"(${loan}::bigint[])[1:2]", f"(${loan}::bigint[])[3:4]"
+    return f"""slice AS (
+  SELECT l.id FROM spend_slices l, cost c,
+         LATERAL (SELECT CASE WHEN c.anonymous THEN {of_visitors} ELSE {of_known} END AS may) m
+   WHERE l.id = m.may[1] AND l.closed_at IS NULL AND l.day = c.day AND c.micro BETWEEN 1 AND m.may[2]
+     AND (c.hour IS NULL OR (${limits}::bigint[])[6] IS NULL OR 'visitors:' || c.hour = ANY (l.scopes))
+     FOR KEY SHARE OF l
+), """
+
+
+def wanted_caps(limits: int, *, unless: str = "NULL", lent: bool = False) -> str:
     """The caps of every scope of `cost`; of the deployment's and the agent's the smaller one holds.
 
     `limits` is the number of the parameter that has `Caps.limits`; `unless` stands for a cap that is not set.
     """
     visitor, person, session, total, network, hour = (f"(${limits}::bigint[])[{n}]" for n in range(1, 7))
+    shared = "NOT EXISTS (SELECT FROM slice)" if lent else "true"
     return f"""want AS (
   SELECT scope, micro, day, coalesce(cap, {unless}) AS cap FROM (
     SELECT 'party:' || party_id AS scope, micro, day,
            least(CASE WHEN anonymous THEN {visitor} ELSE {person} END,
                  agent_cap(config, 'person_per_day_usd')) AS cap FROM cost
     UNION ALL SELECT 'session:' || id, micro, day, least({session}, agent_cap(config, 'session_usd')) FROM cost
-    UNION ALL SELECT 'total', micro, day, {total} FROM cost
+    UNION ALL SELECT 'total', micro, day, {total} FROM cost WHERE {shared}
     UNION ALL SELECT 'network:' || network, micro, day, {network} FROM cost WHERE network IS NOT NULL
-    UNION ALL SELECT 'visitors:' || hour, micro, day, {hour} FROM cost WHERE hour IS NOT NULL
+    UNION ALL SELECT 'visitors:' || hour, micro, day, {hour} FROM cost
+     WHERE hour IS NOT NULL AND {shared}
   ) x
 )"""
 
 
-def _hold(limits: int, *, among: str = "true", unless: str = "NULL") -> str:
-    """Set `cost.micro` aside in every capped scope."""
-    return f"""), {wanted_caps(limits, unless=unless)}, held AS (
+def _hold(limits: int, *, among: str = "true", unless: str = "NULL", loan: int = 0) -> str:
+    """Set `cost.micro` aside in every capped scope, but for those that a slice stands for."""
+    lent = _lent(limits, loan) if loan else ""
+    return f"""), {lent}{wanted_caps(limits, unless=unless, lent=bool(loan))}, held AS (
   INSERT INTO spend_days AS d (scope, day, reserved_micro)
   SELECT scope, day, micro FROM want
    WHERE cap IS NOT NULL AND micro >= 0 AND micro <= cap AND {among} ORDER BY scope
@@ -215,7 +230,8 @@ def _claimed(*, first: int, turn_times: str, after_death: str = "false", more: s
     """What whoever answers must know of `s` and its turn `t`, with the money for it set aside.
 
     `after_death` can be true only of a turn that was there before. From the parameter `first` on: micro-dollars
-    per input token, those for the longest output, the time zone, and the caps.
+    per input token, those for the longest output, the time zone, the caps, and what slices of the day's money may
+    give.
     """
     return f"""), cost AS (
   SELECT CASE WHEN ${first}::float8 + ${first + 1}::float8 > 0 OR c.config ? 'model' OR s.model <> '' THEN
@@ -224,15 +240,16 @@ def _claimed(*, first: int, turn_times: str, after_death: str = "false", more: s
          {WHOSE_NETWORK.format(timezone=f"${first + 2}")}, c.name AS agent, p.kind, p.display_name, p.timezone,
          {BROUGHT} AS brought
     FROM s JOIN parties p ON p.id = s.party_id JOIN agents c ON c.id = s.agent_id
-{_hold(first + 3)}), r AS (
-  INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes)
-  SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, h.scopes
-    FROM cost c, t, (SELECT ARRAY(SELECT scope FROM held ORDER BY scope) AS scopes) h WHERE h.scopes <> '{{}}'
-  RETURNING id
+{_hold(first + 3, loan=first + 4)}), r AS (
+  INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes, slice_id)
+  SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, h.scopes, l.id
+    FROM cost c CROSS JOIN t CROSS JOIN (SELECT ARRAY(SELECT scope FROM held ORDER BY scope) AS scopes) h
+    LEFT JOIN slice l ON true WHERE h.scopes <> '{{}}' OR l.id IS NOT NULL
+  RETURNING id, slice_id
 )
 SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.goal, s.mode, s.erased_turn, s.token_ratio, s.token_ratios, s.measured_by,
        t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
-       r.id AS reservation_id, coalesce(c.micro, 0) AS reserved_micro,
+       r.id AS reservation_id, r.slice_id, coalesce(c.micro, 0) AS reserved_micro,
        {REFUSED_SCOPE} AS refused_scope, {IS_NEAR} AS is_near,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        ARRAY(SELECT f.threshold FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
@@ -349,13 +366,13 @@ from before the wait.
 """
 
 ACCEPT_AND_CLAIM_KNOWN = _accept_and_claim(
-    told=""", seen.version = $15::xid AND sessions.next_seq - 2 = $16::bigint AS is_known""",
+    told=""", seen.version = $16::xid AND sessions.next_seq - 2 = $17::bigint AS is_known""",
     turn_times=f"CASE WHEN NOT s.is_known THEN {_WHEN_TURNS_BEGAN} END",
     more=f"{_AND_THE_MESSAGE}, s.is_known",
 )
 """As `ACCEPT_AND_CLAIM` without the entries: a part that is not needed is prepared all the same.
 
-`$15` and `$16` are the version and the last seq of what is remembered: a standby that was behind gives the
+`$16` and `$17` are the version and the last seq of what is remembered: a standby that was behind gives the
 numbers of lost transactions again.
 """
 

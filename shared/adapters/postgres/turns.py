@@ -12,6 +12,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres import turn_sql
+from shared.adapters.postgres.allowance import Allowance
 from shared.adapters.postgres.answer_sql import ANSWER, ANSWER_PLAIN, AUDIT, USAGE
 from shared.adapters.postgres.pool import read_json, store_method
 from shared.adapters.postgres.remembered import Remembered, RememberedViews
@@ -46,9 +47,10 @@ WOKEN_AT_ONCE = 20
 class PostgresTurns:
     """Each method is one transaction; every write after the claim is fenced by the turn's epoch."""
 
-    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
+    def __init__(self, pool: asyncpg.Pool[Record], *, slice_taken: Callable[[], None] = lambda: None) -> None:
         self._pool = pool
         self._remembered = RememberedViews()
+        self._allowance = Allowance(pool, taken=slice_taken)
 
     @store_method
     async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted:
@@ -102,15 +104,17 @@ class PostgresTurns:
         """
         known = self._remembered.take(inbound.session_id)
         sql = turn_sql.ACCEPT_AND_CLAIM if known is None else turn_sql.ACCEPT_AND_CLAIM_KNOWN
+        loan = self._allowance.lend()
         try:
             row = await self._pool.fetchrow(
                 sql, *_message(inbound, channel, tokens), worker_id, micro_per_input_token, micro_output,
-                caps.timezone, caps.limits,
+                caps.timezone, caps.limits, loan.row,
                 *() if known is None else (known.version, known.entries[-1].seq),
             )  # fmt: skip
         except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError):
-            return None  # it came twice at once, or `claim` is to tell why its turn cannot be taken
+            row = None  # it came twice at once, or `claim` is to tell why its turn cannot be taken
         if row is None:
+            self._allowance.gave_back(loan)
             return None
         said = Entry(
             seq=row["seq"], turn=row["turn_no"], step=row["seq"], role="user", author="person",
@@ -118,6 +122,8 @@ class PostgresTurns:
         )  # fmt: skip
         entries, times = _with_the_message(said, row, known)
         claim = _claim_from(row, worker_id, entries, turn_times=times)
+        if self._allowance.took(loan, row, anonymous=claim.anonymous):
+            claim = replace(claim, near_caps=True)
         accepted = Accepted(
             session_id=inbound.session_id,
             seq=row["seq"],
@@ -151,16 +157,20 @@ class PostgresTurns:
         micro_output: float,
     ) -> Claim | None:
         """Take the oldest unanswered turn, unless a living process has it or it is not due yet."""
+        loan = self._allowance.lend()
         row = await self._pool.fetchrow(
             turn_sql.CLAIM, session_id, worker_id, channel, micro_per_input_token, micro_output,
-            caps.timezone, caps.limits,
+            caps.timezone, caps.limits, loan.row,
         )  # fmt: skip
         if row is None:
+            self._allowance.gave_back(loan)
             return None
-        if row["head"] is None or row["head_link"] is not None:
-            return _claim_from(row, worker_id)
-        # It waited for the commit of a compaction: the row is of now, and what it leads to is of before.
-        return _claim_from({**row, "head_link": await self._link(row["head"])}, worker_id)
+        near = self._allowance.took(loan, row, anonymous=row["anonymous"]) or row["is_near"]
+        told: Mapping[str, Any] = {**row, "is_near": near}
+        if row["head"] is not None and row["head_link"] is None:
+            # It waited for the commit of a compaction: the row is of now, what it leads to is of before.
+            told = {**told, "head_link": await self._link(row["head"])}
+        return _claim_from(told, worker_id)
 
     async def _link(self, link_id: int) -> Any:
         return await self._pool.fetchval(turn_sql.LINK, link_id)
@@ -243,6 +253,8 @@ class PostgresTurns:
         )  # fmt: skip
         if row is None:
             raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
+        known = outcome.settled_micro if outcome.state == "answered" else None
+        self._allowance.settled(claim.reservation_id, known)
         if (grown := _grown(claim, outcome, row, said, written)) is not None:
             self._remembered.keep(claim.session_id, grown)
         return AnswerStored(
@@ -279,6 +291,8 @@ class PostgresTurns:
                 raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
             if spent:
                 await connection.execute(turn_sql.WASTE, *_waste(claim, spent, settled_micro))
+        if spent:
+            self._allowance.settled(claim.reservation_id, settled_micro)
         if notice is None:
             return None
         payload = notice_payload(
@@ -300,6 +314,7 @@ class PostgresTurns:
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None:
         """Calls that led to nothing and are paid for all the same; the claim's reservation ends with them."""
         await self._pool.execute(turn_sql.WASTE, *_waste(claim, spent, settled_micro))
+        self._allowance.settled(claim.reservation_id, settled_micro)
 
     @store_method
     async def record_lost(self, claim: Claim, *, model: str, input_tokens: int) -> int:
@@ -322,6 +337,7 @@ class PostgresTurns:
     @store_method
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None:
         await self._pool.execute(turn_sql.RELEASE_RESERVATION, reservation_id, spent_micro)
+        self._allowance.settled(reservation_id)
 
     @store_method
     async def reserve(
@@ -342,12 +358,31 @@ class PostgresTurns:
     @store_method
     async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> None:
         """Set more aside, `micro` in all, where it is less; raises CapReached and leaves it as it was."""
+        before = self._allowance.held_micro(reservation_id)
+        refused = await self._allowance.raise_to(reservation_id, micro, caps=caps)
+        if refused:
+            raise _refused_by(refused, caps)
+        try:
+            await self._raise_row(reservation_id, micro, caps)
+        except CapReached:
+            self._allowance.lower_to(reservation_id, before)
+            raise
+
+    async def _raise_row(self, reservation_id: int, micro: int, caps: Caps) -> None:
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(
                 turn_sql.RAISE_RESERVATION, reservation_id, micro, caps.limits,
             )  # fmt: skip
             if row is not None and row["shortages"]:
                 raise _cap_reached(row["shortages"], caps, mine_micro=row["mine"])
+
+    async def tend_allowance(self, *, worker_id: int, caps: Caps) -> None:
+        """With each beat: what this process may spend by itself; raises StorageUnavailable."""
+        await self._allowance.tend(worker_id=worker_id, caps=caps)
+
+    async def return_allowance(self) -> None:
+        """Before this process ends; raises StorageUnavailable."""
+        await self._allowance.give_all_back()
 
     @store_method
     async def warn_of_spending(
@@ -587,8 +622,12 @@ def _cap_reached(rows: Sequence[Mapping[str, Any]], caps: Caps, *, mine_micro: i
         )
         for row in rows
     ]
-    shortages.sort(key=lambda one: (one.once_settled_micro, one.left_micro, one.scope))
-    return cap_reached(shortages[0].scope, timezone=caps.timezone, shortages=shortages)
+    return _refused_by(shortages, caps)
+
+
+def _refused_by(shortages: Sequence[Shortage], caps: Caps) -> CapReached:
+    ordered = sorted(shortages, key=lambda one: (one.once_settled_micro, one.left_micro, one.scope))
+    return cap_reached(ordered[0].scope, timezone=caps.timezone, shortages=ordered)
 
 
 def _waste(claim: Claim, spent: Sequence[Spending], settled_micro: int) -> tuple[Any, ...]:

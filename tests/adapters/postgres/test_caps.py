@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from shared.adapters.postgres.spend_sql import ADD_UP
+from shared.adapters.postgres.turns import PostgresTurns
 from shared.core.errors import CapReached
 from shared.core.messages import Text
 from shared.core.turns import Caps, Claim, Outcome, Spending
@@ -62,9 +63,9 @@ async def claim_of(guest: Visit, limits: Caps) -> Claim:
     return claim
 
 
-async def end(guest: Visit, claim: Claim, micro: int) -> None:
+async def end(guest: Visit, claim: Claim, micro: int, *, turns: PostgresTurns | None = None) -> None:
     blocks = (Text(text="So it is."),) if micro else None
-    await guest.app.turns.record_answer(
+    await (turns or guest.app.turns).record_answer(
         claim,
         Outcome(
             state="answered" if micro else "refused", blocks=blocks, tokens=1, screen={"text": "So it is."},
