@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
@@ -53,6 +54,18 @@ class Process:
     async def end_one(self, micro: int) -> None:
         one, claim = self.running.pop(0)
         await end(one, claim, micro, turns=self.turns)
+
+    async def raise_one(self, micro: int, limits: Caps) -> None:
+        claim = self.running[0][1]
+        if claim.refused_scope is None and claim.reservation_id is not None:
+            with suppress(CapReached):
+                await self.turns.raise_reservation(claim.reservation_id, micro, caps=limits)
+
+
+async def successor_of(process: Process) -> Process:
+    """It died with its turns; what they held stays held until somebody takes them."""
+    await process.guest.app.workers.stop(process.worker_id)
+    return await process_of(process.guest)
 
 
 async def process_of(guest: Visit) -> Process:
@@ -190,21 +203,11 @@ async def test_whatever_dies_is_stolen_or_returned_the_money_adds_up(
                 await guest.app.pool.execute(LIVE, process.worker_id)
                 await process.begin(found.pop(), limits)
             case "end" if process.running:
-                claim = process.running[0][1]
-                paid = 0
-                if claim.refused_scope is None:
-                    paid = chance.randint(1, ONE_CLAIM)
-                spent += paid
+                refused = process.running[0][1].refused_scope is not None
+                spent += (paid := 0 if refused else chance.randint(1, ONE_CLAIM))
                 await process.end_one(paid)
             case "raise" if process.running:
-                claim = process.running[0][1]
-                if claim.refused_scope is None and claim.reservation_id is not None:
-                    try:
-                        await process.turns.raise_reservation(
-                            claim.reservation_id, chance.randint(1, 5) * ONE_CLAIM, caps=limits
-                        )
-                    except CapReached as refused:
-                        assert refused.shortages
+                await process.raise_one(chance.randint(1, 5) * ONE_CLAIM, limits)
             case "tend":
                 await process.tend(limits, seconds=chance.choice([1.0, 11.0, 70.0]))
             case "silent":
@@ -212,17 +215,8 @@ async def test_whatever_dies_is_stolen_or_returned_the_money_adds_up(
             case "back":
                 await guest.app.pool.execute(LIVE, process.worker_id)
             case "die":
-                fresh = await process_of(guest)
-                fresh.running = process.running
-                await guest.app.pool.execute(
-                    "UPDATE sessions SET leased_by = $1 WHERE leased_by = $2", fresh.worker_id,
-                    process.worker_id,
-                )  # fmt: skip
-                await guest.app.workers.stop(process.worker_id)
-                fresh.running = []
-                processes[processes.index(process)] = fresh
-        for scope in ("total",):
-            assert (await guest.one(USED, scope) or 0) <= cap
+                processes[processes.index(process)] = await successor_of(process)
+        assert (await guest.one(USED, "total") or 0) <= cap
         await in_order(guest)
     for process in processes:
         await process.turns.return_allowance()
