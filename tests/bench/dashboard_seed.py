@@ -63,9 +63,10 @@ SELECT last_channel, CASE WHEN last_channel = 'web' THEN 'default' ELSE '77' END
   FROM sessions
 """
 _TOTALS = """
-INSERT INTO session_totals (session_id, input_tokens, output_tokens, cache_read_tokens,
+INSERT INTO session_totals (session_id, total_tokens, input_tokens, output_tokens, cache_read_tokens,
                             cache_write_tokens, cost_micro, cost_unknown_calls, compaction_count)
-SELECT n, n * 31 % 90000, n * 17 % 30000, n * 53 % 900000, n * 13 % 9000,
+SELECT n, n * 31 % 90000 + n * 17 % 30000 + n * 53 % 900000 + n * 13 % 9000,
+       n * 31 % 90000, n * 17 % 30000, n * 53 % 900000, n * 13 % 9000,
        CASE WHEN n % 50 = 0 THEN 0 ELSE n * 97 % 9000000 END, (n % 50 = 0)::int, n % 7
   FROM generate_series(1, $1::bigint) n
 """

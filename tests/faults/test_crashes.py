@@ -25,6 +25,7 @@ from tests.faults.test_provider import MONEY, PUT_BACK
 from tests.faults.test_reminders import OWN as REMINDERS
 from tests.faults.test_telegram import ABORTED
 from tests.faults.test_telegram import POINTS as BOT
+from tests.faults.test_telegram import TOLD
 from tests.operations.test_restore import POINTS as COPIES
 
 REMEMBER = "Please remember that my cat is called Miso."
@@ -93,7 +94,7 @@ BY_SIGNAL = {"after_ack"}
 def test_every_crash_point_is_tried() -> None:
     tries = (
         *WEB, *WORKER, *NIGHT, *LISTING, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS, *ASIDES,
-        *LOGINS, *COPIES, PUT_BACK, *MONEY,
+        *LOGINS, *COPIES, PUT_BACK, *MONEY, *TOLD,
     )  # fmt: skip
     tried = {point.partition(":")[0] for point in tries} | BY_SIGNAL
     assert tried == set(POINTS)

@@ -22,17 +22,18 @@ from shared.operator_cli import read_operator_arguments
 from shared.pairing import read_arguments as read_pairing_arguments
 from shared.person_cli import read_arguments as read_person_arguments
 from shared.restoring import read_restore_arguments
+from shared.review import read_doctor_arguments
 from shared.service_cli import read_service_arguments
-from shared.settings import setting_names
+from shared.settings import ENV_FILE_NAME, setting_names
 from shared.site_cli import read_site_arguments
 from shared.upgrading import read_upgrade_arguments
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("docs/server.md", "docs/runbook.md")
+PAGES = ("docs/server.md", "docs/cluster.md", "docs/runbook.md")
 READERS: dict[str, Callable[[Sequence[str]], Any]] = {
     "agent": read_agent_arguments, "alert": read_alert_arguments, "backup": read_backup_arguments,
-    "command": read_command_arguments, "database": read_database_arguments, "key": read_key_arguments,
-    "operator": read_operator_arguments,
+    "command": read_command_arguments, "database": read_database_arguments,
+    "doctor": read_doctor_arguments, "key": read_key_arguments, "operator": read_operator_arguments,
     "pairing": read_pairing_arguments, "person": read_person_arguments, "restore": read_restore_arguments,
     "service": read_service_arguments, "site": read_site_arguments, "upgrade": read_upgrade_arguments,
 }  # fmt: skip
@@ -77,7 +78,7 @@ def test_every_alert_has_its_line_in_the_runbook() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_setting_of_the_pages_exists(page: str) -> None:
     named = set(re.findall(r"\bEVERTALK_[A-Z_]+\b", (ROOT / page).read_text()))
-    assert named <= set(setting_names().values())
+    assert named <= {*setting_names().values(), ENV_FILE_NAME}
 
 
 @pytest.mark.parametrize("page", PAGES)
