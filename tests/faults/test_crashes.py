@@ -23,9 +23,8 @@ from tests.faults.test_handover import POINTS as HANDED_OVER
 from tests.faults.test_logins import POINTS as LOGINS
 from tests.faults.test_provider import MONEY, PUT_BACK
 from tests.faults.test_reminders import OWN as REMINDERS
-from tests.faults.test_telegram import ABORTED
+from tests.faults.test_telegram import ABORTED, TOLD
 from tests.faults.test_telegram import POINTS as BOT
-from tests.faults.test_telegram import TOLD
 from tests.operations.test_restore import POINTS as COPIES
 
 REMEMBER = "Please remember that my cat is called Miso."
