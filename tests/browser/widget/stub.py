@@ -796,6 +796,7 @@ class Stub:
             await self._undo(session, cid)
         elif name == "new":
             session.events.clear()
+            self.renamed = f"s-{next(self._ids)}"  # numbers begin anew in another session only
             session.used = 0
             for one in list(session.sockets):
                 await self._hello(one, {"last_seq": 0, "token": session.token}, session.token)
