@@ -39,6 +39,8 @@ from web.parts import ModelShown
 
 QUESTION = "What was the name of the restaurant near the river that we liked so much last summer?"
 ANSWER = "You liked the Blue Heron, because of the grilled sardines and the view over the bridge at night."
+TURNS_BETWEEN_BEATS = 20
+"""More take longer than a beat; then its commit is few beside theirs."""
 AIMS = {"overhead_ratio": 2.0, "statements": 2, "commits": 2, "redis_commands": 2, "rss_web_mib": 180,
         "rss_worker_mib": 180, "rss_web_after_model_mib": 180, "rss_worker_after_model_mib": 180,
         "up_ready_second_start_seconds": 8}  # fmt: skip
@@ -174,6 +176,15 @@ async def _interleaved(
 
 
 async def _counts(app: App, redis: Redis, whole: WholeTurns, turns: int) -> dict[str, Any]:
+    """Of turns among which no beat fell: it has a commit of its own."""
+    while True:
+        beat = app.heart.last_beat
+        found = await _counted(app, redis, whole, turns)
+        if turns > TURNS_BETWEEN_BEATS or app.heart.last_beat == beat:
+            return found
+
+
+async def _counted(app: App, redis: Redis, whole: WholeTurns, turns: int) -> dict[str, Any]:
     """Statements as the driver sends them, commits as transaction numbers that Postgres gave away."""
     statements: Counter[str] = Counter()
 

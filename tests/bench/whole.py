@@ -39,6 +39,12 @@ class InstantModel:
     def states(self) -> dict[str, Any]:
         return {}
 
+    def narrowed(self) -> tuple[()]:
+        return ()
+
+    def take_answered(self) -> tuple[()]:
+        return ()
+
     def body(self, request: ModelRequest) -> dict[str, Any]:
         return {}
 

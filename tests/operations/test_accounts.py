@@ -28,7 +28,8 @@ from tests.places import short_folder
 
 OTHER = "daemon"
 """A system account that every Unix has and nothing uses."""
-OWN = "evertalk-servers"
+OWN = "evertalk-trial"
+"""No machine has it, also one on which Evertalk has run."""
 NOWHERE = "--no-create-home --home-dir /nonexistent"
 PRIVATE_ETC = """
 mount -t tmpfs none "$1" && cp -a /etc/. "$1" && mount --bind "$1" /etc && shift && exec "$@"
