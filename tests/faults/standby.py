@@ -85,6 +85,10 @@ class Standby:
             await connection.close(timeout=PATIENCE_SECONDS)
 
 
+TRUSTED = "local all all trust\nlocal replication all trust\n"
+"""Both servers stand in folders that nobody else can enter; the primary's own rules know no standby."""
+
+
 @asynccontextmanager
 async def followed(plant: Plant) -> AsyncIterator[Standby]:
     """A standby of the plant's PostgreSQL, up to date when entered."""
@@ -96,10 +100,14 @@ async def followed(plant: Plant) -> AsyncIterator[Standby]:
         plant=plant, folder=folder, account=account, sockets=socket_folder(folder, account),
         binaries=reachable_binaries(account, plant.folder / "servers"),
     )  # fmt: skip
+    rules = folder / "pg_hba.conf"
+    rules.write_text(TRUSTED)
+    rules.chmod(0o644)
+    await _admits_standbys(plant)
     await _copied(standby)
     standby.process = spawn(
         [
-            standby.binaries.postgres, "-D", folder / "pg",
+            standby.binaries.postgres, "-D", folder / "pg", "-c", f"hba_file={rules}",
             "-c", f"unix_socket_directories={standby.sockets}",
             "-c", "listen_addresses=", "-c", "port=5432", "-c", "max_connections=200", "-c", "timezone=UTC",
         ],
@@ -110,6 +118,15 @@ async def followed(plant: Plant) -> AsyncIterator[Standby]:
         yield standby
     finally:
         await stop(standby.process, signal.SIGQUIT, timeout_seconds=STOP_SECONDS)
+
+
+async def _admits_standbys(plant: Plant) -> None:
+    connection = await asyncpg.connect(plant.database_url("postgres"), timeout=PATIENCE_SECONDS)
+    try:
+        Path(await connection.fetchval("SHOW hba_file")).write_text(TRUSTED)
+        await connection.execute("SELECT pg_reload_conf()")
+    finally:
+        await connection.close(timeout=PATIENCE_SECONDS)
 
 
 async def _copied(standby: Standby) -> None:
