@@ -25,6 +25,7 @@ BY_ITS_OWN_CLOCK = {
     "shared/review_files.py": "how old the newest copy is",
     "shared/upgrading.py": "which copy is the newest",
     "bot/telegram/runner.py": "the time of day at the start; from there on seconds are counted",
+    "web/common_counts.py": "which minute or hour a caller's tries are counted in, over all processes",
     "web/dashboard/money.py": "which month a page begins with",
     "web/dashboard/pairing.py": "how a code is shown, not whether it is good",
     "web/identity.py": "the age of what a site's own server has signed",
