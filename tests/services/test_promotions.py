@@ -171,6 +171,9 @@ class Turns:
         await self.server.wire()
         return [one for one, row in self.server.rows.items() if row.is_due]
 
+    async def tend_allowance(self, **_: Any) -> None:
+        """Nothing costs anything here."""
+
     def forget_remembered(self) -> None:
         pass
 
