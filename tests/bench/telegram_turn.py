@@ -125,18 +125,19 @@ async def _bot(
         cap_total_per_day_usd=1_000,
         cap_visitor_per_day_usd=1_000,
     )
+    # For as long as it works: the heart opens a connection of its own, sooner or later.
     with (
         mock.patch("shared.app.models_of", return_value=InstantModel(ANSWER)),
         mock.patch("shared.adapters.postgres.pool._read_json", meter.listen),
     ):
         app = await open_app(settings, role="bot")
-    service = TelegramService(app, configured_bots(settings), settings=settings)
-    service.start()
-    try:
-        yield
-    finally:
-        await service.close()
-        await app.close()
+        service = TelegramService(app, configured_bots(settings), settings=settings)
+        service.start()
+        try:
+            yield
+        finally:
+            await service.close()
+            await app.close()
 
 
 async def _turn(onlooker: asyncpg.Connection[asyncpg.Record], person: Person, number: int) -> None:
