@@ -349,3 +349,25 @@ def test_every_module_begins_by_saying_what_it_is_for() -> None:
 
 def test_every_module_has_a_floor() -> None:
     _complain([f"{name} is on no floor" for name in modules() if _floor(name) is None])
+
+
+OPENERS: dict[tuple[str, str], dict[str, str]] = {
+    ("asyncpg", "connect"): {
+        "shared.adapters.postgres.connecting": "reads every address alike: TLS, several hosts, poolers",
+        "shared.adapters.embedded.postgres": "makes the database of a server that it has just started",
+    },
+    ("Redis", "from_url"): {},
+    ("ArqRedis", "from_url"): {},
+}
+"""Calls that open a connection to a server, and who may make them; Redis' clients come from `open_redis`."""
+
+
+def test_connections_are_opened_in_one_place() -> None:
+    wrong = []
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                permitted = OPENERS.get((node.value.id, node.attr))
+                if permitted is not None and name not in permitted:
+                    wrong.append(f"{name}:{node.lineno} opens a connection by itself")
+    _complain(wrong)

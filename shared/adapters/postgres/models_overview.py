@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncpg
-
 from shared.adapters.postgres.alerts_sql import FALLEN_BACK, FALLS_IN_A_ROW
+from shared.adapters.postgres.connecting import connect
 from shared.adapters.postgres.turn_sql import LEASE_SECONDS
 
 _NARROWED = f"""
@@ -16,7 +15,7 @@ SELECT p ->> 'provider', p ->> 'model', min((p ->> 'window')::bigint), max((p ->
 
 async def narrowed_windows(database_url: str) -> list[tuple[str, str, int, int]]:
     """Provider, model, the window that its refusals name, and the one that it should have."""
-    connection = await asyncpg.connect(database_url, timeout=10)
+    connection = await connect(database_url)
     try:
         rows = await connection.fetch(_NARROWED, timeout=10)
     finally:
@@ -26,7 +25,7 @@ async def narrowed_windows(database_url: str) -> list[tuple[str, str, int, int]]
 
 async def no_summaries(database_url: str) -> bool:
     """Whether no model wrote any of the newest summaries."""
-    connection = await asyncpg.connect(database_url, timeout=10)
+    connection = await connect(database_url)
     try:
         fallen = int(await connection.fetchval(FALLEN_BACK, timeout=10))
     finally:
