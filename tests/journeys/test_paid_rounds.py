@@ -223,6 +223,20 @@ async def test_a_process_that_has_lost_its_turn_books_nothing_for_others(guest: 
     assert await guest.one(SPENT) == lost.reserved_micro + 4
 
 
+async def test_a_subagent_keeps_its_reservation_as_long_as_the_lease_of_its_turn_lasts(guest: Visit) -> None:
+    await guest.say("My dog is called Bertil.")
+    claim = await claimed(guest)
+    assert await guest.app.turns.reserve(guest.session_id, 700, caps=CAPS) is not None
+    await guest.app.pool.execute(
+        """WITH s AS (UPDATE sessions SET leased_at = leased_at - interval '3 minutes')
+           UPDATE reservations SET created_at = now() - interval '2 minutes' WHERE turn_no IS NULL"""
+    )
+    assert await guest.app.upkeep.sweep_reservations() == 0, "its turn is being answered"
+    await dies(guest, claim)
+    assert await guest.app.upkeep.sweep_reservations() == 1, "two minutes later, not twenty"
+    await guest.answered()
+
+
 async def test_what_a_helper_had_set_aside_when_it_died_counts_whole(guest: Visit) -> None:
     assert await guest.app.turns.reserve(guest.session_id, 700, caps=CAPS) is not None
     await guest.app.pool.execute("UPDATE reservations SET created_at = now() - interval '21 minutes'")

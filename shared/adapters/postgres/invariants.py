@@ -710,7 +710,7 @@ _MONEY = (
     _Check(
         code="I9",
         what="money is held for work that nobody will do",
-        # What a dead process held is freed by the sweep after 20 minutes; until then it may be its.
+        # The sweep frees what a dead process held within two minutes; a subagent may hold its own for longer.
         rows=f"""SELECT {_at("reservation=r.id", "session=r.session_id")} FROM reservations r
                   WHERE r.state = 'held' AND r.created_at < now() - interval '30 minutes'
                     AND NOT EXISTS (SELECT FROM turns t WHERE t.session_id = r.session_id

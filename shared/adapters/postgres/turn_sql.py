@@ -594,6 +594,9 @@ greatest(0, (SELECT coalesce(sum(u.cost_micro), 0) FROM usage u
 """
 """What the ledger has of a job beyond what its other reservations have paid: nothing is charged twice."""
 
+UNBOUND_SECONDS = 90
+"""Half as long again as a model may look at a picture (`services.pictures`), for the way to the database."""
+
 LEFT_BEHIND = f"""
 SELECT r.id FROM reservations r
  WHERE r.state = 'held' AND r.created_at < now() - interval '{LEASE_SECONDS} s' AND (
@@ -603,13 +606,17 @@ SELECT r.id FROM reservations r
     OR r.job_id IS NOT NULL AND NOT EXISTS (
          SELECT FROM jobs j JOIN workers w ON w.id = j.leased_by AND {_WORKS}
           WHERE j.id = r.job_id AND j.state = 'running' AND j.started_at <= r.created_at)
-    OR r.turn_no IS NULL AND r.job_id IS NULL AND r.created_at < now() - interval '20 minutes')
+    OR r.turn_no IS NULL AND r.job_id IS NULL AND r.created_at < now() - interval '{UNBOUND_SECONDS} s'
+       AND NOT EXISTS (
+         SELECT FROM sessions s JOIN workers w ON w.id = s.leased_by AND {_WORKS}
+          WHERE s.id = r.session_id AND s.leased_at <= r.created_at))
  ORDER BY r.id LIMIT 100
 """
 """What nobody alive may still settle: its turn has ended, or the attempt at its job has.
 
 A turn that waits for its next attempt is not among them: that one books what the others left (`LOST`); two days
-later no cap asks for it any more. Who holds what is of no turn and no job, nobody knows: a call takes ten minutes.
+later no cap asks for it any more. A reservation of no turn and no job is a subagent's, which lives as long as the
+lease of the session under which it was made, or a picture's, which takes a minute at most.
 """
 
 SWEEP_RESERVATION = f"""

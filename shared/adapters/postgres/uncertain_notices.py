@@ -12,8 +12,8 @@ from shared.adapters.postgres.pool import store_method
 
 FIRST_PAUSE_SECONDS = 2.0
 MOST_TRIES = 9
-"""A notice of which nobody knows whether it arrived is sent again, each time four times later: after nine
-hours it has been nine times at most, and the line was as bad all that time."""
+"""A notice of which nobody knows whether it arrived is sent again, each time four times later: within
+twelve hours it has been sent nine times at most, and the line was bad all that time."""
 
 BY_PERSON = "its person asked for it"
 
