@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import structlog
 
-from shared.adapters.postgres.turn_sql import LEASE_SECONDS
+from shared.adapters.postgres.leases import LEASE_SECONDS
 from shared.adapters.postgres.workers import PostgresWorkers
 from shared.core.errors import EvertalkError
 

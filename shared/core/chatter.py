@@ -12,8 +12,7 @@ from shared.core.messages import text_of
 from shared.core.policy import ContextPolicy
 from shared.core.pruning import PruneDecision
 from shared.core.selection import Turn, units_of
-from shared.core.session import Entry, View
-from shared.core.source import unresolved_turns
+from shared.core.session import Entry, View, unresolved_turns
 
 CITED_KINDS = frozenset({"fact", "decision", "question"})
 """What a summary says of these kinds names messages that are never left out as chatter."""

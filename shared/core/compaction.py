@@ -23,8 +23,8 @@ from shared.core.portions import (
     readable,
     summary_room,
 )
-from shared.core.session import Entry, View
-from shared.core.source import render_source, turns_of, unresolved_turns
+from shared.core.session import Entry, View, turns_of, unresolved_turns
+from shared.core.source import render_source
 from shared.core.summary import (
     LedgerPatch,
     Unreadable,

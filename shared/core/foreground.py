@@ -9,9 +9,8 @@ from shared.core.budget import ContextBudget
 from shared.core.compaction import CompactionPlan, plan_compaction, render_summary
 from shared.core.digest import digest
 from shared.core.policy import ContextPolicy
-from shared.core.session import Link, View
+from shared.core.session import Link, View, unresolved_turns
 from shared.core.shrinking import TAIL_TURNS, Build, Shrunk, shrink_to_fit
-from shared.core.source import unresolved_turns
 
 Count = Callable[[str], int]
 

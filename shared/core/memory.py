@@ -12,6 +12,7 @@ from typing import Any, get_args
 from shared.core.errors import BadInput
 from shared.core.identifiers import identifiers_of
 from shared.core.notes import Authority, Durability, KeptNote, NewNote
+from shared.core.searching import normalised
 from shared.core.secrets_filter import REDACTED, redact
 from shared.core.session import Note
 from shared.core.storable import storable
@@ -108,11 +109,6 @@ _BORROWED_AT = 0.5
 """The share of what the person did not say that others must have written for a note to be theirs."""
 _STEM = 5
 _GIST_BITS, _TELLING_BIT = 16, 1 << 16
-
-
-def normalised(text: str) -> str:
-    """What two notes have in common when they differ in case, blanks and punctuation only."""
-    return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 def note_hash(text: str) -> bytes:

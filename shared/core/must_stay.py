@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from shared.core.faults import SENTENCE, may_be_quoted
 from shared.core.ledger import Ledger
-from shared.core.memory import normalised
 from shared.core.rendering import shortened
+from shared.core.searching import normalised
 from shared.core.source import NAMED, NOT_ANSWERED, SourceLine
 from shared.core.summary import ITEM_CHARS, LedgerPatch, NewItem, apply_patch
 

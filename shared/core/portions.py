@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from math import ceil, floor
 
 from shared.core.messages import tool_results
-from shared.core.session import Entry
-from shared.core.source import MESSAGE_TOKENS, TOOL_RESULT_TOKENS, turns_of
+from shared.core.session import Entry, turns_of
+from shared.core.source import MESSAGE_TOKENS, TOOL_RESULT_TOKENS
 
 CHUNK_TOKENS = 24_000
 SUMMARY_ROOM = 4_096

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from shared.core.identifiers import identifiers_of
 from shared.core.ledger import Ledger, LedgerItem
-from shared.core.memory import normalised
 from shared.core.must_stay import covered, must_stay
 from shared.core.rendering import render_summary
+from shared.core.searching import normalised
 from shared.core.source import SourceLine
 
 _PROBES = 8

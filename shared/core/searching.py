@@ -9,6 +9,7 @@ from datetime import date
 
 from shared.core.language import language_of
 
+_WORD = re.compile(r"\w+")
 PIECE_CHARS = 700
 """A passage is about this long at most: long enough to say something, short enough to be quoted."""
 WORDS_AT_MOST = 4_000
@@ -117,3 +118,8 @@ def _sentences(text: str, chars: int) -> Iterator[str]:
 
 def _is_unspaced(char: str) -> bool:
     return re.match(f"[{_UNSPACED}]", char) is not None
+
+
+def normalised(text: str) -> str:
+    """What two notes have in common when they differ in case, blanks and punctuation only."""
+    return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))

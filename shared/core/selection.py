@@ -9,8 +9,7 @@ from typing import get_args
 
 from shared.core.messages import BEGINNERS, Block, ToolUse
 from shared.core.policy import Channel, ContextPolicy
-from shared.core.session import Entry, View
-from shared.core.source import turns_of, unresolved_turns
+from shared.core.session import Entry, View, turns_of, unresolved_turns
 from shared.core.tokens import RATIO_LEAST
 
 WINDOW_SLACK = 50

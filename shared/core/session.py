@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import Literal
 
 from shared.core.ledger import Ledger
-from shared.core.messages import Author, Block, Message, Role
+from shared.core.messages import Author, Block, Message, Role, ToolUse, tool_results
 from shared.core.rest import Rest
 
+_TURN: Callable[[Entry], int] = attrgetter("turn")
 LinkKind = Literal["summary", "digest", "separator", "new", "window"]
 PruneForm = Literal["trim", "clear", "duplicate", "hide"]
 """`hide` leaves a whole message of assistant or tool out, and only under a policy that hides chatter."""
@@ -103,3 +106,27 @@ class View:
     """Names of the thresholds whose flush was tried in this cycle, successfully or not."""
     rest: Rest | None = None
     """Why automatic compaction of this session has stopped, if it has."""
+
+
+def turns_of(entries: Iterable[Entry]) -> tuple[tuple[Entry, ...], ...]:
+    return tuple(tuple(group) for _, group in groupby(entries, key=_TURN))
+
+
+def answered(turn: Sequence[Entry]) -> bool:
+    """Whether the turn's last word is the assistant's or an operator's, and no call that waits."""
+    last = turn[-1]
+    calls = any(isinstance(block, ToolUse) for block in last.blocks)
+    return last.author == "operator" or (last.role == "assistant" and not calls)
+
+
+def resolved(turn: Sequence[Entry]) -> bool:
+    """Whether the turn is answered and the last thing that was tried in it did not fail."""
+    tried = [result for entry in turn for result in tool_results(entry.blocks)]
+    return answered(turn) and not (tried and tried[-1].is_error)
+
+
+def unresolved_turns(entries: Iterable[Entry], open_turn: int | None = None) -> frozenset[int]:
+    """Ended turns that are not completed, have no answer, or whose last step did not succeed."""
+    return frozenset(
+        turn[0].turn for turn in turns_of(entries) if turn[0].turn != open_turn and not resolved(turn)
+    )

@@ -9,8 +9,7 @@ from shared.core.context import BuiltContext
 from shared.core.errors import ContextBudgetExceeded
 from shared.core.messages import Text, Thinking, ToolResult
 from shared.core.prompts import left_out_notice
-from shared.core.session import Entry, View
-from shared.core.source import unresolved_turns
+from shared.core.session import Entry, View, unresolved_turns
 from shared.core.spill import Artifact, artifact_of, excerpt, head_and_tail, reference_in
 from shared.core.tokens import estimate_blocks
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 
-from shared.core.messages import Block, Image, Text, ToolResult, ToolUse, text_of, tool_results
+from shared.core.messages import Block, Image, Text, ToolResult, ToolUse, text_of
 from shared.core.prompts import OUR_TAGS
 from shared.core.secrets_filter import redact
-from shared.core.session import Entry
+from shared.core.session import Entry, answered, turns_of
 from shared.core.tokens import by_script
 
 TOOL_RESULT_TOKENS = 600
@@ -20,7 +18,6 @@ MESSAGE_TOKENS = 10_000
 _CALL_CHARS = 300
 _CHARS_PER_TOKEN = 4
 
-_TURN: Callable[[Entry], int] = attrgetter("turn")
 _BEGINNING_CHARS = 2_000
 _FIRST_WORDS = 12
 
@@ -60,8 +57,7 @@ def render_source(
     """
     lines: list[str] = []
     date = ""
-    for _, group in groupby(entries, key=_TURN):
-        turn = list(group)
+    for turn in turns_of(entries):
         for entry in turn:
             if (day := entry.at.date().isoformat()) != date:
                 date = day
@@ -82,26 +78,6 @@ def named_message(entry: Entry) -> str:
     return (
         f"{NAMED}{entry.tokens:,} tokens, sent at {entry.at:%H:%M} UTC, too long to be read here; "
         f'it begins: "{beginning}")'
-    )
-
-
-def answered(turn: Sequence[Entry]) -> bool:
-    """Whether the turn's last word is the assistant's or an operator's, and no call that waits."""
-    last = turn[-1]
-    calls = any(isinstance(block, ToolUse) for block in last.blocks)
-    return last.author == "operator" or (last.role == "assistant" and not calls)
-
-
-def resolved(turn: Sequence[Entry]) -> bool:
-    """Whether the turn is answered and the last thing that was tried in it did not fail."""
-    tried = [result for entry in turn for result in tool_results(entry.blocks)]
-    return answered(turn) and not (tried and tried[-1].is_error)
-
-
-def unresolved_turns(entries: Iterable[Entry], open_turn: int | None = None) -> frozenset[int]:
-    """Ended turns that are not completed, have no answer, or whose last step did not succeed."""
-    return frozenset(
-        turn[0].turn for turn in turns_of(entries) if turn[0].turn != open_turn and not resolved(turn)
     )
 
 
@@ -171,7 +147,3 @@ def _harmless(line: str) -> str:
     """A line of ours begins with a mark that no text may begin with."""
     defused = line.replace("[#", "( #")
     return f" {defused}" if _DATE.match(defused) else defused
-
-
-def turns_of(entries: Iterable[Entry]) -> tuple[tuple[Entry, ...], ...]:
-    return tuple(tuple(group) for _, group in groupby(entries, key=_TURN))

@@ -10,7 +10,6 @@ from typing import Any, get_args
 
 from shared.core.identifiers import merged_identifiers
 from shared.core.ledger import ItemKind, Ledger, LedgerItem
-from shared.core.memory import normalised
 from shared.core.rendering import (
     ITEM_CHARS,
     LEFT_OUT,
@@ -23,6 +22,7 @@ from shared.core.rendering import (
     render_summary,
     shortened,
 )
+from shared.core.searching import normalised
 from shared.core.secrets_filter import redact
 from shared.core.storable import storable_json
 from shared.core.summary_rules import NARRATIVE_WORDS

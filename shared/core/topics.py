@@ -11,8 +11,7 @@ from dataclasses import replace
 from shared.core.ledger import Topic
 from shared.core.messages import text_of
 from shared.core.secrets_filter import REDACTED, redact
-from shared.core.session import Entry
-from shared.core.source import turns_of
+from shared.core.session import Entry, turns_of
 
 TOPICS_AT_MOST = 8
 _TURNS_PER_TOPIC = 6

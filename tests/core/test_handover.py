@@ -11,8 +11,8 @@ from shared.core.policy import with_overrides
 from shared.core.presets import preset
 from shared.core.prompts import default_layers
 from shared.core.selection import select
-from shared.core.session import Entry
-from shared.core.source import render_source, source_lines, unresolved_turns
+from shared.core.session import Entry, unresolved_turns
+from shared.core.source import render_source, source_lines
 from tests.core.builders import entry, exchanges, view, words
 from tests.core.test_transcript import assert_valid_request
 

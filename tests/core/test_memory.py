@@ -13,11 +13,11 @@ from shared.core.memory import (
     gist_of,
     near_duplicate,
     near_gists,
-    normalised,
     note_from,
     note_hash,
     search_stems,
 )
+from shared.core.searching import normalised
 from shared.core.secrets_filter import REDACTED, holds_secret, redact
 from shared.core.session import Note
 from tests.core.builders import words

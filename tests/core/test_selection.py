@@ -16,8 +16,7 @@ from shared.core.policy import Channel, ContextPolicy, with_overrides
 from shared.core.presets import preset
 from shared.core.prompts import default_layers
 from shared.core.selection import WINDOW_SLACK, WINDOW_WAITS, select, window_through
-from shared.core.session import Entry, Link, View
-from shared.core.source import unresolved_turns
+from shared.core.session import Entry, Link, View, unresolved_turns
 from tests.core.builders import entry, exchanges, tool_turn, view, words
 from tests.core.test_transcript import assert_valid_request
 

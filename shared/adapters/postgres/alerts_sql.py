@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from shared.adapters.postgres.leases import LEASE_SECONDS
 from shared.adapters.postgres.slice_sql import SPENT_OF_OPEN
-from shared.adapters.postgres.turn_sql import LEASE_SECONDS, UNKNOWN_TO_ITS_HOLDER, WARN_PERCENT
+from shared.adapters.postgres.turn_sql import UNKNOWN_TO_ITS_HOLDER, WARN_PERCENT
 
 LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.alerts'))"
 

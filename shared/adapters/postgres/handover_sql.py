@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.turn_sql import LEASE_SECONDS
+from shared.adapters.postgres.leases import LEASE_SECONDS
 
 NOTICE_SECONDS = 10.0
 """So long the next answer waits, where the notice is a message of its own: the honest word comes first."""

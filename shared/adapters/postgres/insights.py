@@ -11,11 +11,10 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.postgres import insights_sql as sql
-from shared.adapters.postgres.page_read import SECONDS, Pool, page_size, read_page
+from shared.adapters.postgres.page_read import MAX_LIMIT, SECONDS, Pool, page_size, read_page
 from shared.adapters.postgres.pool import store_method
 from shared.adapters.postgres.running_sums import SpentToday
 from shared.adapters.postgres.session_list import (
-    MAX_LIMIT,
     BadQuery,
     Matches,
     SessionQuery,

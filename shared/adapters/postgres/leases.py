@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncpg
 
 from shared.adapters.postgres.pool import store_method
-from shared.adapters.postgres.turn_sql import LEASE_SECONDS
+
+LEASE_SECONDS = 4
+"""A lease lapses this long after the last heartbeat of its process, which sends one each second."""
+WORKER_IS_ALIVE = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"
+"""Of a row `w` of workers: its leases hold."""
 
 _TAKE = f"""
 INSERT INTO leases AS l (name, leased_by, epoch) VALUES ($1, $2, 1)
@@ -13,8 +17,7 @@ ON CONFLICT (name) DO UPDATE
    SET leased_by = $2, epoch = l.epoch + (l.leased_by IS DISTINCT FROM $2)::int,
        taken_at = CASE WHEN l.leased_by = $2 THEN l.taken_at ELSE now() END
  WHERE l.leased_by = $2 OR NOT EXISTS (
-         SELECT FROM workers w WHERE w.id = l.leased_by AND w.stopped_at IS NULL
-            AND w.beat > now() - interval '{LEASE_SECONDS} s')
+         SELECT FROM workers w WHERE w.id = l.leased_by AND {WORKER_IS_ALIVE})
 RETURNING epoch
 """
 

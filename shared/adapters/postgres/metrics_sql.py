@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.turn_sql import LEASE_SECONDS
+from shared.adapters.postgres.leases import LEASE_SECONDS
 
 SINCE = """
 WITH edge AS (

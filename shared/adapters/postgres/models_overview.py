@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.adapters.postgres.alerts_sql import FALLEN_BACK, FALLS_IN_A_ROW
 from shared.adapters.postgres.connecting import connect
-from shared.adapters.postgres.turn_sql import LEASE_SECONDS
+from shared.adapters.postgres.leases import LEASE_SECONDS
 
 _NARROWED = f"""
 SELECT p ->> 'provider', p ->> 'model', min((p ->> 'window')::bigint), max((p ->> 'expected')::bigint)

@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from shared.adapters.postgres.pool import store_method
-from shared.adapters.postgres.session_list import MAX_LIMIT
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 SECONDS = 9.0
+MAX_LIMIT = 200
+"""Rows of a page at most."""
 
 
 @store_method

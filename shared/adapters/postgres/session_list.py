@@ -13,7 +13,6 @@ from datetime import datetime
 from shared.adapters.postgres import insights_sql as sql
 from shared.adapters.postgres.words import FEW_FOUND, is_short, look_of
 
-MAX_LIMIT = 200
 FEW_PEOPLE = 4000
 """A search begins with whom it finds up to so many; of more, the order is followed and each row looked at."""
 NEAR_ROWS = 1000

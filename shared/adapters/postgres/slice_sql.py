@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.turn_sql import LEASE_SECONDS
+from shared.adapters.postgres.leases import WORKER_IS_ALIVE
 
-_WORKS = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"
 LOCK_DAYS = f"""
 WITH d AS (
   INSERT INTO spend_days AS d (scope, day)
@@ -14,7 +13,7 @@ WITH d AS (
   ON CONFLICT (scope, day) DO UPDATE SET reserved_micro = d.reserved_micro
   RETURNING scope, day, spent_micro, reserved_micro, warned_at
 )
-SELECT d.*, (SELECT greatest(1, count(*)) FROM workers w WHERE w.role <> 'worker' AND {_WORKS}) AS processes
+SELECT d.*, (SELECT greatest(1, count(*)) FROM workers w WHERE w.role <> 'worker' AND {WORKER_IS_ALIVE}) AS processes
   FROM d ORDER BY scope
 """
 TAKE = """
@@ -67,7 +66,7 @@ UPDATE spend_days d SET reserved_micro = d.reserved_micro - s.granted_micro + $2
 """
 LAPSED = f"""
 SELECT s.id FROM spend_slices s
- WHERE s.closed_at IS NULL AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.worker_id AND {_WORKS})
+ WHERE s.closed_at IS NULL AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.worker_id AND {WORKER_IS_ALIVE})
  ORDER BY s.id LIMIT 20
 """
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import asyncpg
 
+from shared.adapters.postgres.leases import LEASE_SECONDS
 from shared.adapters.postgres.pool import store_method
-from shared.adapters.postgres.turn_sql import LEASE_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

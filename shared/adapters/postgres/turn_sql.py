@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from shared.adapters.postgres.leases import LEASE_SECONDS, WORKER_IS_ALIVE
 from shared.adapters.postgres.spend_sql import WRITTEN
 from shared.core.memory import CORE_CANDIDATES
 
-LEASE_SECONDS = 4
-"""A lease lapses this long after its process' last beat (design: beat 1 s, lapse 4 s)."""
 WOKEN_ATTEMPTS = 20
 """A turn that its provider does not take, though it answers others, is left to its own pace from then on."""
 LONGEST_WAIT_SECONDS = 61
@@ -196,7 +195,6 @@ RECALLABLE = """(
 through each of the agent's in every turn.
 """
 
-_WORKS = f"""w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"""
 _VIEW = """s.id, s.base_turn, s.flushed_turn, s.view_epoch, s.cycle, s.head, s.context_tokens, s.hold_compaction,
        s.compaction_rest"""
 _OF_SESSION = ", ".join(
@@ -273,10 +271,10 @@ WITH s AS (
          open_turn = nullif(open_turn, answered_turn + 1)
    WHERE id = $1 AND answered_turn < next_turn - 1 AND (held_after IS NULL OR answered_turn < held_after)
      AND (retry_at IS NULL OR retry_at <= now())
-     AND (leased_by IS NULL OR NOT EXISTS (SELECT FROM workers w WHERE w.id = leased_by AND {_WORKS}))
+     AND (leased_by IS NULL OR NOT EXISTS (SELECT FROM workers w WHERE w.id = leased_by AND {WORKER_IS_ALIVE}))
      AND EXISTS (SELECT FROM turns t
                   WHERE t.session_id = $1 AND t.turn_no = answered_turn + 1 AND t.channel = $3)
-     AND EXISTS (SELECT FROM workers w WHERE w.id = $2 AND {_WORKS})
+     AND EXISTS (SELECT FROM workers w WHERE w.id = $2 AND {WORKER_IS_ALIVE})
   RETURNING {_OF_SESSION}
 ), t AS (
   UPDATE turns SET state = 'claimed', attempt = attempt + 1, epoch = s.turn_epoch,
@@ -349,7 +347,7 @@ WITH s AS (
    WHERE sessions.id = seen.id AND sessions.xmin = seen.version
      AND {_MAY_WRITE}
      AND answered_turn = next_turn - 1 AND held_after IS NULL AND retry_at IS NULL AND leased_by IS NULL
-     AND EXISTS (SELECT FROM workers w WHERE w.id = $10 AND {_WORKS})
+     AND EXISTS (SELECT FROM workers w WHERE w.id = $10 AND {WORKER_IS_ALIVE})
   RETURNING {_OF_SESSION}, sessions.next_seq - 1 AS seq, sessions.next_event_seq - 1 AS event_seq,
             sessions.next_turn - 1 AS turn_no{told}
 ), t AS (
@@ -503,7 +501,7 @@ UPDATE sessions SET leased_by = NULL, retry_at = now(), turn_epoch = turn_epoch 
 STUCK_SECONDS = 15
 UNKNOWN_TO_ITS_HOLDER = f"""
   FROM turns t JOIN sessions s ON s.id = t.session_id AND s.answered_turn = t.turn_no - 1
-  JOIN workers w ON w.id = s.leased_by AND {_WORKS}
+  JOIN workers w ON w.id = s.leased_by AND {WORKER_IS_ALIVE}
  WHERE t.ended_at IS NULL AND s.leased_at < w.beat - interval '{STUCK_SECONDS} s'
    AND w.health ? 'turns' AND NOT w.health -> 'turns' @> to_jsonb(s.id)
 """
@@ -604,11 +602,11 @@ SELECT r.id FROM reservations r
     OR r.turn_no IS NOT NULL AND NOT EXISTS (
          SELECT FROM turns t WHERE t.session_id = r.session_id AND t.turn_no = r.turn_no AND t.ended_at IS NULL)
     OR r.job_id IS NOT NULL AND NOT EXISTS (
-         SELECT FROM jobs j JOIN workers w ON w.id = j.leased_by AND {_WORKS}
+         SELECT FROM jobs j JOIN workers w ON w.id = j.leased_by AND {WORKER_IS_ALIVE}
           WHERE j.id = r.job_id AND j.state = 'running' AND j.started_at <= r.created_at)
     OR r.turn_no IS NULL AND r.job_id IS NULL AND r.created_at < now() - interval '{UNBOUND_SECONDS} s'
        AND NOT EXISTS (
-         SELECT FROM sessions s JOIN workers w ON w.id = s.leased_by AND {_WORKS}
+         SELECT FROM sessions s JOIN workers w ON w.id = s.leased_by AND {WORKER_IS_ALIVE}
           WHERE s.id = r.session_id AND s.leased_at <= r.created_at))
  ORDER BY r.id LIMIT 100
 """

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from shared.adapters.postgres.leases import LEASE_SECONDS
 from shared.adapters.postgres.spend_sql import ADD_UP, RETURNING
 from shared.adapters.postgres.turn_sql import (
     BROUGHT,
-    LEASE_SECONDS,
     NOBODY_COMES,
     OVERFLOW_COMES_FIRST,
     core_notes,
