@@ -17,11 +17,11 @@ from aiohttp import web
 
 from bot.telegram.library import Library
 from bot.telegram.service import TelegramService
-from shared.app import App
-from shared.bots import configured_bots, remarks_about
-from shared.logs import configure_logs
-from shared.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run
-from shared.settings import BadSettings, Settings, load_settings
+from shared.bootstrap.app import App
+from shared.bootstrap.logs import configure_logs
+from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run
+from shared.config.bots import configured_bots, remarks_about
+from shared.config.settings import BadSettings, Settings, load_settings
 
 log = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from shared.settings import BadSettings, Settings, load_settings
+from shared.config.settings import BadSettings, Settings, load_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_TEST_WORKERS = 4
@@ -56,17 +56,17 @@ def _parse(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def _up(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.supervisor import run_up
+    from shared.cli.up import run_up
 
     return run_up(settings)
 
 
 def _login_link(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.supervisor import login_url
+    from shared.cli.up import login_url
 
     async def make() -> int:
-        from shared.adapters.postgres.migrate import migrate_or_say_why
-        from shared.adapters.postgres.operators import create_login_link
+        from shared.adapters.postgres.db.migrate import migrate_or_say_why
+        from shared.adapters.postgres.people.operator_auth import create_login_link
 
         async with open_database(settings) as database_url:
             await migrate_or_say_why(database_url)
@@ -80,7 +80,7 @@ def _migrate(settings: Settings, rest: Sequence[str]) -> int:
     """For deployments whose processes are started one by one; `up` does it by itself."""
 
     async def upgrade() -> int:
-        from shared.adapters.postgres.migrate import migrate_or_say_why
+        from shared.adapters.postgres.db.migrate import migrate_or_say_why
 
         async with open_database(settings) as database_url:
             await migrate_or_say_why(settings.direct_url(database_url))
@@ -90,7 +90,7 @@ def _migrate(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _backup(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.backups import read_backup_arguments, run_backup, show_backups, verify_backup
+    from shared.cli.backup import read_backup_arguments, run_backup, show_backups, verify_backup
 
     wish = read_backup_arguments(rest)
     if wish.shows:
@@ -110,21 +110,21 @@ def _backup(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _restore(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.restoring import read_restore_arguments, run_restore
+    from shared.cli.restore import read_restore_arguments, run_restore
 
     wish = read_restore_arguments(rest)
     return _told(lambda: asyncio.run(run_restore(wish, settings=settings, say=print)))
 
 
 def _upgrade(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.upgrading import read_upgrade_arguments, run_upgrade
+    from shared.cli.upgrade import read_upgrade_arguments, run_upgrade
 
     wish = read_upgrade_arguments(rest)
     return _told(lambda: asyncio.run(run_upgrade(wish, settings=settings, say=print)))
 
 
 def _service(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.service_cli import Machine, read_service_arguments, run_service
+    from shared.cli.service import Machine, read_service_arguments, run_service
 
     wish = read_service_arguments(rest)
     return _told(lambda: run_service(wish, settings=settings, say=print, machine=Machine.here()))
@@ -133,7 +133,7 @@ def _service(settings: Settings, rest: Sequence[str]) -> int:
 def _told(work: Callable[[], int]) -> int:
     """What may fail for a reason that a person can do something about."""
     from shared.adapters.embedded import EmbeddedServerFailed
-    from shared.core.errors import EvertalkError, StorageUnavailable
+    from shared.core.values.errors import EvertalkError, StorageUnavailable
 
     for_people = (EvertalkError.advice, StorageUnavailable.advice)
     try:
@@ -148,7 +148,7 @@ def _told(work: Callable[[], int]) -> int:
 
 
 def _database(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.database_cli import read_database_arguments, run_database
+    from shared.cli.database import read_database_arguments, run_database
 
     def tell(line: str) -> None:
         """Beside the SQL, which is read by psql."""
@@ -161,7 +161,7 @@ def _psql(settings: Settings, rest: Sequence[str]) -> int:
     from shared.adapters.embedded.binaries import find_binaries
 
     async def talk() -> int:
-        from shared.adapters.postgres.relay import reachable_by_libpq
+        from shared.adapters.postgres.db.relay import reachable_by_libpq
 
         async with (
             open_database(settings) as database_url,
@@ -178,14 +178,14 @@ def _psql(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _pairing(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.bots import configured_bots
-    from shared.pairing import read_arguments, run_pairing
+    from shared.cli.pairing import read_arguments, run_pairing
+    from shared.config.bots import configured_bots
 
     wish = read_arguments(rest)
     bots = configured_bots(settings)
 
     async def decide() -> int:
-        from shared.adapters.postgres.migrate import migrate_or_say_why
+        from shared.adapters.postgres.db.migrate import migrate_or_say_why
 
         async with open_database(settings) as database_url:
             await migrate_or_say_why(database_url)
@@ -195,7 +195,7 @@ def _pairing(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _person(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.person_cli import Desk, read_arguments, run_person
+    from shared.cli.person import Desk, read_arguments, run_person
 
     def say(line: str) -> None:
         """Beside an export, which may be written to a file."""
@@ -215,9 +215,9 @@ def _person(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _agent(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.agent_cli import read_agent_arguments, run_agent
-    from shared.app import ground_of
-    from shared.drafts import Terminal
+    from shared.bootstrap.app import ground_of
+    from shared.cli.agent import read_agent_arguments, run_agent
+    from shared.cli.editor_session import Terminal
 
     wish = read_agent_arguments(rest)
     drafts = settings.data_dir / "drafts"
@@ -231,10 +231,10 @@ def _agent(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _site(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.adapters.vault import Vault
-    from shared.drafts import Terminal
-    from shared.settings import resolve_secret_key
-    from shared.site_cli import read_site_arguments, run_site
+    from shared.adapters.encryption import Vault
+    from shared.cli.editor_session import Terminal
+    from shared.cli.site import read_site_arguments, run_site
+    from shared.config.settings import resolve_secret_key
 
     wish = read_site_arguments(rest)
 
@@ -248,7 +248,7 @@ def _site(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _key(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.key_cli import read_key_arguments, run_key
+    from shared.cli.key import read_key_arguments, run_key
 
     wish = read_key_arguments(rest)
 
@@ -263,7 +263,7 @@ def _key(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _alert(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.alert_cli import read_alert_arguments, run_alert
+    from shared.cli.alert import read_alert_arguments, run_alert
 
     read_alert_arguments(rest)
 
@@ -276,8 +276,8 @@ def _alert(settings: Settings, rest: Sequence[str]) -> int:
 def _operator(settings: Settings, rest: Sequence[str]) -> int:
     from getpass import getpass
 
-    from shared.operator_cli import read_operator_arguments, run_operator
-    from shared.supervisor import login_url
+    from shared.cli.operator import read_operator_arguments, run_operator
+    from shared.cli.up import login_url
 
     wish = read_operator_arguments(rest)
 
@@ -300,8 +300,8 @@ def _operator(settings: Settings, rest: Sequence[str]) -> int:
 def _command(settings: Settings, rest: Sequence[str]) -> int:
     """In the running system: the worker and the screens have their part in it."""
     from shared.adapters.embedded.servers import are_running, urls_of
-    from shared.command_cli import Shell, read_command_arguments, run_command
-    from shared.core.errors import EvertalkError
+    from shared.cli.command import Shell, read_command_arguments, run_command
+    from shared.core.values.errors import EvertalkError
 
     def tell(line: str) -> None:
         print(line, file=sys.stderr)
@@ -326,7 +326,7 @@ def _with_database(settings: Settings, work: Callable[[str], Awaitable[int]]) ->
     """What needs an up-to-date database for a moment."""
 
     async def do() -> int:
-        from shared.adapters.postgres.migrate import migrate_or_say_why
+        from shared.adapters.postgres.db.migrate import migrate_or_say_why
 
         async with open_database(settings) as database_url:
             await migrate_or_say_why(database_url)
@@ -352,25 +352,25 @@ def _demo(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _setup() -> int:
-    from shared.setup_wizard import run_setup
+    from shared.cli.setup import run_setup
 
     return run_setup()
 
 
 def _doctor(rest: Sequence[str]) -> int:
-    from shared.review import read_doctor_arguments, run_review
+    from shared.diagnostics.security_review import read_doctor_arguments, run_review
 
     wish = read_doctor_arguments(rest)
     if wish.security:
         settings = load_settings()
         return asyncio.run(run_review(settings, as_json=wish.as_json, say=print, open_database=open_database))
-    from shared.doctor import run_doctor
+    from shared.diagnostics.doctor import run_doctor
 
     return run_doctor()
 
 
 def _audit(rest: Sequence[str]) -> int:
-    from shared.known_holes import run_audit
+    from shared.diagnostics.vulnerability_audit import run_audit
 
     return run_audit(ROOT, rest, say=print)
 

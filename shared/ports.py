@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from shared.core.messages import Block, Message
-from shared.core.model import Prices as Prices
-from shared.core.model import SystemPart as SystemPart
-from shared.core.model import ToolSpec as ToolSpec
-from shared.core.model import Usage as Usage
+from shared.core.values.messages import Block, Message
+from shared.core.values.model import Prices as Prices
+from shared.core.values.model import SystemPart as SystemPart
+from shared.core.values.model import ToolSpec as ToolSpec
+from shared.core.values.model import Usage as Usage
 
 AskStorage = Callable[[], AbstractAsyncContextManager[None]]
 """`async with asking_storage():` what nobody expected inside is StorageUnavailable unless storage was well

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.places import short_folder
+from tests.kit.temp_folders import short_folder
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
 
     from shared.adapters.embedded import EmbeddedServers
-    from tests.fakes.messages_api.harness import RunningFake
+    from tests.kit.fakes.messages_api.harness import RunningFake
 
 # An operator's own keys and servers are none of the tests' business.
 for _name in [name for name in os.environ if name.startswith(("EVERTALK_", "ANTHROPIC_", "TELEGRAM_"))]:
@@ -122,7 +122,7 @@ async def database_server(servers: EmbeddedServers) -> DatabaseServer:
 
 @pytest.fixture(scope="session")
 async def migrated_template(database_server: DatabaseServer) -> str:
-    from shared.adapters.postgres.migrate import migrate
+    from shared.adapters.postgres.db.migrate import migrate
 
     await database_server.execute(f'create database "{_TEMPLATE}"')
     await migrate(database_server.url(_TEMPLATE))
@@ -148,7 +148,7 @@ async def module_database_url(database_server: DatabaseServer, migrated_template
 @pytest.fixture(scope="module")
 def provider() -> Iterator[RunningFake]:
     """A strict fake of the model's provider, a process of its own; reset it before each test."""
-    from tests.fakes.messages_api import running_fake
+    from tests.kit.fakes.messages_api import running_fake
 
     fake = running_fake(window=1_000_000)
     fake.start()
@@ -214,4 +214,4 @@ def _without_chromium() -> None:
 @pytest.fixture(autouse=True)
 def on_the_shared_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices of the day's money have tests of their own; in this process the row is looked at at once."""
-    monkeypatch.setattr("shared.adapters.postgres.allowance.LEAST_CALLS", 10**9)
+    monkeypatch.setattr("shared.adapters.postgres.turns.allowance.LEAST_CALLS", 10**9)

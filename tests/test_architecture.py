@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -23,68 +24,31 @@ TOPS = ("bot", "shared", "web", "worker")
 FLOORS: tuple[tuple[str, int, str], ...] = (
     ("shared.core", 1, "pure decisions: they need nobody"),
     ("shared.ports", 2, "what the story needs, in the words of the core"),
-    ("shared.settings", 2, "what an operator can set"),
-    ("shared.given", 3, "what each process is given of it"),
-    ("shared.bots", 2, "which Telegram bots an operator has set up"),
-    ("shared.agents", 2, "what an operator may write into an agent's row"),
-    ("shared.sites", 2, "what an operator may write into a site's row"),
-    ("shared.logs", 2, "how every process writes its log"),
-    ("shared.tracing", 2, "what every process tells of what takes time"),
-    ("shared.loading", 2, "how what is large is loaded"),
-    ("shared.alive", 2, "how every process says that it is well"),
+    ("shared.config", 2, "what an operator can set"),
+    ("shared.runtime", 2, "tasks, traces and crash points that services and adapters share"),
     ("shared.services", 3, "the story"),
     ("shared.adapters", 3, "the outside world"),
-    ("shared.app", 4, "the only place where parts are put together"),
-    ("shared.process", 4, "how processes that talk with people begin and end"),
-    ("shared.offers", 4, "what this machine could answer with, for people who start it"),
-    ("shared.children", 4, "our processes as children"),
-    ("shared.supervisor", 6, "starts the processes, when data of before are saved and up to date"),
-    ("shared.findings", 4, "what the doctor's parts say"),
-    ("shared.doctor_telegram", 5, "the doctor's look at Telegram"),
-    ("shared.doctor_models", 5, "the doctor's look at the models that are asked"),
-    ("shared.doctor_money", 5, "the doctor's look at money"),
-    ("shared.doctor_sites", 5, "the doctor's look at sites"),
-    ("shared.doctor_pooler", 5, "the doctor's look at what stands before PostgreSQL"),
-    ("shared.doctor_hosts", 5, "the doctor's look at several hosts"),
-    ("shared.sameness", 3, "what hosts must have in common"),
-    ("shared.doctor_mcp", 5, "the doctor's look at servers of tools"),
-    ("shared.doctor", 5, "looks at everything"),
-    ("shared.risks", 2, "what a review of a deployment finds"),
-    ("shared.review_settings", 3, "what settings tell of its safety"),
-    ("shared.review_files", 5, "what files tell of it"),
-    ("shared.review_stored", 4, "what rows tell of it"),
-    ("shared.review", 5, "all of it at a terminal"),
-    ("shared.known_holes", 5, "what is known of requirements"),
-    ("shared.setup_wizard", 5, "talks to a person at a terminal"),
-    ("shared.pairing", 5, "decides at a terminal who may write"),
-    ("shared.person_cli", 5, "exports and erases at a terminal"),
-    ("shared.drafts", 4, "what a person writes in an editor"),
-    ("shared.agent_cli", 5, "changes agents at a terminal"),
-    ("shared.site_cli", 5, "changes sites at a terminal"),
-    ("shared.operator_cli", 5, "lets operators in and out at a terminal"),
-    ("shared.key_cli", 5, "makes and revokes keys at a terminal"),
-    ("shared.alert_cli", 5, "sends a test of the alerts at a terminal"),
-    ("shared.database_cli", 5, "prints the roles of few rights"),
-    ("shared.command_cli", 5, "runs commands at a terminal, with the parts that app puts together"),
-    ("shared.service_cli", 5, "makes a service of it"),
-    ("shared.daily", 4, "the daily backup as a child"),
-    ("shared.doctor_backups", 5, "the doctor's look at backups"),
-    ("shared.backups", 5, "copies of everything"),
-    ("shared.restoring", 6, "puts a copy in the place of what is there"),
-    ("shared.upgrading", 7, "brings data to this version"),
-    ("shared.replay", 5, "talks to the running system like a person"),
-    ("shared.demo", 5, "one person at a terminal, and the running system"),
+    ("shared.supervision", 4, "processes as children: liveness, secrets, hand-off, backups"),
+    ("shared.bootstrap", 5, "the only place where parts are put together"),
+    ("shared.cli", 6, "one module per verb of the command line"),
+    ("shared.diagnostics", 7, "the doctor and the security review"),
+    ("shared.replay", 6, "talks to the running system like a person"),
+    ("shared.demo", 7, "one person at a terminal, and the running system"),
     ("shared.__main__", 8, "the command line calls all of these"),
-    ("bot", 5, "a process"),
-    ("web", 5, "a process"),
-    ("worker", 5, "a process"),
+    ("bot", 6, "a process"),
+    ("web", 6, "a process"),
+    ("worker", 6, "a process"),
     ("shared", 0, "the package itself is empty"),
 )
 
+MODULES_IN_A_FOLDER = 20
+"""Whoever looks for something reads the names of one folder; `__init__` is not counted."""
+NO_ROOMS_YET = frozenset({"web", "web.dashboard", "bot.telegram"})
+
 # Neighbours on one floor that must not know each other.
 STRANGERS: tuple[tuple[str, str, str], ...] = (
-    ("shared.services", "shared.adapters", "they meet in app.py; that is what the ports are for"),
-    ("shared.adapters", "shared.services", "they meet in app.py; that is what the ports are for"),
+    ("shared.services", "shared.adapters", "they meet in bootstrap; that is what the ports are for"),
+    ("shared.adapters", "shared.services", "they meet in bootstrap; that is what the ports are for"),
     ("bot", "web", "channels share the session service, not each other"),
     ("web", "bot", "channels share the session service, not each other"),
     ("bot", "worker", "what both need belongs to shared"),
@@ -107,11 +71,15 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("arq", ("shared.adapters", "worker"), "behind one module, so that it can be replaced"),
     (
         "asyncpg",
-        ("shared.adapters", "shared.app", "shared.supervisor", "shared.doctor"),
+        ("shared.adapters", "shared.bootstrap.app", "shared.cli.up", "shared.diagnostics.doctor"),
         "SQL belongs to the adapters; app opens the pool, start-up and doctor tell what a server says",
     ),
-    ("cryptography", ("shared.adapters.vault",), "what is sealed is sealed in one place"),
-    ("dotenv", ("shared.settings", "shared.doctor", "shared.setup_wizard"), "reading and writing .env"),
+    ("cryptography", ("shared.adapters.encryption",), "what is sealed is sealed in one place"),
+    (
+        "dotenv",
+        ("shared.config.settings", "shared.diagnostics.doctor", "shared.cli.setup"),
+        "reading and writing .env",
+    ),
     (
         "jwt",
         ("web.identity", "shared.adapters.oidc"),
@@ -126,31 +94,35 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "pydantic",
         (
-            "shared.settings",
-            "shared.agents",
-            "shared.sites",
-            "shared.bots",
-            "shared.logs",
+            "shared.config.settings",
+            "shared.config.agents",
+            "shared.config.sites",
+            "shared.config.bots",
+            "shared.bootstrap.logs",
             "shared.replay",
-            "shared.setup_wizard",
+            "shared.cli.setup",
             "shared.adapters",
             "web",
             "bot.telegram.library",
         ),
         "checks at the doors only; the replay writes settings for its own system; aiogram is built on it",
     ),
-    ("pydantic_settings", ("shared.settings",), "settings are read in one place"),
-    ("redis", ("shared.adapters", "shared.doctor", "shared.review"), "the doorbell, behind ports"),
+    ("pydantic_settings", ("shared.config.settings",), "settings are read in one place"),
+    (
+        "redis",
+        ("shared.adapters", "shared.diagnostics.doctor", "shared.diagnostics.security_review"),
+        "the doorbell, behind ports",
+    ),
     ("segno", ("web.dashboard.qr",), "one picture on one page"),
     (
         "sqlalchemy",
-        ("shared.adapters.postgres", "shared.supervisor"),
+        ("shared.adapters.postgres", "shared.cli.up"),
         "SQL belongs to the adapter; start-up tells a person what a server says",
     ),
     ("sqlmodel", ("shared.adapters.postgres",), "tables are declared in one place"),
     ("tiktoken", ("shared.adapters",), "behind the TokenCounter port"),
-    ("watchfiles", ("shared.adapters.workspace_files",), "only where an agent has a folder"),
-    ("uvloop", ("shared.process",), "one place chooses the loop of our processes"),
+    ("watchfiles", ("shared.adapters.files.workspace_files",), "only where an agent has a folder"),
+    ("uvloop", ("shared.bootstrap.process",), "one place chooses the loop of our processes"),
 )
 
 # Imported inside functions only: a start without them is faster and smaller.
@@ -347,13 +319,48 @@ def test_every_module_begins_by_saying_what_it_is_for() -> None:
     _complain(found)
 
 
+def _package(module: str) -> str:
+    return module if modules()[module].name == "__init__.py" else module.rpartition(".")[0]
+
+
+def test_rooms_side_by_side_have_no_circle() -> None:
+    """Imports for types are counted: whoever reads one room must not need the other to understand it."""
+    rooms: dict[str, dict[str, set[str]]] = {}
+    for each in imports():
+        if each.imported not in modules():
+            continue
+        here, there = _package(each.importer).split("."), _package(each.imported).split(".")
+        common = next(
+            (n for n, pair in enumerate(zip(here, there, strict=False)) if pair[0] != pair[1]), None
+        )
+        if common:
+            parent = ".".join(here[:common])
+            rooms.setdefault(parent, {}).setdefault(here[common], set()).add(there[common])
+    for parent, graph in rooms.items():
+        try:
+            tuple(graphlib.TopologicalSorter(graph).static_order())
+        except graphlib.CycleError as error:
+            pytest.fail(f"in {parent}: " + " -> ".join(error.args[1]))
+
+
+def test_a_folder_can_be_read_at_a_glance() -> None:
+    folders = Counter(_package(name) for name, path in modules().items() if path.name != "__init__.py")
+    _complain(
+        [
+            f"{package} has {number} modules, {MODULES_IN_A_FOLDER} at most: give a subject a room of its own"
+            for package, number in sorted(folders.items())
+            if number > MODULES_IN_A_FOLDER and package not in NO_ROOMS_YET
+        ]
+    )
+
+
 def test_every_module_has_a_floor() -> None:
     _complain([f"{name} is on no floor" for name in modules() if _floor(name) is None])
 
 
 OPENERS: dict[tuple[str, str], dict[str, str]] = {
     ("asyncpg", "connect"): {
-        "shared.adapters.postgres.connecting": "reads every address alike: TLS, several hosts, poolers",
+        "shared.adapters.postgres.db.connecting": "reads every address alike: TLS, several hosts, poolers",
         "shared.adapters.embedded.postgres": "makes the database of a server that it has just started",
     },
     ("Redis", "from_url"): {},

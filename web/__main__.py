@@ -15,11 +15,11 @@ from functools import partial
 import structlog
 from aiohttp import web
 
-from shared.adapters.redis_counts import RedisCounts
-from shared.app import App, server_urls
-from shared.logs import configure_logs
-from shared.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run
-from shared.settings import BadSettings, Settings, load_settings
+from shared.adapters.redis.counts import RedisCounts
+from shared.bootstrap.app import App, server_urls
+from shared.bootstrap.logs import configure_logs
+from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run
+from shared.config.settings import BadSettings, Settings, load_settings
 from web.app import begin_to_drain, make_parts, make_web_app, screens, start_parts, stop_parts
 from web.listener import Listener
 from web.parts import ModelShown

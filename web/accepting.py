@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.core.errors import BadInput, StorageUnavailable
-from shared.core.exchange import Accepted, Inbound
-from shared.core.screen import iso
+from shared.core.session.client_payloads import iso
+from shared.core.session.events import Accepted, Inbound
+from shared.core.values.errors import BadInput, StorageUnavailable
 from web import wire
 from web.limits import Limits
 from web.parts import Parts

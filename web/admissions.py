@@ -8,7 +8,7 @@ from typing import Protocol
 
 import structlog
 
-from shared.core.errors import StorageUnavailable
+from shared.core.values.errors import StorageUnavailable
 from web import wire
 from web.hub import Hub, Seat
 from web.visitors import UnknownToken

@@ -10,11 +10,11 @@ from uuid import UUID
 import structlog
 from aiohttp import web
 
-from shared.adapters.postgres.api_keys import ApiKey, PostgresApiKeys
-from shared.adapters.postgres.api_sessions import PostgresApiSessions, Reached
-from shared.adapters.postgres.visitors import VisitorRow
-from shared.core.api_keys import TOKEN_MARK, Scope
-from shared.core.errors import UnknownSession
+from shared.adapters.postgres.people.api_keys import ApiKey, PostgresApiKeys
+from shared.adapters.postgres.people.api_sessions import PostgresApiSessions, Reached
+from shared.adapters.postgres.people.visitors import VisitorRow
+from shared.core.identity.api_keys import TOKEN_MARK, Scope
+from shared.core.values.errors import UnknownSession
 from web.limits import Windows
 from web.parts import PARTS
 from web.security import Refusal

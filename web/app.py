@@ -11,29 +11,29 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.models.breaker import BreakerState
-from shared.adapters.postgres.api_keys import PostgresApiKeys
-from shared.adapters.postgres.api_sessions import PostgresApiSessions
-from shared.adapters.postgres.events import PostgresEvents
-from shared.adapters.postgres.export import PostgresExport
-from shared.adapters.postgres.feedback import PostgresFeedback
-from shared.adapters.postgres.identities import PostgresIdentities
-from shared.adapters.postgres.notes import PostgresNotes
-from shared.adapters.postgres.people import PostgresPeople
-from shared.adapters.postgres.readiness import PostgresReadiness
-from shared.adapters.postgres.tickets import PostgresTickets
-from shared.adapters.postgres.uploads import PostgresUploads
-from shared.adapters.postgres.visitors import PostgresVisitors
-from shared.adapters.postgres.wellness import asking_storage
-from shared.app import SystemClock
-from shared.core.command_texts import LANGUAGES, described
-from shared.core.commands import COMMANDS
-from shared.services.crash import CrashPoint
-from shared.services.exporting import Exporting
-from shared.services.handover import OperatorDesk
-from shared.services.inspecting import Inspecting
-from shared.services.work_desk import WorkDesk
-from shared.settings import Settings
-from shared.tasks import Tasks
+from shared.adapters.postgres.db.readiness import PostgresReadiness
+from shared.adapters.postgres.db.wellness import asking_storage
+from shared.adapters.postgres.memory.notes import PostgresNotes
+from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.api_keys import PostgresApiKeys
+from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
+from shared.adapters.postgres.people.identities import PostgresIdentities
+from shared.adapters.postgres.people.tickets import PostgresTickets
+from shared.adapters.postgres.people.visitors import PostgresVisitors
+from shared.adapters.postgres.privacy.export import PostgresExport
+from shared.adapters.postgres.turns.events import PostgresEvents
+from shared.adapters.postgres.turns.feedback import PostgresFeedback
+from shared.adapters.postgres.turns.uploads import PostgresUploads
+from shared.bootstrap.app import SystemClock
+from shared.config.settings import Settings
+from shared.core.commands.commands import COMMANDS
+from shared.core.commands.texts import LANGUAGES, described
+from shared.runtime.crash_points import CrashPoint
+from shared.runtime.tasks import Tasks
+from shared.services.admin.context_inspector import Inspecting
+from shared.services.admin.job_admin import WorkDesk
+from shared.services.privacy.export import Exporting
+from shared.services.tools.handover import OperatorDesk
 from web import commanding, keeping, memory, messages, openapi, rest, routes, stream, uploads
 from web.admissions import Admissions
 from web.api_keys import API, KEY_SECONDS, ApiDoor, keys_at_the_door
@@ -62,7 +62,7 @@ ORIGINALS = "/api/v1/compactions/{id}/messages"
 
 
 class Services(Protocol):
-    """What `shared.app.open_app` gives, as far as this process needs it."""
+    """What `shared.bootstrap.app.open_app` gives, as far as this process needs it."""
 
     @property
     def settings(self) -> Settings: ...

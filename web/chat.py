@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from shared.core.errors import EvertalkError, UnreadableMessage
+from shared.core.values.errors import EvertalkError, UnreadableMessage
 from web import wire
 from web.limits import Limits, Window
 from web.outbox import Outbox

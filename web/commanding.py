@@ -11,8 +11,8 @@ from uuid import UUID
 import structlog
 from aiohttp import web
 
-from shared.core.command_arguments import typed_words
-from shared.core.errors import EvertalkError, StorageUnavailable, UnknownSession
+from shared.core.commands.arguments import typed_words
+from shared.core.values.errors import EvertalkError, StorageUnavailable, UnknownSession
 from web import fields, wire
 from web.api_keys import API, ONLY_IN_PERSON, known_as, reached_by_key, record
 from web.event_stream import HEARTBEAT_SECONDS, EventStream, wants_events

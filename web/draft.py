@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from shared.core.exchange import Delta, utf16_units
+from shared.core.session.events import Delta, utf16_units
 from web import wire
 
 MAX_UNITS = 400_000

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import structlog
 from aiohttp import web
 
-from shared.core.errors import EvertalkError
-from shared.core.exporting import MIME, ExportFormat
+from shared.core.privacy.export import MIME, ExportFormat
+from shared.core.values.errors import EvertalkError
 from web.listener import HEADERS
 from web.parts import PARTS, Parts
 from web.replying import caller, check_rate

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from aiohttp import web
 
-from shared.core.errors import BadInput
+from shared.core.values.errors import BadInput
 from web.wire import clean
 
 CID = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")

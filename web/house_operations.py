@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.insights_memory import AUTHORITIES, STATES
-from shared.adapters.postgres.insights_people import KINDS
-from shared.core.memory import NOTE_KINDS
+from shared.adapters.postgres.dashboard.memory_queries import AUTHORITIES, STATES
+from shared.adapters.postgres.dashboard.people_queries import KINDS
+from shared.core.context.memory import NOTE_KINDS
 from web.operation import CURSOR, LIMIT, Operation, Parameter, choice, done, in_path, seen, some_words
 from web.shapes import ID, words
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.core.memory import NOTE_KINDS
+from shared.core.context.memory import NOTE_KINDS
 from web.shapes import (
     FLAG,
     ID,

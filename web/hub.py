@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from shared.core.errors import StorageUnavailable
-from shared.core.exchange import (
+from shared.core.session.events import (
     ContextMeasured,
     Delta,
     Organizing,
@@ -21,8 +20,9 @@ from shared.core.exchange import (
     Stored,
     ToolRunning,
 )
+from shared.core.values.errors import StorageUnavailable
 from shared.ports import DUE_ELSEWHERE, EVERYBODY, MOVED
-from shared.tasks import Tasks
+from shared.runtime.tasks import Tasks
 from web import wire
 from web.draft import Draft, Pieces
 from web.outbox import Outbox

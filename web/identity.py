@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from shared.core.errors import BadInput
-from shared.core.signed_in import Identity, identity_of
+from shared.core.identity.identity_claims import Identity, identity_of
+from shared.core.values.errors import BadInput
 
 MOST_CHARS = 4_096
 _HEADERS = frozenset({"alg", "typ", "kid"})

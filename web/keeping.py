@@ -7,8 +7,8 @@ import secrets
 
 from aiohttp import web
 
-from shared.core.recovery import CHARS, code_hash, code_of, plain_code
-from shared.sites import shown_to_all
+from shared.config.sites import shown_to_all
+from shared.core.identity.recovery import CHARS, code_hash, code_of, plain_code
 from web import wire
 from web.parts import PARTS
 from web.rest import caller, check_rate, json_reply

@@ -6,9 +6,9 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.core.memory import as_new, note_from, search_stems
-from shared.core.notes import KeptNote, NoteResult, NoteSource
-from shared.core.screen import iso
+from shared.core.context.memory import as_new, note_from, search_stems
+from shared.core.context.notes import KeptNote, NoteResult, NoteSource
+from shared.core.session.client_payloads import iso
 from web.api_keys import KEY, record
 from web.parts import PARTS
 from web.replying import caller, check_rate, json_reply

@@ -9,9 +9,9 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.core.errors import UnknownSession
-from shared.core.exchange import Accepted
-from shared.core.signed_in import clean_name
+from shared.core.identity.identity_claims import clean_name
+from shared.core.session.events import Accepted
+from shared.core.values.errors import UnknownSession
 from web import fields, wire
 from web.accepting import accept, check_messages, inbound_of
 from web.api_keys import API, KEY, NOWHERE, reached_by_key, record

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.insights_money import GROUPS
-from shared.adapters.postgres.insights_sql import SORTS, STATES
+from shared.adapters.postgres.dashboard.cost_queries import GROUPS
+from shared.adapters.postgres.dashboard.read_models_sql import SORTS, STATES
 from web.operation import Operation, Parameter, choice, seen, some_words
 
 _DAY = {"type": "string", "format": "date"}

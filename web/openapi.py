@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.core.api_keys import SCOPES
+from shared.core.identity.api_keys import SCOPES
 from web.operation import COMMAND, V1, Operation, Parameter
 from web.operations import OPERATIONS
 from web.parts import PARTS, CommandShown

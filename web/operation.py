@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from shared.core.api_keys import Scope
+from shared.core.identity.api_keys import Scope
 from web.shapes import CID, FILE_ID, ID, SITE_NAME, words
 
 Role = Literal["viewer", "operator", "admin"]

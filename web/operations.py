@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from shared.core.api_keys import Scope
+from shared.core.identity.api_keys import Scope
 from web.alerts_operations import FOR_ALERTS
 from web.house_operations import FOR_HOUSE
 from web.money_operations import FILTERS, FOR_MONEY

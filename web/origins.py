@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from shared.core.web_address import is_house_name
+from shared.core.tools.web_address import is_house_name
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]*)(?::[0-9]*)?")
 _DEFAULT_PORTS = {"http": 80, "https": 443}

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aiohttp import web
 
-from shared.adapters.postgres.events import PostgresEvents
-from shared.adapters.postgres.feedback import PostgresFeedback
-from shared.adapters.postgres.identities import PostgresIdentities
-from shared.adapters.postgres.notes import PostgresNotes
-from shared.adapters.postgres.people import PostgresPeople
-from shared.adapters.postgres.readiness import PostgresReadiness
-from shared.adapters.postgres.tickets import PostgresTickets
-from shared.core.command_arguments import Argument, arguments_schema
-from shared.core.commands import Audience
-from shared.core.exchange import Accepted, ContextMeasured, Inbound
+from shared.adapters.postgres.db.readiness import PostgresReadiness
+from shared.adapters.postgres.memory.notes import PostgresNotes
+from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.identities import PostgresIdentities
+from shared.adapters.postgres.people.tickets import PostgresTickets
+from shared.adapters.postgres.turns.events import PostgresEvents
+from shared.adapters.postgres.turns.feedback import PostgresFeedback
+from shared.config.settings import Settings
+from shared.core.commands.arguments import Argument, arguments_schema
+from shared.core.commands.commands import Audience
+from shared.core.session.events import Accepted, ContextMeasured, Inbound
 from shared.ports import AskStorage
-from shared.services.answering import Answers
-from shared.services.crash import CrashPoint
-from shared.services.exporting import Exporting
-from shared.settings import Settings
-from shared.tasks import Tasks
+from shared.runtime.crash_points import CrashPoint
+from shared.runtime.tasks import Tasks
+from shared.services.privacy.export import Exporting
+from shared.services.turns.turn_dispatcher import Answers
 from web.admissions import Admissions
 from web.hub import Hub
 from web.limits import Limits, Places, Tries, Windows

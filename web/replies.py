@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from shared.core.exchange import ReplyEvent
-from shared.services.answering import Answering, Answers, OpenScreen
+from shared.core.session.events import ReplyEvent
+from shared.services.turns.turn_dispatcher import Answering, Answers, OpenScreen
 from web.hub import Hub
 
 CHANNEL = "web"

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from aiohttp import web
 
-from shared.adapters.postgres.api_keys import ApiKey
-from shared.core.people import ArchivedSession
-from shared.core.screen import iso
+from shared.adapters.postgres.people.api_keys import ApiKey
+from shared.core.identity.people import ArchivedSession
+from shared.core.session.client_payloads import iso
 from web.api_keys import KEY, ONLY_IN_PERSON, reached_by_key
 from web.operators import OPERATORS
 from web.parts import PARTS, CommandShown, Parts

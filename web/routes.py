@@ -6,7 +6,7 @@ import asyncio
 
 from aiohttp import web
 
-from shared.core.errors import StorageUnavailable
+from shared.core.values.errors import StorageUnavailable
 from web import wire
 from web.pages import ASK_AGAIN, FOR_EVER, File, serve
 from web.parts import PARTS

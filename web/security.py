@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from shared.core.errors import (
+from shared.core.values.errors import (
     BadInput,
     CapReached,
     ContextBudgetExceeded,

@@ -13,8 +13,8 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from shared.adapters.postgres.tickets import TICKET_SECONDS, Admitted
-from shared.core.errors import StorageUnavailable
+from shared.adapters.postgres.people.tickets import TICKET_SECONDS, Admitted
+from shared.core.values.errors import StorageUnavailable
 from web import wire
 from web.limits import Limits
 from web.listener import HEADERS, Connection

@@ -8,8 +8,14 @@ from typing import Any
 
 import structlog
 
-from shared.core.command_arguments import typed_words
-from shared.core.errors import BadInput, EvertalkError, MessageTooLong, SessionMoved, StorageUnavailable
+from shared.core.commands.arguments import typed_words
+from shared.core.values.errors import (
+    BadInput,
+    EvertalkError,
+    MessageTooLong,
+    SessionMoved,
+    StorageUnavailable,
+)
 from web import wire
 from web.accepting import check_messages, inbound_of, store, tell
 from web.identity import BadIdentity, StillAnswering

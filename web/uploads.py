@@ -12,11 +12,11 @@ from urllib.parse import unquote
 import structlog
 from aiohttp import web
 
-from shared.adapters.file_reading import read_file
-from shared.adapters.opened import Openings, SenderMustWait
-from shared.adapters.postgres.uploads import Kept, PostgresUploads, TooMuchKept, UnknownFile
-from shared.core.file_words import file_words
-from shared.core.files import (
+from shared.adapters.files.file_reading import read_file
+from shared.adapters.files.sandbox_client import Openings, SenderMustWait
+from shared.adapters.postgres.turns.uploads import Kept, PostgresUploads, TooMuchKept, UnknownFile
+from shared.core.context.file_texts import file_words
+from shared.core.values.files import (
     FILES,
     MOST_BYTES,
     MOST_FILE_CHARS,
@@ -30,7 +30,7 @@ from shared.core.files import (
     Served,
     clean_name,
 )
-from shared.core.messages import Block, Text
+from shared.core.values.messages import Block, Text
 from web.api_keys import KEY, reached_by_key, record
 from web.limits import Amounts, Limits, Places, Windows
 from web.operators import OPERATORS

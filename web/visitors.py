@@ -12,13 +12,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import structlog
 from aiohttp import web
 
-from shared.adapters.postgres.sites import secret_about
-from shared.adapters.postgres.visitors import SiteRow, VisitorRow, new_token, token_hash
-from shared.adapters.vault import CannotUnseal, Vault
-from shared.core.errors import BadInput
-from shared.core.signed_in import Identity
-from shared.settings import Settings, resolve_secret_key
-from shared.sites import BadSiteConfig, SiteConfig, read_site_config, shown_to_all
+from shared.adapters.encryption import CannotUnseal, Vault
+from shared.adapters.postgres.people.sites import secret_about
+from shared.adapters.postgres.people.visitors import SiteRow, VisitorRow, new_token, token_hash
+from shared.config.settings import Settings, resolve_secret_key
+from shared.config.sites import BadSiteConfig, SiteConfig, read_site_config, shown_to_all
+from shared.core.identity.identity_claims import Identity
+from shared.core.values.errors import BadInput
 from web import wire
 from web.identity import BadIdentity, IdentityExpired, IdentityRequired, StillAnswering, read_identity
 from web.origins import Origin, Proxies, origin_matches, parse_origin

@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from shared.core.errors import BadInput, StorageUnavailable
+from shared.core.values.errors import BadInput, StorageUnavailable
 from web import wire
 from web.hub import Seat
 from web.limits import Limits

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Never
 
-from shared.core.errors import BadInput, EvertalkError, UnreadableMessage
-from shared.core.exchange import Accepted, ContextMeasured, Organizing, RunEnded
-from shared.core.public_words import PUBLIC_ADVICE, advice_for_public
+from shared.core.commands.public_messages import PUBLIC_ADVICE, advice_for_public
+from shared.core.session.events import Accepted, ContextMeasured, Organizing, RunEnded
+from shared.core.values.errors import BadInput, EvertalkError, UnreadableMessage
 
 VERSION = 1
 MAX_FRAME_BYTES = 64 * 1024

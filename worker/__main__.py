@@ -14,12 +14,12 @@ import sys
 
 import structlog
 
-from shared.app import open_app
-from shared.core.errors import EvertalkError
-from shared.loading import keep_what_is_loaded
-from shared.logs import configure_logs
-from shared.process import REFUSALS, refuse
-from shared.settings import load_settings
+from shared.bootstrap.app import open_app
+from shared.bootstrap.logs import configure_logs
+from shared.bootstrap.process import REFUSALS, refuse
+from shared.config.settings import load_settings
+from shared.core.values.errors import EvertalkError
+from shared.runtime.gc_tuning import keep_what_is_loaded
 from worker.jobs import beat, forget, keep_house, keep_list, read_knowledge, run_arq, sweep
 
 log = structlog.get_logger(__name__)

@@ -10,11 +10,11 @@ from typing import Any
 import structlog
 from arq.worker import Worker, func
 
-from shared.adapters.arq_queue import QUEUE, RUN_JOB, open_queue, read_job, write_job
-from shared.adapters.postgres.partitions import ensure_month_partitions
-from shared.app import App, server_urls
-from shared.core.errors import Fenced, StorageUnavailable
-from shared.core.recent import forget_recent
+from shared.adapters.postgres.db.partitions import ensure_month_partitions
+from shared.adapters.redis.arq_queue import QUEUE, RUN_JOB, open_queue, read_job, write_job
+from shared.bootstrap.app import App, server_urls
+from shared.core.values.errors import Fenced, StorageUnavailable
+from shared.core.values.ttl_cache import forget_recent
 from shared.ports import DESK
 
 log = structlog.get_logger(__name__)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
 from bot.telegram.arrivals import Membership, Pressed, Sender, Spoken, Where
-from shared.adapters.postgres.telegram_access import AccessRow
+from shared.adapters.postgres.telegram.access import AccessRow
 
 Mode = Literal["pairing", "allowlist", "open"]
 TextKey = Literal[

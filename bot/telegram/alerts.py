@@ -10,9 +10,9 @@ from bot.telegram.outcomes import Outcome as TelegramOutcome
 from bot.telegram.outcomes import Sent as Arrived
 from bot.telegram.pacing import Priority
 from bot.telegram.sender import Sender, Where
-from shared.core import alerts
-from shared.core.alerts import Outcome, Sending
-from shared.services.alerting import Bringing, Carrier
+from shared.core.ops import alerts
+from shared.core.ops.alerts import Outcome, Sending
+from shared.services.admin.alert_sender import Bringing, Carrier
 
 
 class ChatOfOperators:

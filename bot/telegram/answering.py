@@ -12,12 +12,12 @@ import structlog
 
 from bot.telegram.delivery import Delivery
 from bot.telegram.live import LiveAnswer
-from shared.adapters.postgres.telegram_places import PlaceRow
-from shared.core.errors import StorageUnavailable
-from shared.core.exchange import ReplyEvent
-from shared.services import answering
-from shared.services.answering import Answers, OpenScreen
-from shared.tasks import Tasks
+from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.core.session.events import ReplyEvent
+from shared.core.values.errors import StorageUnavailable
+from shared.runtime.tasks import Tasks
+from shared.services.turns import turn_dispatcher
+from shared.services.turns.turn_dispatcher import Answers, OpenScreen
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +67,7 @@ class Answering:
         self._places = places
         self._held = held
         self._afterwards = afterwards
-        self._answers = answering.Answering(
+        self._answers = turn_dispatcher.Answering(
             conversation,
             channel=CHANNEL,
             orphan=self._orphan,

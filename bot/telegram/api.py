@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 
 from bot.telegram.raw import NotJson, read_json
-from shared.core.errors import EvertalkError
+from shared.core.values.errors import EvertalkError
 
 TELEGRAM = "https://api.telegram.org"
 CONNECT_SECONDS = 10.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bot.telegram.outcomes import NotSent, Sent, Unknown
-from shared.adapters.postgres.deliveries import PostgresDeliveries
-from shared.core.errors import StorageUnavailable
-from shared.services.crash import CrashPoint
+from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
+from shared.core.values.errors import StorageUnavailable
+from shared.runtime.crash_points import CrashPoint
 
 PartKey = tuple[int, int, int]
 """Session, turn, part."""

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from shared.bots import BotConfig, configured_bots, remarks_about
+from shared.config.bots import BotConfig, configured_bots, remarks_about
 
 __all__ = ["BotConfig", "configured_bots", "remarks_about"]

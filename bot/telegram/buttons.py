@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bot.telegram.desk import texts_of
 from bot.telegram.keyboards import Action, Button, Press, keyboard
-from shared.adapters.postgres.telegram_places import PlaceRow
+from shared.adapters.postgres.telegram.chats import PlaceRow
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup

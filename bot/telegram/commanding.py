@@ -14,11 +14,11 @@ from bot.telegram.desk import Desk, texts_of
 from bot.telegram.remembered import Remembered
 from bot.telegram.voice import Voice, spot
 from bot.telegram.wishes import Wishes
-from shared.adapters.postgres.telegram_places import PlaceRow
-from shared.core.command_texts import command_texts, described
-from shared.core.commands import Audience, Channel, Command, commands_for, may_in_group
-from shared.core.exporting import ExportFormat
-from shared.services.exporting import Exporting
+from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.core.commands.commands import Audience, Channel, Command, commands_for, may_in_group
+from shared.core.commands.texts import command_texts, described
+from shared.core.privacy.export import ExportFormat
+from shared.services.privacy.export import Exporting
 
 log = structlog.get_logger(__name__)
 

@@ -15,8 +15,8 @@ from bot.telegram.sender import FINAL_PATIENCE_SECONDS
 from bot.telegram.streaming import GROUP, NATIVE, PRIVATE, Rhythm
 from bot.telegram.typing import AFTER_SECONDS, EVERY_SECONDS, Starts
 from bot.telegram.uncertain import UncertainNotices
-from shared.adapters.postgres.telegram_places import PlaceRow
-from shared.core.errors import StorageUnavailable
+from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.core.values.errors import StorageUnavailable
 
 log = structlog.get_logger(__name__)
 

@@ -9,19 +9,19 @@ from bot.telegram.api import BotApi
 from bot.telegram.arrivals import BotIdentity
 from bot.telegram.sender import Sender
 from bot.telegram.texts import Texts, texts_for
-from shared.adapters.postgres.attachments import PostgresAttachments
-from shared.adapters.postgres.deliveries import PostgresDeliveries
-from shared.adapters.postgres.edits import PostgresEdits
-from shared.adapters.postgres.handover import PostgresHandovers
-from shared.adapters.postgres.leases import PostgresLeases
-from shared.adapters.postgres.pins import PostgresPins
-from shared.adapters.postgres.telegram_access import PostgresTelegramAccess
-from shared.adapters.postgres.telegram_inbox import PostgresTelegramInbox
-from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
-from shared.adapters.postgres.uncertain_notices import PostgresUncertainNotices
-from shared.app import App
-from shared.bots import BotConfig
-from shared.core.commands import Audience
+from shared.adapters.postgres.db.leases import PostgresLeases
+from shared.adapters.postgres.people.handover import PostgresHandovers
+from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
+from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
+from shared.adapters.postgres.turns.attachments import PostgresAttachments
+from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
+from shared.adapters.postgres.turns.edits import PostgresEdits
+from shared.adapters.postgres.turns.pins import PostgresPins
+from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
+from shared.bootstrap.app import App
+from shared.config.bots import BotConfig
+from shared.core.commands.commands import Audience
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

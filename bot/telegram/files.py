@@ -12,10 +12,10 @@ import structlog
 from bot.telegram.api import CallRefused, FileTooLarge, TelegramUnavailable, TokenRefused
 from bot.telegram.arrivals import Media
 from bot.telegram.file_kinds import Way, way_of
-from shared.adapters.file_reading import read_pdf, read_picture, read_words
-from shared.adapters.opened import OPEN_SECONDS, Openings
-from shared.adapters.opening import LONGEST_SIDE
-from shared.core.files import (
+from shared.adapters.files.file_reading import read_pdf, read_picture, read_words
+from shared.adapters.files.sandbox_client import OPEN_SECONDS, Openings
+from shared.adapters.files.sandbox_worker import LONGEST_SIDE
+from shared.core.values.files import (
     JPEG,
     MOST_BYTES,
     MOST_TEXT_CHARS,

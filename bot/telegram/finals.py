@@ -29,10 +29,10 @@ from bot.telegram.post import Post
 from bot.telegram.sender import FINAL_PATIENCE_SECONDS, TRIES, Sender, Where
 from bot.telegram.typing import Starts
 from bot.telegram.uncertain import UncertainNotices
-from shared.adapters.postgres.deliveries import EndedTurn, PartRow
-from shared.adapters.postgres.telegram_places import PlaceRow
-from shared.core.errors import StorageUnavailable
-from shared.core.handover import ANSWERED_TOGETHER
+from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.turns.deliveries import EndedTurn, PartRow
+from shared.core.identity.handover import ANSWERED_TOGETHER
+from shared.core.values.errors import StorageUnavailable
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup

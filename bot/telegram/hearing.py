@@ -33,12 +33,12 @@ from bot.telegram.sender import Where as Spot
 from bot.telegram.texts import Texts, texts_for
 from bot.telegram.uncertain import UncertainNotices
 from bot.telegram.voice import Voice, spot
-from shared.adapters.postgres.telegram_places import PlaceRow
-from shared.core.errors import BadInput, EvertalkError, SessionMoved
-from shared.core.exchange import Accepted, Inbound, InboxReceipt
-from shared.core.file_words import file_words
-from shared.core.files import MOST_FILE_CHARS, Document, Picture
-from shared.core.messages import Block, Image, Text
+from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.core.context.file_texts import file_words
+from shared.core.session.events import Accepted, Inbound, InboxReceipt
+from shared.core.values.errors import BadInput, EvertalkError, SessionMoved
+from shared.core.values.files import MOST_FILE_CHARS, Document, Picture
+from shared.core.values.messages import Block, Image, Text
 from shared.ports import TokenCounter
 
 log = structlog.get_logger(__name__)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from shared.services.conversation import LEASE_SECONDS
+from shared.services.turns.session_service import LEASE_SECONDS
 
 SURE_SECONDS = LEASE_SECONDS - 1.0
 """A process that was stopped for longer may have been replaced, and looks at its lease before all else."""

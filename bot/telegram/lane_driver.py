@@ -15,7 +15,7 @@ import structlog
 from bot.telegram.arrivals import Spoken
 from bot.telegram.backoff import Backoff
 from bot.telegram.lanes import Gathered, Lane, Patience
-from shared.core.errors import Fenced, StorageUnavailable
+from shared.core.values.errors import Fenced, StorageUnavailable
 from shared.ports import AskStorage
 
 log = structlog.get_logger(__name__)

@@ -13,11 +13,11 @@ from bot.telegram.outcomes import Done, Gone, Moved, NotSent, Outcome, Rejected,
 from bot.telegram.pacing import Priority
 from bot.telegram.sender import Sender
 from bot.telegram.voice import spot
-from shared.adapters.postgres.handover import PostgresHandovers
-from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
-from shared.core.errors import StorageUnavailable
-from shared.core.handover import ADVICE, Told, Untold
-from shared.services.crash import CrashPoint
+from shared.adapters.postgres.people.handover import PostgresHandovers
+from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
+from shared.core.identity.handover import ADVICE, Told, Untold
+from shared.core.values.errors import StorageUnavailable
+from shared.runtime.crash_points import CrashPoint
 
 log = structlog.get_logger(__name__)
 

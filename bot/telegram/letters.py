@@ -16,8 +16,8 @@ from bot.telegram.markup import (
 )
 from bot.telegram.post import Post
 from bot.telegram.texts.shown import literal
-from shared.adapters.postgres.deliveries import EndedTurn
-from shared.adapters.postgres.telegram_places import PlaceRow
+from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.turns.deliveries import EndedTurn
 
 NOTHING = "…"
 _OPEN = ("queued", "sent")

@@ -12,7 +12,7 @@ from typing import Any, Literal, Optional, Union
 import structlog
 from pydantic import BaseModel
 
-from shared.loading import nothing_searched
+from shared.runtime.gc_tuning import nothing_searched
 
 log = structlog.get_logger(__name__)
 

@@ -17,9 +17,17 @@ from bot.telegram.post import Post
 from bot.telegram.sender import EDIT_PATIENCE_SECONDS, FINAL_PATIENCE_SECONDS, Sender, Where
 from bot.telegram.streaming import GROUP, NATIVE, PRIVATE, Bubble, Draft, Edit, Rhythm, Seen
 from bot.telegram.typing import AFTER_SECONDS, EVERY_SECONDS, Starts, Typing
-from shared.adapters.postgres.telegram_places import PlaceRow
-from shared.core.errors import StorageUnavailable
-from shared.core.exchange import Delta, Organizing, ReplyEvent, RunEnded, RunStarted, Stored, ToolRunning
+from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.core.session.events import (
+    Delta,
+    Organizing,
+    ReplyEvent,
+    RunEnded,
+    RunStarted,
+    Stored,
+    ToolRunning,
+)
+from shared.core.values.errors import StorageUnavailable
 
 log = structlog.get_logger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from shared.core.command_texts import described
-from shared.core.commands import Audience, Command, commands_for
+from shared.core.commands.commands import Audience, Command, commands_for
+from shared.core.commands.texts import described
 
 Scope = Literal["all_private_chats", "all_group_chats", "all_chat_administrators"]
 """`type` of the Bot API's BotCommandScope."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bot.telegram.buttons import is_on, under_summary
 from bot.telegram.desk import Desk, texts_of
 from bot.telegram.voice import Voice, spot
-from shared.adapters.postgres.telegram_places import PlaceRow
+from shared.adapters.postgres.telegram.chats import PlaceRow
 
 
 class Notices:

@@ -14,7 +14,7 @@ from bot.telegram.arrivals import BotIdentity
 from bot.telegram.backoff import Backoff
 from bot.telegram.incoming import ALLOWED_UPDATES
 from bot.telegram.raw import is_shallow, is_update
-from shared.core.errors import StorageUnavailable
+from shared.core.values.errors import StorageUnavailable
 
 log = structlog.get_logger(__name__)
 

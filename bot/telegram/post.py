@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 from bot.telegram.drafts import Form, Latch
 from bot.telegram.pacing import Clock
 from bot.telegram.sender import Sender
-from shared.adapters.postgres.deliveries import PostgresDeliveries
-from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
-from shared.adapters.postgres.uncertain_notices import PostgresUncertainNotices
-from shared.services.crash import CrashPoint, no_crash
-from shared.tracing import NO_TRACES, Tracer
+from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
+from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
+from shared.runtime.crash_points import CrashPoint, no_crash
+from shared.runtime.tracing import NO_TRACES, Tracer
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup

@@ -18,7 +18,7 @@ from bot.telegram.texts import texts_for
 from bot.telegram.uncertain import UncertainNotices
 from bot.telegram.voice import Voice, spot
 from bot.telegram.wishes import GO_ON, SHORTER, Wishes
-from shared.adapters.postgres.telegram_places import PlaceRow
+from shared.adapters.postgres.telegram.chats import PlaceRow
 
 log = structlog.get_logger(__name__)
 

@@ -8,8 +8,8 @@ from itertools import groupby
 
 from bot.telegram.arrivals import Media, Quoted, Spoken
 from bot.telegram.markup import MESSAGE_UNITS, units
-from shared.core import fencing
-from shared.core.file_words import defused
+from shared.core.context import untrusted_text
+from shared.core.context.file_texts import defused
 
 QUOTE_CHARS = 2_000
 OWN_ANSWER_CHARS = 400
@@ -42,7 +42,7 @@ def joined(texts: Sequence[str]) -> str:
 
 def name_of(name: str) -> str:
     """On one line and without signs that would end or open a mark."""
-    return fencing.label(name, nameless=SOMEBODY)
+    return untrusted_text.label(name, nameless=SOMEBODY)
 
 
 def _voice(message: Spoken) -> tuple[int, str | None, object]:
@@ -83,7 +83,7 @@ def _quote(quoted: Quoted) -> str:
 
 def _marked(label: str, words: str, *, limit: int) -> str:
     """A label of ours, and each line of the foreign words behind a sign."""
-    shown = defused(fencing.without_invisible(_shortened(words, limit)), foreign=True)
+    shown = defused(untrusted_text.without_invisible(_shortened(words, limit)), foreign=True)
     lines = "\n".join(f"> {line}" for line in shown.splitlines())
     return f"[{label}]\n{lines}" if lines else f"[{label}]"
 

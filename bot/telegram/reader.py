@@ -13,8 +13,8 @@ from bot.telegram.arrivals import BotIdentity, Ignored, Incoming, Membership, Mi
 from bot.telegram.backoff import Backoff
 from bot.telegram.incoming import read_update
 from bot.telegram.lane_driver import Lanes
-from shared.adapters.postgres.telegram_inbox import StoredUpdate
-from shared.core.errors import Fenced, StorageUnavailable
+from shared.adapters.postgres.telegram.inbox import StoredUpdate
+from shared.core.values.errors import Fenced, StorageUnavailable
 from shared.ports import AskStorage
 
 log = structlog.get_logger(__name__)

@@ -12,10 +12,10 @@ from bot.telegram.desk import Desk, texts_of
 from bot.telegram.keyboards import Press
 from bot.telegram.texts import Markdown
 from bot.telegram.voice import Voice, spot
-from shared.adapters.postgres.telegram_places import PlaceRow
-from shared.core.command_texts import command_texts
-from shared.core.memory import search_stems
-from shared.core.notes import KeptNote, NoteResult, NotesFound, NoteSource
+from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.core.commands.texts import command_texts
+from shared.core.context.memory import search_stems
+from shared.core.context.notes import KeptNote, NoteResult, NotesFound, NoteSource
 
 PER_PAGE = 8
 MOST_PAGES = 50

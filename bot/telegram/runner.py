@@ -21,10 +21,10 @@ from bot.telegram.polling import Poller
 from bot.telegram.reader import Reader
 from bot.telegram.texts import LANGUAGES, texts_for
 from bot.telegram.webhook import WebhookMode, register
-from shared.core.errors import StorageUnavailable
+from shared.core.values.errors import StorageUnavailable
 from shared.ports import AskStorage
-from shared.services.crash import CrashPoint, no_crash
-from shared.tasks import Tasks
+from shared.runtime.crash_points import CrashPoint, no_crash
+from shared.runtime.tasks import Tasks
 
 log = structlog.get_logger(__name__)
 

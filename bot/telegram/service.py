@@ -37,14 +37,14 @@ from bot.telegram.voice import Voice
 from bot.telegram.webhook import PATH, WebhookMode, make_webhook_handler
 from bot.telegram.wishes import Wishes
 from bot.telegram.words import PlaceWords
-from shared.adapters.postgres.telegram_places import PlaceRow
-from shared.app import App
-from shared.bots import BotConfig
-from shared.core.errors import StorageUnavailable
+from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.bootstrap.app import App
+from shared.config.bots import BotConfig
+from shared.config.settings import Settings
+from shared.core.values.errors import StorageUnavailable
 from shared.ports import DUE_ELSEWHERE
-from shared.services.alerting import SEND_SECONDS, Bringing
-from shared.settings import Settings
-from shared.tasks import Tasks
+from shared.runtime.tasks import Tasks
+from shared.services.admin.alert_sender import SEND_SECONDS, Bringing
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from bot.telegram.markup import LIVE_UNITS, MOST_PARTS, Part, render, split, units
-from shared.core.exchange import Delta
+from shared.core.session.events import Delta
 
 FILLER = Part(text="…")
 """In a bubble that a new attempt has not filled yet."""

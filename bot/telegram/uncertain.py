@@ -15,9 +15,9 @@ from bot.telegram.outcomes import Gone, Moved, NotSent, Outcome, Rejected, Sent,
 from bot.telegram.post import Post
 from bot.telegram.sender import EDIT_PATIENCE_SECONDS, Sender, Where
 from bot.telegram.typing import Starts
-from shared.adapters.postgres.telegram_places import PlaceRow
-from shared.adapters.postgres.uncertain_notices import Pressed, UncertainNotice, UncertainPart
-from shared.core.errors import StorageUnavailable
+from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.turns.uncertain_notices import Pressed, UncertainNotice, UncertainPart
+from shared.core.values.errors import StorageUnavailable
 
 log = structlog.get_logger(__name__)
 

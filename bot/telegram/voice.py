@@ -11,7 +11,7 @@ from bot.telegram.outcomes import Gone, Moved, Outcome, Sent
 from bot.telegram.pacing import Priority
 from bot.telegram.sender import Sender, Where
 from bot.telegram.texts import Markdown
-from shared.adapters.postgres.telegram_places import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup

@@ -19,7 +19,7 @@ from bot.telegram.api import BotApi, CallRefused, TelegramUnavailable
 from bot.telegram.backoff import Backoff
 from bot.telegram.incoming import ALLOWED_UPDATES
 from bot.telegram.raw import NotJson, is_update, read_json
-from shared.core.errors import EvertalkError, StorageUnavailable
+from shared.core.values.errors import EvertalkError, StorageUnavailable
 
 log = structlog.get_logger(__name__)
 

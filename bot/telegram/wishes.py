@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from shared.adapters.postgres.edits import PostgresEdits
-from shared.adapters.postgres.telegram_places import PlaceRow
-from shared.core.exchange import Accepted, Inbound, InboxReceipt
+from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.turns.edits import PostgresEdits
+from shared.core.session.events import Accepted, Inbound, InboxReceipt
 
 GO_ON = "Please go on."
 SHORTER = "Please say that again, in fewer words."

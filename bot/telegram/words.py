@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bot.telegram.desk import Desk, texts_of
-from shared.adapters.postgres.telegram_places import PlaceRow
+from shared.adapters.postgres.telegram.chats import PlaceRow
 
 _UNSEEN_TOOLS = frozenset({"save_memory", "update_memory", "forget_memory"})
 

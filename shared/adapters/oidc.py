@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 
-from shared.core.oidc import (
+from shared.core.identity.oidc import (
     Attempt,
     NoEntry,
     ProviderAway,
@@ -24,7 +24,7 @@ from shared.core.oidc import (
     name_of,
     role_of,
 )
-from shared.core.operators import Role, presentable_name
+from shared.core.identity.operators import Role, presentable_name
 
 ALGORITHMS: Mapping[str, str] = {"RS256": "RSA", "ES256": "EC"}
 """What a signature may be made with, and the kind of key that it needs."""

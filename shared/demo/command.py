@@ -11,12 +11,12 @@ from typing import NoReturn
 from aiohttp import ClientError
 
 from shared.adapters.embedded import EmbeddedServerFailed
+from shared.config.settings import Settings
 from shared.demo.keyboard import Keyboard
 from shared.demo.paper import Paper
 from shared.demo.talk import Talk
 from shared.replay.fake_telegram import FakeTelegram
 from shared.replay.system import NoSystem, OwnSystem
-from shared.settings import Settings
 
 EXIT_CANNOT = 2
 PERSON = 1_001

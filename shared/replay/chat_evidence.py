@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.adapters.postgres.deliveries import EndedTurn, PostgresDeliveries
-from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.turns.deliveries import EndedTurn, PostgresDeliveries
 
 if TYPE_CHECKING:
     import asyncpg

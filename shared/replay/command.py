@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
 from shared.adapters.embedded import EmbeddedServerFailed
-from shared.core.policy import ContradictoryPolicy, with_overrides
-from shared.core.presets import preset
+from shared.config.settings import Settings, load_settings
+from shared.core.session.policy import ContradictoryPolicy, with_overrides
+from shared.core.session.presets import preset
 from shared.replay.evidence import Evidence, Witness
 from shared.replay.play import Played, Speed, play
 from shared.replay.progress import Bar
@@ -26,7 +27,6 @@ from shared.replay.scripts import BadScript, Script, read_scripts
 from shared.replay.system import NoSystem, OwnSystem, System, at_url, running_here, window_settings
 from shared.replay.telegram import replay_on_telegram
 from shared.replay.verdict import Verdict, judge
-from shared.settings import Settings, load_settings
 
 EXIT_BROKEN = 1
 EXIT_BAD_INPUT = 2

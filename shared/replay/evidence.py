@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.db.pool import open_pool
 
 if TYPE_CHECKING:
     import asyncpg

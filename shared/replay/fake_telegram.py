@@ -16,7 +16,7 @@ from shared.replay.system import ROOT, NoSystem
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
 CONTROL_SECONDS = 60.0
-_MODULE = "tests.fakes.bot_api"
+_MODULE = "tests.kit.fakes.bot_api"
 
 
 class Refused(Exception):
@@ -133,7 +133,7 @@ class FakeTelegram:
 
 
 def _check_checkout() -> None:
-    if not (ROOT / "tests" / "fakes" / "bot_api" / "__main__.py").is_file():
+    if not (ROOT / "tests" / "kit" / "fakes" / "bot_api" / "__main__.py").is_file():
         raise NoSystem(
             f"there is no stand-in for Telegram here: {ROOT / 'tests'} is missing",
             advice="Run this in a whole checkout of Evertalk; the stand-in lives among its tests.",

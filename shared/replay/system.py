@@ -22,8 +22,8 @@ from pydantic import SecretStr
 from shared.adapters.embedded.folders import is_held
 from shared.adapters.embedded.process import die_with_parent
 from shared.adapters.embedded.servers import are_running, urls_of
-from shared.core.presets import preset
-from shared.settings import ENV_FILE_NAME, Settings, setting_names
+from shared.config.settings import ENV_FILE_NAME, Settings, setting_names
+from shared.core.session.presets import preset
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_SECONDS = 120.0

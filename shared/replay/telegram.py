@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from aiohttp import ClientError
 
+from shared.config.settings import Settings
 from shared.replay.chat import FIRST_PERSON, Chat, play_chat, read_chat, verdict_of
 from shared.replay.chat_evidence import ChatWitness
 from shared.replay.evidence import Witness
@@ -18,7 +19,6 @@ from shared.replay.progress import Bar
 from shared.replay.scripts import Script
 from shared.replay.system import NoSystem, OwnSystem
 from shared.replay.verdict import Verdict
-from shared.settings import Settings
 
 
 async def replay_on_telegram(

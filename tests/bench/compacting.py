@@ -13,13 +13,13 @@ import time
 from contextlib import AsyncExitStack
 from typing import Any
 
-from shared.app import App
+from shared.bootstrap.app import App
 from tests.bench.ground import environment_of, ground, ratio, run, settings_of
 from tests.bench.long_log import write_log
 from tests.bench.turn import ANSWER, QUESTION
 from tests.bench.whole import WholeTurns, app_with_instant_model
-from tests.fakes.messages_api.harness import running_fake
-from tests.faults.processes import Process
+from tests.kit.deployment.processes import Process
+from tests.kit.fakes.messages_api.harness import running_fake
 from web.app import make_parts
 from web.hub import Hub
 from web.parts import ModelShown

@@ -28,12 +28,12 @@ import asyncpg
 
 from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.embedded.postgres import EmbeddedPostgres
-from shared.adapters.postgres.insights import Insights, SessionQuery, write_cursor
-from shared.adapters.postgres.insights_memory import MemoryInsights, NoteQuery
-from shared.adapters.postgres.insights_people import PeopleInsights, PeopleQuery
-from shared.adapters.postgres.insights_sql import SORTS
-from shared.adapters.postgres.migrate import migrate
-from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.dashboard.memory_queries import MemoryInsights, NoteQuery
+from shared.adapters.postgres.dashboard.people_queries import PeopleInsights, PeopleQuery
+from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery, write_cursor
+from shared.adapters.postgres.dashboard.read_models_sql import SORTS
+from shared.adapters.postgres.db.migrate import migrate
+from shared.adapters.postgres.db.pool import open_pool
 from tests.bench.dashboard_seed import public_id, seed
 from web.dashboard.csv import csv_line
 from web.dashboard.money import session_cells

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import asyncpg
 
-from shared.adapters.postgres.insights import Insights
+from shared.adapters.postgres.dashboard.read_models import Insights
 from tests.bench.dashboard import House, Read
 
 Pool = asyncpg.Pool

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import asyncpg
 
-from shared.adapters.postgres.listing import LIST_ALL
-from shared.adapters.postgres.spend_sql import ADD_UP
+from shared.adapters.postgres.db.listing import LIST_ALL
+from shared.adapters.postgres.turns.spend_sql import ADD_UP
 
 _log = logging.getLogger(__name__)
 Pool = asyncpg.Pool

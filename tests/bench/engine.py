@@ -15,17 +15,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.models.wire import counted_body
-from shared.adapters.token_counter import VocabularyCounter
-from shared.app import App
-from shared.core.context import build_context
-from shared.core.digest import digest
-from shared.core.ledger import Ledger
-from shared.core.presets import preset
-from shared.core.prompts import default_layers
-from shared.core.session import Entry, View
+from shared.bootstrap.app import App
+from shared.config.settings import Settings
+from shared.core.compaction.digest import digest
+from shared.core.context.build_context import build_context
+from shared.core.context.prompts import default_layers
+from shared.core.session.ledger import Ledger
+from shared.core.session.presets import preset
+from shared.core.session.session import Entry, View
 from shared.ports import ModelCard, ModelRequest
-from shared.settings import Settings
 from tests.bench.ground import ground, settings_of
 from tests.bench.policies.log import entries_of
 from tests.bench.policies.workload import telegram

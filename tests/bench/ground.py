@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.postgres.migrate import migrate
-from shared.settings import Settings, load_settings
+from shared.adapters.postgres.db.migrate import migrate
+from shared.config.settings import Settings, load_settings
 from tests.bench.quiet import keep_quiet
 
 CAPS: dict[str, Any] = {

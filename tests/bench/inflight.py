@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from shared.app import App, open_app
+from shared.bootstrap.app import App, open_app
 from tests.bench.ground import ground, run, settings_of
 from tests.bench.long_log import write_log
 from tests.bench.provider import Provider, running_provider

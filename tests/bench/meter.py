@@ -23,18 +23,18 @@ from pathlib import Path
 from typing import Any
 
 from shared.adapters.models.catalog import TABLE
+from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.models.wire import counted_body
-from shared.adapters.token_counter import VocabularyCounter
-from shared.core.context import fading
-from shared.core.messages import Author, Block, Text, Thinking, ToolResult, ToolUse
-from shared.core.model import ToolSpec
-from shared.core.presets import preset
-from shared.core.session import Entry, View
-from shared.core.tokens import estimate_blocks, learned_ratio, measure
+from shared.core.context.build_context import fading
+from shared.core.session.presets import preset
+from shared.core.session.session import Entry, View
+from shared.core.values.messages import Author, Block, Text, Thinking, ToolResult, ToolUse
+from shared.core.values.model import ToolSpec
+from shared.core.values.tokens import estimate_blocks, learned_ratio, measure
 from shared.ports import ModelRequest
-from shared.services.prompting import Prepared, Prompting
+from shared.services.turns.request_builder import Prepared, Prompting
 from tests.bench.meter_texts import KINDS, texts, texts_of
-from tests.fakes.messages_api import prefix
+from tests.kit.fakes.messages_api import prefix
 
 TRUTH = (
     "no tokenizer of the provider: bundled vocabulary x factor, biased per kind (6 %), noisy per text (4 %)"

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from shared.adapters.embedded.servers import urls_of
-from shared.adapters.postgres.insights_sql import SORTS
-from shared.adapters.postgres.turns import PostgresTurns
-from shared.adapters.postgres.upkeep import PostgresUpkeep
+from shared.adapters.postgres.compaction.jobs import PostgresUpkeep
+from shared.adapters.postgres.dashboard.read_models_sql import SORTS
+from shared.adapters.postgres.turns.turns import PostgresTurns
 from tests.bench.dashboard import WARM_UP, House, Read, houses, reads
 from tests.bench.ground import run
 from tests.bench.rest import rss_mib
-from tests.faults.processes import Process
-from tests.ports import free_port
+from tests.kit.deployment.processes import Process
+from tests.kit.free_ports import free_port
 
 ENTRIES = 1_000
 SETTLE_SECONDS = 6.0

@@ -18,7 +18,7 @@ from typing import Any
 
 import asyncpg
 
-from shared.settings import load_settings
+from shared.config.settings import load_settings
 from tests.bench.ground import CAPS, environment_of, ground
 from tests.bench.quiet import keep_quiet
 from tests.bench.turn import ANSWER, QUESTION

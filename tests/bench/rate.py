@@ -20,15 +20,15 @@ from typing import Any
 from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgType
 from redis.asyncio import Redis
 
-from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.db.pool import open_pool
 from tests.bench.floor import TABLES
 from tests.bench.ground import environment_of, ground, run, share
 from tests.bench.provider import Provider, running_provider
 from tests.bench.sockets import HELLO
 from tests.bench.together import Apart
 from tests.bench.turn import ANSWER, QUESTION, Turns
-from tests.faults.processes import Process
-from tests.ports import free_port
+from tests.kit.deployment.processes import Process
+from tests.kit.free_ports import free_port
 
 DELTAS = 20
 STEP_SECONDS = 60.0

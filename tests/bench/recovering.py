@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.postgres.migrate import migrate
+from shared.adapters.postgres.db.migrate import migrate
 from tests.bench.ground import run, share
-from tests.fakes.bot_api import TOKEN, RunningBotApi, running_bot_api
-from tests.fakes.messages_api.harness import running_fake
-from tests.faults.person import WALK, Person
-from tests.faults.plant import Case, Plant
-from tests.faults.processes import Process
+from tests.kit.deployment.breakable_servers import Case, Plant
+from tests.kit.deployment.person import WALK, Person
+from tests.kit.deployment.processes import Process
+from tests.kit.fakes.bot_api import TOKEN, RunningBotApi, running_bot_api
+from tests.kit.fakes.messages_api.harness import running_fake
 
 TEMPLATE = "recovering_template"
 PATIENCE_SECONDS = 60.0

@@ -15,13 +15,13 @@ from typing import Any
 from aiohttp import ClientSession, DummyCookieJar
 
 from shared.adapters.embedded.servers import urls_of
-from shared.adapters.postgres.pool import open_pool
-from shared.children import ROOT
+from shared.adapters.postgres.db.pool import open_pool
+from shared.config.settings import Settings
 from shared.replay.play import play
 from shared.replay.scripts import Script
 from shared.replay.system import environment_of, is_ready
-from shared.settings import Settings
-from tests.fakes.messages_api.harness import running_fake
+from shared.supervision.child_process import ROOT
+from tests.kit.fakes.messages_api.harness import running_fake
 
 UP_SECONDS = 60.0
 JOB_SECONDS = 30.0

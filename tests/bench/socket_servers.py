@@ -14,8 +14,8 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.core.exchange import Delta, RunEnded, RunStarted
-from shared.settings import load_settings
+from shared.config.settings import load_settings
+from shared.core.session.events import Delta, RunEnded, RunStarted
 from tests.bench.quiet import keep_quiet
 from tests.bench.whole import app_with_instant_model
 from web import listener

@@ -19,7 +19,7 @@ from typing import Any
 from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgType
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.postgres.migrate import migrate
+from shared.adapters.postgres.db.migrate import migrate
 from tests.bench.browser_frames import in_browser
 from tests.bench.quiet import keep_quiet
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from tests.bench.ground import environment_of, ground, ratio, run
 from tests.bench.rest import rss_mib
-from tests.fakes.bot_api import TOKEN, Person, running_bot_api
-from tests.fakes.messages_api.harness import running_fake
-from tests.journeys.telegram_house import ROOT, Program
+from tests.kit.fakes.bot_api import TOKEN, Person, running_bot_api
+from tests.kit.fakes.messages_api.harness import running_fake
+from tests.kit.telegram.bot_process import ROOT, Program
 
 SETTLE_SECONDS = 1.5
 IMPORT_SECONDS = 60.0

@@ -16,8 +16,8 @@ from typing import Any
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
 from redis.asyncio import Redis
 
-from shared.adapters.postgres.pool import open_pool
-from shared.app import App, open_app
+from shared.adapters.postgres.db.pool import open_pool
+from shared.bootstrap.app import App, open_app
 from tests.bench.floor import BareTurns
 from tests.bench.ground import ground, run, settings_of
 from tests.bench.provider import WORDS, running_provider

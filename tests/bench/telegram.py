@@ -17,7 +17,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.postgres.migrate import migrate
+from shared.adapters.postgres.db.migrate import migrate
 from tests.bench import telegram_inbox, telegram_replies, telegram_turn
 
 AIMS = {"commits": 6, "reply_ratio_1": 2.5, "reply_ratio_10": 2.5, "rss_bot_mib": 260,

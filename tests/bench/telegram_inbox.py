@@ -13,8 +13,8 @@ import asyncpg
 from aiohttp import ClientSession, web
 
 from bot.telegram.webhook import PATH, SECRET_HEADER, make_webhook_handler
-from shared.adapters.postgres.pool import open_pool
-from shared.adapters.postgres.telegram_inbox import PostgresTelegramInbox
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 
 BOT_ID = 700_001
 SECRET = "b" * 40

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shared.adapters.postgres.urls import driver_url
+from shared.adapters.postgres.db.urls import driver_url
 from tests.bench.rest import rss_mib
-from tests.fakes.bot_api import Person, RunningBotApi, running_bot_api
-from tests.fakes.messages_api.harness import RunningFake, running_fake
-from tests.journeys.telegram_house import Program, TelegramHouse, telegram_house
+from tests.kit.fakes.bot_api import Person, RunningBotApi, running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake, running_fake
+from tests.kit.telegram.bot_process import Program, TelegramHouse, telegram_house
 
 ECHO_TOKEN = "700002:FAKE-token-of-the-echoing-bot_0123456789"
 STORING_TOKEN = "700003:FAKE-token-of-the-storing-echo-bot_012345678"

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.postgres.migrate import migrate
-from tests.fakes.bot_api import running_bot_api
-from tests.fakes.messages_api.harness import RunningFake
-from tests.faults.hatchery import Hatchery
-from tests.faults.plant import Plant
-from tests.faults.processes import Process
-from tests.faults.telegram import Talker, Telegram
+from shared.adapters.postgres.db.migrate import migrate
+from tests.kit.deployment.breakable_servers import Plant
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.processes import Process
+from tests.kit.deployment.telegram import Talker, Telegram
+from tests.kit.fakes.bot_api import running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake
 
 TEMPLATE = "soak_template"
 FAULTS: tuple[tuple[str, dict[str, Any]], ...] = (

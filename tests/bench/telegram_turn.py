@@ -13,13 +13,13 @@ from unittest import mock
 import asyncpg
 
 from bot.telegram.service import TelegramService
-from shared.adapters.postgres.pool import _read_json
-from shared.adapters.postgres.urls import driver_url
-from shared.app import open_app
-from shared.bots import configured_bots
-from shared.settings import load_settings
+from shared.adapters.postgres.db.pool import _read_json
+from shared.adapters.postgres.db.urls import driver_url
+from shared.bootstrap.app import open_app
+from shared.config.bots import configured_bots
+from shared.config.settings import load_settings
 from tests.bench.whole import InstantModel
-from tests.fakes.bot_api import TOKEN, LocalBotApi, Person, local_bot_api
+from tests.kit.fakes.bot_api import TOKEN, LocalBotApi, Person, local_bot_api
 
 ANSWER = "You liked the Blue Heron, because of the grilled sardines and the view over the bridge at night."
 QUESTION = "What was the name of the restaurant near the river that we liked so much last summer?"
@@ -127,8 +127,8 @@ async def _bot(
     )
     # For as long as it works: the heart opens a connection of its own, sooner or later.
     with (
-        mock.patch("shared.app.models_of", return_value=InstantModel(ANSWER)),
-        mock.patch("shared.adapters.postgres.pool._read_json", meter.listen),
+        mock.patch("shared.bootstrap.app.models_of", return_value=InstantModel(ANSWER)),
+        mock.patch("shared.adapters.postgres.db.pool._read_json", meter.listen),
     ):
         app = await open_app(settings, role="bot")
         service = TelegramService(app, configured_bots(settings), settings=settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.bench.dashboard import as_table, measure, place_of
-from tests.places import short_folder
+from tests.kit.temp_folders import short_folder
 
 
 async def test_the_bench_reads_every_kind_of_page_of_both_databases() -> None:

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shared.adapters.postgres.session_list import NEAR_ROWS
+from shared.adapters.postgres.dashboard.session_list import NEAR_ROWS
 from tests.bench.dashboard import House, houses, place_of, reads
 from tests.bench.dashboard_blocks import PLANS, Pool, blocks_of, statements_of
-from tests.places import short_folder
+from tests.kit.temp_folders import short_folder
 
 MANY = 8000
 ALLOWANCE = 260

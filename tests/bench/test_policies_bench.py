@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.adapters.token_counter import VocabularyCounter
-from shared.core.context import build_context
-from shared.core.presets import PRESETS, preset
-from shared.core.prompts import default_layers
+from shared.adapters.models.token_counter import VocabularyCounter
+from shared.core.context.build_context import build_context
+from shared.core.context.prompts import default_layers
+from shared.core.session.presets import PRESETS, preset
 from tests.bench.engine import as_table as engine_table
 from tests.bench.engine import measure_core, measure_long
 from tests.bench.policies.__main__ import as_table, conversations, replay, replay_all
@@ -18,7 +18,7 @@ from tests.bench.policies.caching import ProviderCache
 from tests.bench.policies.chart import svg
 from tests.bench.policies.reach import Recall, holds
 from tests.bench.policies.workload import recorded, telegram
-from tests.core.builders import exchanges, view
+from tests.kit.builders import exchanges, view
 
 COUNT = VocabularyCounter().count
 KEYS = {

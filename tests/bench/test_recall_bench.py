@@ -7,7 +7,7 @@ from dataclasses import replace
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.db.pool import open_pool
 from tests.bench.recall.data import Fact, made_up
 from tests.bench.recall.measuring import quality, speed
 

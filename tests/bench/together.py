@@ -11,7 +11,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.db.pool import open_pool
 from tests.bench.floor import TABLES, BareTurns
 from tests.bench.ground import ground, ratio, run, settings_of, share
 from tests.bench.turn import ANSWER, QUESTION, Turns

@@ -25,10 +25,10 @@ import asyncpg
 from redis.asyncio import Redis
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.postgres.pool import open_pool
-from shared.app import App
-from shared.loading import keep_what_is_loaded
-from shared.settings import Settings, load_settings
+from shared.adapters.postgres.db.pool import open_pool
+from shared.bootstrap.app import App
+from shared.config.settings import Settings, load_settings
+from shared.runtime.gc_tuning import keep_what_is_loaded
 from tests.bench import rest
 from tests.bench.floor import BareTurns
 from tests.bench.ground import ground, settings_of

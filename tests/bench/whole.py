@@ -6,12 +6,12 @@ from itertools import count
 from typing import Any
 from unittest import mock
 
-from shared.adapters.postgres.visitors import PostgresVisitors, new_token
-from shared.app import App, open_app
-from shared.core.exchange import Inbound
-from shared.core.messages import Text
+from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
+from shared.bootstrap.app import App, open_app
+from shared.config.settings import Settings
+from shared.core.session.events import Inbound
+from shared.core.values.messages import Text
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, Usage
-from shared.settings import Settings
 from web.hub import Hub
 from web.replies import Room
 
@@ -75,7 +75,7 @@ class InstantModel:
 
 async def app_with_instant_model(settings: Settings, *, answer: str) -> App:
     """The whole app as a web process builds it, but for its model."""
-    with mock.patch("shared.app.models_of", return_value=InstantModel(answer)):
+    with mock.patch("shared.bootstrap.app.models_of", return_value=InstantModel(answer)):
         return await open_app(settings, role="web")
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from shared.app import App
+from shared.bootstrap.app import App
 from tests.bench.ground import ground, run, settings_of
 from tests.bench.turn import ANSWER, QUESTION
 from tests.bench.whole import WholeTurns, all_were_answered, app_with_instant_model

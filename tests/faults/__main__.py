@@ -15,7 +15,7 @@ import pytest
 from tests.faults.lengths import AT_LENGTH
 from tests.faults.rows import NUMBERS, ROWS
 from tests.faults.verdicts import Verdict, Verdicts, seeds_of
-from tests.marks import marked
+from tests.kit.markers import marked
 
 ROOT = Path(__file__).resolve().parents[2]
 FAULT_CHARS = 75

@@ -18,17 +18,17 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.postgres.invariants import check_invariants
-from shared.adapters.postgres.migrate import migrate
-from tests.fakes.bot_api import BotApi, running_bot_api
-from tests.fakes.messages_api.harness import RunningFake, running_fake
-from tests.faults.hatchery import Hatchery
-from tests.faults.plant import Case, Plant, open_for_too_long
-from tests.faults.processes import Process
-from tests.faults.telegram import Telegram
+from shared.adapters.postgres.db.migrate import migrate
+from shared.adapters.postgres.operations.invariants import check_invariants
 from tests.faults.transcripts import Judgement, Texter, Transcript, Visitor, judged
 from tests.faults.watch import percentiles
-from tests.places import short_folder
+from tests.kit.deployment.breakable_servers import Case, Plant, open_for_too_long
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.processes import Process
+from tests.kit.deployment.telegram import Telegram
+from tests.kit.fakes.bot_api import BotApi, running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake, running_fake
+from tests.kit.temp_folders import short_folder
 
 TEMPLATE = "chaos_template"
 SETTLE_SECONDS = 120.0

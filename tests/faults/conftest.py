@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.postgres.migrate import migrate
-from tests.fakes.messages_api.harness import RunningFake
-from tests.faults.hatchery import Hatchery
+from shared.adapters.postgres.db.migrate import migrate
 from tests.faults.house import House
-from tests.faults.plant import Case, Plant, Recovery
-from tests.places import short_folder
+from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.temp_folders import short_folder
 
 HERE = Path(__file__).parent
 TEMPLATE = "faults_template"

@@ -13,8 +13,8 @@ from itertools import count, cycle
 
 import aiohttp
 
-from tests.faults.person import Frame, Person
-from tests.faults.telegram import Talker, Telegram
+from tests.kit.deployment.person import Frame, Person
+from tests.kit.deployment.telegram import Talker, Telegram
 
 MARK = re.compile(r"\b[a-z]\d+_x\d+\b")
 """In every message, once; the fake model says it again."""

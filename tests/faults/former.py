@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from shared.adapters.postgres.readiness import VERSIONS, newest_revision
-from tests.faults.plant import Case
-from tests.faults.processes import ROOT, Process
+from shared.adapters.postgres.db.readiness import VERSIONS, newest_revision
+from tests.kit.deployment.breakable_servers import Case
+from tests.kit.deployment.processes import ROOT, Process
 
 GIT_SECONDS = 60
 

@@ -6,9 +6,9 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from tests.faults.person import PATIENCE_SECONDS, Person
-from tests.faults.plant import Case
-from tests.faults.processes import Process
+from tests.kit.deployment.breakable_servers import Case
+from tests.kit.deployment.person import PATIENCE_SECONDS, Person
+from tests.kit.deployment.processes import Process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

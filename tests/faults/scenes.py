@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.plant import Case, Plant
+from tests.kit.deployment.breakable_servers import Case, Plant
 
 Scene = Callable[[], Awaitable[None]]
 SCENE_SECONDS = 150.0

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from shared.adapters.embedded.account import Account
+from shared.adapters.embedded.process_user import Account
 
 _KEEPER = 'mount -t tmpfs -o "$1" none "$2" && echo made && exec cat'
 _FILLER = "something-else"

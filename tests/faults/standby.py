@@ -14,13 +14,13 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.embedded.account import Account, account_for
 from shared.adapters.embedded.binaries import Binaries, reachable_binaries
 from shared.adapters.embedded.folders import socket_folder
 from shared.adapters.embedded.postgres import postgres_url
 from shared.adapters.embedded.process import spawn, stop, tail, until
-from tests.faults.person import PATIENCE_SECONDS
-from tests.faults.plant import Plant
+from shared.adapters.embedded.process_user import Account, account_for
+from tests.kit.deployment.breakable_servers import Plant
+from tests.kit.deployment.person import PATIENCE_SECONDS
 
 STOP_SECONDS = 20.0
 

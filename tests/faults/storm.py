@@ -17,18 +17,18 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.postgres.migrate import migrate
-from tests.fakes.bot_api import BotApi, running_bot_api
-from tests.fakes.messages_api.harness import RunningFake, running_fake
+from shared.adapters.postgres.db.migrate import migrate
 from tests.faults.crowd import Caller, Tally, Wanderer, tally_callers
-from tests.faults.hatchery import Hatchery
-from tests.faults.plant import Case, Plant
-from tests.faults.processes import Process
-from tests.faults.telegram import Telegram
 from tests.faults.watch import Watch, percentiles
 from tests.faults.weather import Forecast, Weather
-from tests.places import short_folder
-from tests.ports import free_port
+from tests.kit.deployment.breakable_servers import Case, Plant
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.processes import Process
+from tests.kit.deployment.telegram import Telegram
+from tests.kit.fakes.bot_api import BotApi, running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake, running_fake
+from tests.kit.free_ports import free_port
+from tests.kit.temp_folders import short_folder
 
 TEMPLATE = "storm_template"
 SETTLE_SECONDS = 90.0

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.messages_api.harness import RunningFake
-from tests.faults.person import Person
-from tests.faults.plant import Case
-from tests.faults.processes import ROOT, Process, environment
 from tests.faults.test_provider import provided_by
+from tests.kit.deployment.breakable_servers import Case
+from tests.kit.deployment.person import Person
+from tests.kit.deployment.processes import ROOT, Process, environment
+from tests.kit.fakes.messages_api.harness import RunningFake
 
 PATIENCE_SECONDS = 60.0
 

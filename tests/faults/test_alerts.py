@@ -9,16 +9,16 @@ from functools import partial
 
 import pytest
 
-from tests.fakes.bot_api import BotApi, running_bot_api
-from tests.fakes.mail_server import mail_server
-from tests.fakes.messages_api.harness import RunningFake
-from tests.fakes.webhook_receiver import receiving
 from tests.faults.conftest import TEMPLATE
-from tests.faults.hatchery import Hatchery
-from tests.faults.plant import Case, Plant
-from tests.faults.processes import CRASHED
 from tests.faults.scenes import Played, case_of_its_own, play
-from tests.faults.telegram import SECONDS, Telegram, bot_of_its_own
+from tests.kit.deployment.breakable_servers import Case, Plant
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.processes import CRASHED
+from tests.kit.deployment.telegram import SECONDS, Telegram, bot_of_its_own
+from tests.kit.fakes.bot_api import BotApi, running_bot_api
+from tests.kit.fakes.mail_server import mail_server
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.fakes.webhook_receiver import receiving
 
 SECRET = "s" * 32
 POINTS = ("before_alert_opens", "after_alert_opens", "before_alert_send", "after_alert_send")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import aiohttp
 
-from tests.fakes.bot_api import running_bot_api
-from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.conftest import TEMPLATE
-from tests.faults.hatchery import Hatchery
-from tests.faults.person import Person
-from tests.faults.plant import Case, Plant, Recovery
-from tests.faults.processes import CRASHED
-from tests.faults.telegram import SECONDS, Telegram
 from tests.faults.test_handover import Dashboard
+from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.person import Person
+from tests.kit.deployment.processes import CRASHED
+from tests.kit.deployment.telegram import SECONDS, Telegram
+from tests.kit.fakes.bot_api import running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake
 
 FEEDBACK, READ, WORK = "after_feedback", "after_read", "after_work_change"
 POINTS = (FEEDBACK, READ, WORK)

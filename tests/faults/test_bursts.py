@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from tests.fakes.messages_api.harness import RunningFake
-from tests.faults.person import Person
-from tests.faults.plant import Case, Recovery
 from tests.faults.test_provider import LONG, provided_by
+from tests.kit.deployment.breakable_servers import Case, Recovery
+from tests.kit.deployment.person import Person
+from tests.kit.fakes.messages_api.harness import RunningFake
 
 AT_ONCE = 20
 GONE_SECONDS = 30.0

@@ -8,14 +8,14 @@ from typing import Any, cast
 import pytest
 
 from shared import __main__ as evertalk
-from tests.fakes.bot_api import running_bot_api
-from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.chaos import Chaos, Phase, Plan, Report, Strikes, main, postgres_killed
-from tests.faults.hatchery import Hatchery
 from tests.faults.lengths import lasting
-from tests.faults.plant import Case, Plant
-from tests.faults.telegram import Telegram
 from tests.faults.transcripts import BRING, Line, Texter, Transcript, judged
+from tests.kit.deployment.breakable_servers import Case, Plant
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.telegram import Telegram
+from tests.kit.fakes.bot_api import running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake
 
 SMOKE = Plan(
     phases=(

@@ -11,11 +11,9 @@ from random import Random
 
 import pytest
 
-from shared.services.crash import POINTS
+from shared.runtime.crash_points import POINTS
+from tests.acceptance.operations.test_restore import POINTS as COPIES
 from tests.faults.conftest import TEMPLATE
-from tests.faults.person import PATIENCE_SECONDS, WALK, Person
-from tests.faults.plant import Case, Plant, Recovery
-from tests.faults.processes import CRASHED, Process, first_or_drawn
 from tests.faults.scenes import Played, case_of_its_own, play
 from tests.faults.test_alerts import POINTS as ALERTS
 from tests.faults.test_asides import POINTS as ASIDES
@@ -25,7 +23,9 @@ from tests.faults.test_provider import MONEY, PUT_BACK
 from tests.faults.test_reminders import OWN as REMINDERS
 from tests.faults.test_telegram import ABORTED, TOLD
 from tests.faults.test_telegram import POINTS as BOT
-from tests.operations.test_restore import POINTS as COPIES
+from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
+from tests.kit.deployment.person import PATIENCE_SECONDS, WALK, Person
+from tests.kit.deployment.processes import CRASHED, Process, first_or_drawn
 
 REMEMBER = "Please remember that my cat is called Miso."
 WEB_CASES = (

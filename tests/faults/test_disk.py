@@ -15,15 +15,15 @@ import asyncpg
 import pytest
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.embedded.account import Account, account_for
 from shared.adapters.embedded.binaries import reachable_binaries
+from shared.adapters.embedded.process_user import Account, account_for
 from shared.adapters.embedded.servers import Wanted
-from shared.adapters.postgres.migrate import migrate
+from shared.adapters.postgres.db.migrate import migrate
 from tests.faults.house import told
-from tests.faults.person import Person
-from tests.faults.plant import Case, Plant, Recovery
 from tests.faults.small_disk import NoSmallDisk, SmallDisk, small_disk
-from tests.ports import free_port
+from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
+from tests.kit.deployment.person import Person
+from tests.kit.free_ports import free_port
 
 MEGABYTES = 32
 SEGMENT_MEGABYTES = 1

@@ -14,20 +14,20 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.postgres.migrate import migrate
-from tests.fakes.bot_api import running_bot_api
-from tests.fakes.messages_api.harness import RunningFake
-from tests.fakes.tcp_proxy import TcpProxy
+from shared.adapters.postgres.db.migrate import migrate
 from tests.faults.conftest import TEMPLATE
-from tests.faults.hatchery import Hatchery
-from tests.faults.person import Person
-from tests.faults.plant import Case, Plant, Recovery
-from tests.faults.processes import logged
 from tests.faults.standby import Standby, followed
-from tests.faults.telegram import Telegram
 from tests.faults.test_provider import LONG
-from tests.places import short_folder
-from tests.ports import free_port
+from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.person import Person
+from tests.kit.deployment.processes import logged
+from tests.kit.deployment.telegram import Telegram
+from tests.kit.fakes.bot_api import running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.fakes.tcp_proxy import TcpProxy
+from tests.kit.free_ports import free_port
+from tests.kit.temp_folders import short_folder
 
 PEOPLE = 4
 LAG_SECONDS = 2.5

@@ -9,18 +9,18 @@ from functools import partial
 import aiohttp
 import pytest
 
-from shared.adapters.postgres.operators import create_login_link
-from tests.fakes.bot_api import BotApi, running_bot_api
-from tests.fakes.messages_api.harness import RunningFake
+from shared.adapters.postgres.people.operator_auth import create_login_link
 from tests.faults.conftest import TEMPLATE
-from tests.faults.hatchery import Hatchery
-from tests.faults.person import Person
-from tests.faults.plant import Case, Plant, Recovery
-from tests.faults.processes import CRASHED
 from tests.faults.scenes import Played, play
-from tests.faults.telegram import SECONDS, Telegram, bot_of_its_own
 from tests.faults.test_provider import provided_by
-from tests.journeys.desk import at_the_desk
+from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.person import Person
+from tests.kit.deployment.processes import CRASHED
+from tests.kit.deployment.telegram import SECONDS, Telegram, bot_of_its_own
+from tests.kit.fakes.bot_api import BotApi, running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.operator_driver import at_the_desk
 
 ON = {"EVERTALK_HANDOVER": "on"}
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}

@@ -8,12 +8,12 @@ import re
 import aiohttp
 import asyncpg
 
-from tests.faults.person import Person
-from tests.faults.plant import Case, Recovery
-from tests.faults.processes import CRASHED
-from tests.faults.telegram import SECONDS
 from tests.faults.test_handover import SAME_ORIGIN, Dashboard
-from tests.one_time import one_time_code
+from tests.kit.deployment.breakable_servers import Case, Recovery
+from tests.kit.deployment.person import Person
+from tests.kit.deployment.processes import CRASHED
+from tests.kit.deployment.telegram import SECONDS
+from tests.kit.one_time_codes import one_time_code
 
 IN_A_LOGIN = "mid_login"
 POINTS = (IN_A_LOGIN,)

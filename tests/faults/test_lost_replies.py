@@ -11,14 +11,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.fakes.bot_api import running_bot_api
-from tests.fakes.messages_api.harness import RunningFake
-from tests.fakes.tcp_proxy import LostReplies, TcpProxy
 from tests.faults.conftest import TEMPLATE
-from tests.faults.hatchery import Hatchery
-from tests.faults.person import WALK, Person
-from tests.faults.plant import Case, Plant
-from tests.faults.telegram import Telegram
+from tests.kit.deployment.breakable_servers import Case, Plant
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.person import WALK, Person
+from tests.kit.deployment.telegram import Telegram
+from tests.kit.fakes.bot_api import running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.fakes.tcp_proxy import LostReplies, TcpProxy
 
 SHARE = 0.02
 MESSAGES = 8

@@ -14,13 +14,13 @@ from typing import Any
 import asyncpg
 import pytest
 
-from shared.adapters.arq_queue import QUEUE, RUN_JOB, ArqDoorbell
-from shared.services.flusher import FAULTS_AT_MOST
+from shared.adapters.redis.arq_queue import QUEUE, RUN_JOB, ArqDoorbell
+from shared.services.compaction.flusher import FAULTS_AT_MOST
 from tests.faults.house import House, told
 from tests.faults.lengths import lasting
-from tests.faults.person import PATIENCE_SECONDS, Person
-from tests.faults.plant import Case, Plant, Recovery
-from tests.faults.processes import Process, logged
+from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
+from tests.kit.deployment.person import PATIENCE_SECONDS, Person
+from tests.kit.deployment.processes import Process, logged
 
 CONNECTIONS = 10
 """Of one process, at most."""

@@ -12,13 +12,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.lengths import lasting
-from tests.faults.person import Person
-from tests.faults.plant import Case
-from tests.faults.processes import Process, logged
 from tests.faults.test_provider import provided_by
-from tests.ports import free_port
+from tests.kit.deployment.breakable_servers import Case
+from tests.kit.deployment.person import Person
+from tests.kit.deployment.processes import Process, logged
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.free_ports import free_port
 
 PEOPLE = 60
 ROUNDS = int(lasting(2.0, 10.0))

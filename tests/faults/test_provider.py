@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.postgres.slice_sql import SPENT_OF_OPEN
-from shared.services.conversation import WAKE_SECONDS
-from tests.fakes.messages_api.harness import RunningFake
+from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
+from shared.services.turns.session_service import WAKE_SECONDS
 from tests.faults.conftest import TEMPLATE
 from tests.faults.lengths import lasting
-from tests.faults.person import PATIENCE_SECONDS, Person
-from tests.faults.plant import Case, Plant, Recovery
-from tests.faults.processes import CRASHED, Process, logged
-from tests.ports import free_port
+from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
+from tests.kit.deployment.person import PATIENCE_SECONDS, Person
+from tests.kit.deployment.processes import CRASHED, Process, logged
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.free_ports import free_port
 
 LONG = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen."
 ANY_CHAT = {"kind": "chat"}

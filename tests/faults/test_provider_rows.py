@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from shared.adapters.models.breaker import PROBE_EVERY_SECONDS
-from shared.adapters.models.patience import Patience
-from tests.fakes.messages_api.harness import RunningFake
-from tests.fakes.tcp_proxy import Cut, Hook, Link, TcpProxy, dripping
+from shared.adapters.models.timeouts import Patience
 from tests.faults.conftest import TEMPLATE
 from tests.faults.lengths import lasting
-from tests.faults.person import WALK, Person
-from tests.faults.plant import Case, Plant, Recovery
-from tests.faults.processes import Process
-from tests.journeys.house import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
+from tests.kit.deployment.person import WALK, Person
+from tests.kit.deployment.processes import Process
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.fakes.tcp_proxy import Cut, Hook, Link, TcpProxy, dripping
 
 LONG = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen."
 

@@ -8,15 +8,15 @@ from functools import partial
 
 import pytest
 
-from tests.fakes.bot_api import BotApi, running_bot_api
-from tests.fakes.messages_api.harness import RunningFake
 from tests.faults.conftest import TEMPLATE
-from tests.faults.hatchery import Hatchery
-from tests.faults.person import Person
-from tests.faults.plant import Case, Plant, Recovery
-from tests.faults.processes import CRASHED
 from tests.faults.scenes import Played, case_of_its_own, play
-from tests.faults.telegram import SECONDS, Telegram, bot_of_its_own
+from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.person import Person
+from tests.kit.deployment.processes import CRASHED
+from tests.kit.deployment.telegram import SECONDS, Telegram, bot_of_its_own
+from tests.kit.fakes.bot_api import BotApi, running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake
 
 OWN = ("before_reminder", "after_reminder")
 POINTS = (*OWN, "after_claim:2", "after_answer:2")

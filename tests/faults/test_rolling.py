@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from shared.adapters.arq_queue import QUEUE, ArqDoorbell
-from tests.faults.afflictions import UNKNOWN_KIND
-from tests.faults.person import PATIENCE_SECONDS, WALK, Person
-from tests.faults.plant import Case
-from tests.faults.processes import Process
+from shared.adapters.redis.arq_queue import QUEUE, ArqDoorbell
+from tests.kit.deployment.breakable_servers import Case
+from tests.kit.deployment.inner_faults import UNKNOWN_KIND
+from tests.kit.deployment.person import PATIENCE_SECONDS, WALK, Person
+from tests.kit.deployment.processes import Process
 
 TABLES = ("sessions", "turns", "entry_rows", "turn_entries", "events", "jobs", "links", "parties", "workers")
 _EXPANDED = """

@@ -10,8 +10,8 @@ import pytest
 
 from tests.faults.house import House
 from tests.faults.lengths import lasting
-from tests.faults.person import PATIENCE_SECONDS, WALK, Person
-from tests.faults.plant import Case, Plant, Recovery
+from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
+from tests.kit.deployment.person import PATIENCE_SECONDS, WALK, Person
 
 PEOPLE = 3
 

@@ -10,18 +10,20 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.fakes.messages_api.harness import RunningFake
-from tests.faults.afflictions import CONSTANTS
-from tests.faults.person import PATIENCE_SECONDS, Person
-from tests.faults.plant import Case
 from tests.faults.test_provider import LONG, provided_by
+from tests.kit.deployment.breakable_servers import Case
+from tests.kit.deployment.inner_faults import CONSTANTS
+from tests.kit.deployment.person import PATIENCE_SECONDS, Person
+from tests.kit.fakes.messages_api.harness import RunningFake
 
 CONNECTIONS = 10
 """Of one process, at most."""
 HEART = 1
 """A connection of its own, by which a process says that it lives however long others wait."""
 PEOPLE = CONNECTIONS + 4
-HASTE = "shared.adapters.postgres.pool.ACQUIRE_SECONDS=1,shared.adapters.postgres.pool.STATEMENT_SECONDS=8"
+HASTE = (
+    "shared.adapters.postgres.db.pool.ACQUIRE_SECONDS=1,shared.adapters.postgres.db.pool.STATEMENT_SECONDS=8"
+)
 SLOW_SECONDS = 900
 """Longer than the test may take: nobody waits for its end."""
 

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from tests.faults.plant import Case
-from tests.faults.processes import ended
+from tests.kit.deployment.breakable_servers import Case
+from tests.kit.deployment.processes import ended
 
 BAD_SETTINGS = 2
 NOWHERE = "postgresql://postgres@/evertalk?host=/tmp/evertalk-nowhere"

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.bot_api import running_bot_api
-from tests.fakes.messages_api.harness import RunningFake
-from tests.faults.hatchery import Hatchery
 from tests.faults.lengths import lasting
-from tests.faults.plant import Case, Plant
 from tests.faults.storm import Plan, Storm
-from tests.faults.telegram import Telegram
 from tests.faults.weather import Forecast
+from tests.kit.deployment.breakable_servers import Case, Plant
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.telegram import Telegram
+from tests.kit.fakes.bot_api import running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake
 
 SHORT = Forecast(kill_every=1.0, wipe_every=2.5, fell_every=5.0, failing=0.3)
 

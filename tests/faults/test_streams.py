@@ -12,9 +12,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.faults.plant import Case, Plant
-from tests.faults.processes import Process
-from tests.faults.telegram import SECONDS
+from tests.kit.deployment.breakable_servers import Case, Plant
+from tests.kit.deployment.processes import Process
+from tests.kit.deployment.telegram import SECONDS
 
 Frame = dict[str, Any]
 

@@ -14,7 +14,7 @@ from tests.faults.__main__ import main
 from tests.faults.lengths import AT_LENGTH
 from tests.faults.rows import NUMBERS, ROWS, as_markdown
 from tests.faults.verdicts import Verdict, Verdicts, seeds_of
-from tests.marks import marked
+from tests.kit.markers import marked
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = """

@@ -13,19 +13,19 @@ from random import Random
 import pytest
 
 from bot.telegram.texts import texts_for
-from tests.fakes.bot_api import BotApi, Screen, running_bot_api
-from tests.fakes.messages_api.harness import RunningFake
-from tests.fakes.tcp_proxy import TcpProxy
-from tests.faults.afflictions import CLOCK_SHIFTS
 from tests.faults.conftest import TEMPLATE
-from tests.faults.hatchery import Hatchery
 from tests.faults.lengths import lasting
-from tests.faults.plant import Plant, Recovery
-from tests.faults.processes import CRASHED, first_or_drawn, logged
 from tests.faults.scenes import SCENE_SECONDS
-from tests.faults.sight import BRING
-from tests.faults.telegram import SECONDS, Telegram
-from tests.ports import free_port
+from tests.kit.deployment.breakable_servers import Plant, Recovery
+from tests.kit.deployment.chat_view import BRING
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.inner_faults import CLOCK_SHIFTS
+from tests.kit.deployment.processes import CRASHED, first_or_drawn, logged
+from tests.kit.deployment.telegram import SECONDS, Telegram
+from tests.kit.fakes.bot_api import BotApi, Screen, running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.fakes.tcp_proxy import TcpProxy
+from tests.kit.free_ports import free_port
 
 SHORT = ("telegram_before_send", "telegram_after_send")
 """Reached where an answer is there before a bubble was worth it."""

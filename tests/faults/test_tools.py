@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from shared.adapters.mcp_tools import KNOWN_FILE, McpTools, configured_servers
-from shared.core.mcp import OfferedTool
-from tests.fakes.messages_api.harness import RunningFake
-from tests.faults.person import Person
-from tests.faults.plant import Case
-from tests.faults.processes import CRASHED
+from shared.adapters.mcp.tools import KNOWN_FILE, McpTools, configured_servers
+from shared.core.tools.mcp import OfferedTool
 from tests.faults.test_provider import provided_by
+from tests.kit.deployment.breakable_servers import Case
+from tests.kit.deployment.person import Person
+from tests.kit.deployment.processes import CRASHED
+from tests.kit.fakes.messages_api.harness import RunningFake
 
 ROOT = Path(__file__).resolve().parents[2]
 UNKNOWN = "outcome unknown"
@@ -35,7 +35,7 @@ async def test_a_side_effect_is_never_repeated_unless_that_does_no_harm(
     case: Case, fake: RunningFake, tmp_path: Path, point: str, tool: str, runs: int, told: str
 ) -> None:
     written, servers = tmp_path / "lines.txt", tmp_path / "mcp.json"
-    server = {"command": sys.executable, "args": ["-m", "tests.adapters.mcp.server"], "cwd": str(ROOT)}
+    server = {"command": sys.executable, "args": ["-m", "tests.kit.fakes.mcp_server"], "cwd": str(ROOT)}
     servers.write_text(json.dumps({"mcpServers": {"test": server}}))
     more = {**provided_by(fake), "EVERTALK_MCP_FILE": str(servers), "EVERTALK_DATA_DIR": str(tmp_path)}
     _known_from_before(servers, tmp_path)

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from shared.adapters.postgres.migrate import current_revision, migrate
-from shared.adapters.postgres.readiness import VERSIONS
-from tests.fakes.bot_api import running_bot_api
-from tests.fakes.messages_api.harness import RunningFake
+from shared.adapters.postgres.db.migrate import current_revision, migrate
+from shared.adapters.postgres.db.readiness import VERSIONS
 from tests.faults.former import Former, NoHistory, former
-from tests.faults.hatchery import Hatchery
-from tests.faults.person import Person
-from tests.faults.plant import Case, Plant
-from tests.faults.processes import Process
-from tests.faults.telegram import SECONDS, Telegram
 from tests.faults.test_provider import LONG, provided_by
 from tests.faults.test_rolling import summarised, talks
 from tests.faults.test_telegram import SLOW_ANSWER
-from tests.ports import free_port
+from tests.kit.deployment.breakable_servers import Case, Plant
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.person import Person
+from tests.kit.deployment.processes import Process
+from tests.kit.deployment.telegram import SECONDS, Telegram
+from tests.kit.fakes.bot_api import running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.free_ports import free_port
 
 MIGRATIONS = 2
 """What no process uses any more may go two versions later."""

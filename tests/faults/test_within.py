@@ -10,19 +10,19 @@ from random import Random
 
 import pytest
 
-from tests.fakes.messages_api.harness import RunningFake
-from tests.faults.afflictions import BLOCK_SECONDS, CLOCK_SHIFTS, CONSTANTS
 from tests.faults.lengths import lasting
-from tests.faults.person import PATIENCE_SECONDS, WALK, Person
-from tests.faults.plant import Case, Recovery
-from tests.faults.processes import Process, logged
 from tests.faults.test_provider import LONG, provided_by
-from tests.ports import free_port
+from tests.kit.deployment.breakable_servers import Case, Recovery
+from tests.kit.deployment.inner_faults import BLOCK_SECONDS, CLOCK_SHIFTS, CONSTANTS
+from tests.kit.deployment.person import PATIENCE_SECONDS, WALK, Person
+from tests.kit.deployment.processes import Process, logged
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.free_ports import free_port
 
 HOUR = 3600.0
 BLOCKED = lasting(10.0, 20.0)
 """Longer than the four seconds after which a lease lapses, and others have time to take over meanwhile."""
-SOON = {CONSTANTS: "shared.adapters.heart.VOUCH_SECONDS=1"}
+SOON = {CONSTANTS: "shared.adapters.telemetry.heart.VOUCH_SECONDS=1"}
 """Nobody has time to wait until a heart gives up a loop that stands still for half a minute."""
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Any
 
-from tests.fakes.bot_api import Person as Phone
-from tests.fakes.bot_api.rich import plain
 from tests.faults.crowd import Wanderer
+from tests.kit.fakes.bot_api import Person as Phone
+from tests.kit.fakes.bot_api.rich import plain
 
 MARK = re.compile(r"\b[a-z]\d+_x\d+\b")
 """In every message, once; the fake model repeats those of all messages that it answers."""

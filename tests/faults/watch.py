@@ -11,7 +11,7 @@ from typing import Any
 
 import asyncpg
 
-from tests.faults.plant import Case
+from tests.kit.deployment.breakable_servers import Case
 
 GLANCE_SECONDS = 0.05
 LOOK_SECONDS = 20.0

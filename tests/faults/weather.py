@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fakes.messages_api.harness import RunningFake
-from tests.faults.plant import Plant
-from tests.faults.processes import Process
 from tests.faults.watch import Watch
+from tests.kit.deployment.breakable_servers import Plant
+from tests.kit.deployment.processes import Process
+from tests.kit.fakes.messages_api.harness import RunningFake
 
 Json = dict[str, Any]
 TEXT = "This answer is never heard whole, because it ends before its time and is begun again."

@@ -14,17 +14,17 @@ from aiohttp import web
 
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.oidc import OidcProvider
-from shared.adapters.postgres.insights import BadQuery, Insights, Pool
-from shared.adapters.postgres.operators import Operators, SignedIn
-from shared.adapters.postgres.second_factors import SecondFactors
-from shared.adapters.postgres.uploads import PostgresUploads
-from shared.core.errors import StorageUnavailable
-from shared.core.operators import Role
-from shared.services.forgetting import Announces
-from shared.services.handover import OperatorDesk
-from shared.services.inspecting import Inspecting
-from shared.services.work_desk import WorkDesk
-from shared.settings import Settings
+from shared.adapters.postgres.dashboard.read_models import BadQuery, Insights, Pool
+from shared.adapters.postgres.people.operator_auth import Operators, SignedIn
+from shared.adapters.postgres.people.second_factors import SecondFactors
+from shared.adapters.postgres.turns.uploads import PostgresUploads
+from shared.config.settings import Settings
+from shared.core.identity.operators import Role
+from shared.core.values.errors import StorageUnavailable
+from shared.services.admin.context_inspector import Inspecting
+from shared.services.admin.job_admin import WorkDesk
+from shared.services.privacy.erasure import Announces
+from shared.services.tools.handover import OperatorDesk
 from web.dashboard.commands import CommandsLike
 from web.origins import Proxies
 

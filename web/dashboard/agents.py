@@ -9,11 +9,11 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.adapters.postgres.agents import AgentRow, PostgresAgents
-from shared.agents import MOST_CHARS, BadAgentConfig, Effective, Ground, check_config, effective
-from shared.app import ground_of
-from shared.core.errors import EvertalkError
-from shared.core.presets import PRESETS
+from shared.adapters.postgres.people.agents import AgentRow, PostgresAgents
+from shared.bootstrap.app import ground_of
+from shared.config.agents import MOST_CHARS, BadAgentConfig, Effective, Ground, check_config, effective
+from shared.core.session.presets import PRESETS
+from shared.core.values.errors import EvertalkError
 from web.dashboard.access import Refusal, Route, Visit, answer
 from web.dashboard.bodies import read_json
 from web.dashboard.changes import new_name, seen_version, stale, told

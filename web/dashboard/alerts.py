@@ -9,11 +9,11 @@ from uuid import UUID
 
 from aiohttp import web
 
-from shared.adapters.postgres.alerts import PostgresAlerts
-from shared.adapters.postgres.insights import MAX_LIMIT, BadQuery
-from shared.adapters.postgres.insights_alerts import AlertInsights
-from shared.core.alerts import KINDS, Alert, advice_of, facts
-from shared.settings import Settings
+from shared.adapters.postgres.dashboard.alert_queries import AlertInsights
+from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
+from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
+from shared.config.settings import Settings
+from shared.core.ops.alerts import KINDS, Alert, advice_of, facts
 from web.dashboard.access import Refusal, Route, Visit, answer
 
 

@@ -11,10 +11,10 @@ from uuid import UUID
 
 from aiohttp import web
 
-from shared.adapters.health import told_reason
 from shared.adapters.models.breaker import BreakerState
-from shared.adapters.postgres.insights import MAX_LIMIT, BadQuery, SessionQuery
-from shared.core.errors import EvertalkError
+from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery, SessionQuery
+from shared.adapters.telemetry.health import told_reason
+from shared.core.values.errors import EvertalkError
 from web.dashboard.access import Refusal, Visit, answer
 from web.dashboard.alerts import newest_open
 

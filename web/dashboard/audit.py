@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from aiohttp import web
 
-from shared.adapters.postgres.insights import MAX_LIMIT, BadQuery
-from shared.adapters.postgres.insights_audit import AuditInsights, AuditQuery
+from shared.adapters.postgres.dashboard.audit_queries import AuditInsights, AuditQuery
+from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
 from web.dashboard.access import Route, Visit, answer
 from web.dashboard.csv import stream_csv
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.core.errors import BadInput
+from shared.core.values.errors import BadInput
 from web import wire
 from web.dashboard.access import Refusal, Visit
 from web.security import MAX_BODY_BYTES

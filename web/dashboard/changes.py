@@ -9,7 +9,7 @@ from uuid import UUID
 
 from aiohttp import web
 
-from shared.agents import AGENT_NAME
+from shared.config.agents import AGENT_NAME
 from web.dashboard.access import Refusal, Visit, answer
 from web.dashboard.bodies import read_json
 

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import structlog
 from aiohttp import web
 
-from shared.adapters.postgres.export import PostgresExport
-from shared.adapters.postgres.insights import BadQuery
-from shared.app import SystemClock
-from shared.core.errors import EvertalkError
-from shared.core.exporting import MIME, ExportFormat
-from shared.services.exporting import Exporting
+from shared.adapters.postgres.dashboard.read_models import BadQuery
+from shared.adapters.postgres.privacy.export import PostgresExport
+from shared.bootstrap.app import SystemClock
+from shared.core.privacy.export import MIME, ExportFormat
+from shared.core.values.errors import EvertalkError
+from shared.services.privacy.export import Exporting
 from web.dashboard.access import HEADERS, Visit
 
 log = structlog.get_logger(__name__)

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from aiohttp import web
 
-from shared.adapters.postgres.insights import BadQuery
-from shared.core.errors import BadInput, EvertalkError, StorageUnavailable
-from shared.core.handover import AnswerRuns, Listed, Moved, TakenByOther
-from shared.core.screen import iso
-from shared.services.handover import CID_CHARS, OperatorDesk
+from shared.adapters.postgres.dashboard.read_models import BadQuery
+from shared.core.identity.handover import AnswerRuns, Listed, Moved, TakenByOther
+from shared.core.session.client_payloads import iso
+from shared.core.values.errors import BadInput, EvertalkError, StorageUnavailable
+from shared.services.tools.handover import CID_CHARS, OperatorDesk
 from web.dashboard.access import Refusal, Visit, answer
 from web.dashboard.bodies import read_json
 

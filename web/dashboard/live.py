@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import structlog
 from aiohttp import web
 
-from shared.adapters.postgres.insights_work import LIVE_TOPICS, WorkInsights
-from shared.core.errors import StorageUnavailable
+from shared.adapters.postgres.dashboard.job_queries import LIVE_TOPICS, WorkInsights
+from shared.core.values.errors import StorageUnavailable
 from shared.ports import DESK
-from shared.tasks import Tasks
+from shared.runtime.tasks import Tasks
 from web.dashboard.access import HEADERS, Handler, Refusal, Visit, cookie_name
 from web.listener import Connection
 

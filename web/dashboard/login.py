@@ -8,8 +8,13 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from shared.adapters.postgres.operators import SESSION_HOURS, CodeNeeded, TooManyTries, WeakPassword
-from shared.core.operators import OfTheProvider
+from shared.adapters.postgres.people.operator_auth import (
+    SESSION_HOURS,
+    CodeNeeded,
+    TooManyTries,
+    WeakPassword,
+)
+from shared.core.identity.operators import OfTheProvider
 from web.dashboard.access import Desk, Refusal, Visit, answer, can_keep_login, cookie_name, is_secure
 from web.dashboard.bodies import FORM_BYTES, read_form, read_json
 

@@ -9,11 +9,11 @@ from uuid import UUID
 
 from aiohttp import web
 
-from shared.adapters.postgres.insights import MAX_LIMIT, BadQuery
-from shared.adapters.postgres.insights_memory import FoundNote, MemoryInsights, NoteQuery
-from shared.adapters.postgres.notes import PostgresNotes
-from shared.core.memory import NOTE_KINDS, BadNote, as_new, note_from
-from shared.core.notes import NewNote, NoteResult, NoteSource
+from shared.adapters.postgres.dashboard.memory_queries import FoundNote, MemoryInsights, NoteQuery
+from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
+from shared.adapters.postgres.memory.notes import PostgresNotes
+from shared.core.context.memory import NOTE_KINDS, BadNote, as_new, note_from
+from shared.core.context.notes import NewNote, NoteResult, NoteSource
 from web.dashboard.access import Refusal, Route, Visit, answer
 from web.dashboard.bodies import read_json
 from web.dashboard.changes import if_match, public_id, stale, tell_screens

@@ -10,9 +10,9 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.adapters.postgres.insights_metrics import BUCKETS, Durations, Histogram, MetricsInsights
-from shared.adapters.postgres.running_sums import RunningSums, Sums
-from shared.core.alerts import KINDS
+from shared.adapters.postgres.dashboard.metrics_queries import BUCKETS, Durations, Histogram, MetricsInsights
+from shared.adapters.postgres.turns.counters import RunningSums, Sums
+from shared.core.ops.alerts import KINDS
 from web.dashboard.access import Desk, Handler, Visit
 
 KEEP_SECONDS = 10.0

@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 from aiohttp import web
 
 from shared.adapters.models.price_list import price_list
-from shared.adapters.postgres.insights_money import GROUPS, MoneyInsights, Period
-from shared.adapters.postgres.session_list import BadQuery, SessionQuery, check
-from shared.core.savings import saved_by_caching, saved_by_summaries
+from shared.adapters.postgres.dashboard.cost_queries import GROUPS, MoneyInsights, Period
+from shared.adapters.postgres.dashboard.session_list import BadQuery, SessionQuery, check
+from shared.core.ops.savings import saved_by_caching, saved_by_summaries
 from web.dashboard.access import Route, Visit, answer
 from web.dashboard.api import session_query
 from web.dashboard.csv import stream_csv

@@ -11,9 +11,9 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.oidc import OidcProvider
-from shared.adapters.postgres.login_tries import LoginTries, address_key
-from shared.adapters.postgres.roster import Roster
-from shared.core.oidc import Attempt, NoEntry, ProviderAway, ProviderRefused, Vouched
+from shared.adapters.postgres.people.login_tries import LoginTries, address_key
+from shared.adapters.postgres.people.operator_admin import Roster
+from shared.core.identity.oidc import Attempt, NoEntry, ProviderAway, ProviderRefused, Vouched
 from web.dashboard.access import Refusal, Route, Visit, can_keep_login, is_secure
 from web.dashboard.login import keep_login, login_again, next_of, see_other, wait_longer
 

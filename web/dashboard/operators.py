@@ -8,8 +8,8 @@ from uuid import UUID
 
 from aiohttp import web
 
-from shared.adapters.postgres.roster import Invitation, Roster
-from shared.core.screen import iso
+from shared.adapters.postgres.people.operator_admin import Invitation, Roster
+from shared.core.session.client_payloads import iso
 from web.dashboard.access import Handler, Need, Refusal, Route, Visit, answer, cookie_name
 from web.dashboard.bodies import read_json
 from web.dashboard.typed import typed

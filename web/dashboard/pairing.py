@@ -8,9 +8,9 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.adapters.postgres.telegram_access import CODE_HOURS, AccessRow, PostgresTelegramAccess
-from shared.adapters.postgres.telegram_overview import PostgresTelegramOverview
-from shared.core.screen import iso
+from shared.adapters.postgres.dashboard.telegram import PostgresTelegramOverview
+from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow, PostgresTelegramAccess
+from shared.core.session.client_payloads import iso
 from web.dashboard.access import Refusal, Route, Visit, answer
 from web.dashboard.bodies import read_json
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.adapters.postgres.erasure import PostgresErasure
-from shared.adapters.postgres.insights import MAX_LIMIT, BadQuery
-from shared.adapters.postgres.insights_people import PeopleInsights, PeopleQuery
-from shared.adapters.postgres.persons import PostgresPersons
-from shared.core.errors import OnHold
-from shared.core.forgetting import COUNTED
-from shared.services.crash import crash_at
-from shared.services.forgetting import Forgetting
+from shared.adapters.postgres.dashboard.people_queries import PeopleInsights, PeopleQuery
+from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
+from shared.adapters.postgres.people.people_directory import PostgresPersons
+from shared.adapters.postgres.privacy.erasure import PostgresErasure
+from shared.core.privacy.erasure import COUNTED
+from shared.core.values.errors import OnHold
+from shared.runtime.crash_points import crash_at
+from shared.services.privacy.erasure import Forgetting
 from web.dashboard.access import Refusal, Route, Visit, answer
 from web.dashboard.bodies import read_json
 from web.dashboard.changes import Unheard, public_id

@@ -8,20 +8,20 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from shared.adapters.encryption import Vault
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.oidc import OidcProvider, ProviderConfig
-from shared.adapters.postgres.insights import Insights, Pool
-from shared.adapters.postgres.insights_work import WorkInsights
-from shared.adapters.postgres.operators import Operators
-from shared.adapters.postgres.second_factors import SecondFactors
-from shared.adapters.postgres.uploads import PostgresUploads
-from shared.adapters.vault import Vault
-from shared.services.crash import crash_at
-from shared.services.forgetting import Announces
-from shared.services.handover import OperatorDesk
-from shared.services.inspecting import Inspecting
-from shared.services.work_desk import WorkDesk
-from shared.settings import BadSettings, Settings, resolve_secret_key
+from shared.adapters.postgres.dashboard.job_queries import WorkInsights
+from shared.adapters.postgres.dashboard.read_models import Insights, Pool
+from shared.adapters.postgres.people.operator_auth import Operators
+from shared.adapters.postgres.people.second_factors import SecondFactors
+from shared.adapters.postgres.turns.uploads import PostgresUploads
+from shared.config.settings import BadSettings, Settings, resolve_secret_key
+from shared.runtime.crash_points import crash_at
+from shared.services.admin.context_inspector import Inspecting
+from shared.services.admin.job_admin import WorkDesk
+from shared.services.privacy.erasure import Announces
+from shared.services.tools.handover import OperatorDesk
 from web.dashboard import (
     access,
     agents,

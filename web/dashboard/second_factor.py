@@ -8,11 +8,11 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.adapters.postgres.operators import TooManyTries
-from shared.adapters.postgres.second_factors import NoSuchFactor, SecondFactors
-from shared.adapters.vault import CannotUnseal
-from shared.core.screen import iso
-from shared.settings import BadSettings
+from shared.adapters.encryption import CannotUnseal
+from shared.adapters.postgres.people.operator_auth import TooManyTries
+from shared.adapters.postgres.people.second_factors import NoSuchFactor, SecondFactors
+from shared.config.settings import BadSettings
+from shared.core.session.client_payloads import iso
 from web.dashboard.access import Handler, Need, Refusal, Route, Visit, answer, can_keep_login, cookie_name
 from web.dashboard.bodies import read_form, read_json
 from web.dashboard.login import code_page, keep_login, login_again, wait_longer

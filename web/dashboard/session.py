@@ -10,13 +10,13 @@ from uuid import UUID
 
 from aiohttp import web
 
-from shared.adapters.postgres.insights import BadQuery
-from shared.adapters.postgres.insights_session import SessionInsights
-from shared.core.errors import EvertalkError
-from shared.core.ledger import ledger_from_json
-from shared.core.messages import block_from_json, text_of
-from shared.core.summary_diff import compare, says
-from shared.services.inspecting import Estimate, Inspecting, Now, Replay
+from shared.adapters.postgres.dashboard.read_models import BadQuery
+from shared.adapters.postgres.dashboard.session_queries import SessionInsights
+from shared.core.compaction.summary_diff import compare, says
+from shared.core.session.ledger import ledger_from_json
+from shared.core.values.errors import EvertalkError
+from shared.core.values.messages import block_from_json, text_of
+from shared.services.admin.context_inspector import Estimate, Inspecting, Now, Replay
 from web.dashboard.access import Refusal, Route, Visit, answer
 from web.dashboard.bodies import read_json
 from web.dashboard.exports import stream_conversation, wanted_format

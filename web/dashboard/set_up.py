@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from aiohttp import web
 
-from shared.settings import Settings, is_secret, setting_names, sources
+from shared.config.settings import Settings, is_secret, setting_names, sources
 from web.dashboard.access import Route, Visit, answer
 
 README = Path(__file__).resolve().parents[2] / "README.md"

@@ -10,13 +10,13 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.adapters.postgres.agents import PostgresAgents
-from shared.adapters.postgres.sites import PostgresSites, SiteShown, secret_about, site_from, whole_of
-from shared.adapters.vault import Vault
-from shared.bots import DEFAULT_AGENT
-from shared.core.screen import iso
-from shared.settings import BadSettings, resolve_secret_key
-from shared.sites import OF_THE_ROW, BadSiteConfig, check_site, read_site_config, shown_to_all
+from shared.adapters.encryption import Vault
+from shared.adapters.postgres.people.agents import PostgresAgents
+from shared.adapters.postgres.people.sites import PostgresSites, SiteShown, secret_about, site_from, whole_of
+from shared.config.bots import DEFAULT_AGENT
+from shared.config.settings import BadSettings, resolve_secret_key
+from shared.config.sites import OF_THE_ROW, BadSiteConfig, check_site, read_site_config, shown_to_all
+from shared.core.session.client_payloads import iso
 from web.dashboard.access import HEADERS, Refusal, Route, Visit, answer
 from web.dashboard.bodies import read_json
 from web.dashboard.changes import new_name, seen_version, stale, told

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from shared.core.errors import BadInput, EvertalkError, StorageUnavailable
-from shared.core.operators import StaleOperator, UnknownOperator
-from shared.settings import BadSettings
+from shared.config.settings import BadSettings
+from shared.core.identity.operators import StaleOperator, UnknownOperator
+from shared.core.values.errors import BadInput, EvertalkError, StorageUnavailable
 from web.dashboard.access import Handler, Refusal, Visit
 from web.dashboard.bodies import read_json
 

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from aiohttp import web
 
-from shared.adapters.postgres.insights import MAX_LIMIT, BadQuery
-from shared.adapters.postgres.insights_work import DeliveryQuery, WorkInsights, check_match
-from shared.core.work import DeliveryVerb, JobMatch, JobVerb, PartKey, WorkChanged
-from shared.services.work_desk import WorkDesk
+from shared.adapters.postgres.dashboard.job_queries import DeliveryQuery, WorkInsights, check_match
+from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
+from shared.core.ops.job_views import DeliveryVerb, JobMatch, JobVerb, PartKey, WorkChanged
+from shared.services.admin.job_admin import WorkDesk
 from web.dashboard.access import Handler, Refusal, Route, Visit, answer
 from web.dashboard.bodies import read_json
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.telegram.texts.shown import Markdown, Plain, literal
-from shared.core.public_words import advice_for_public
+from shared.core.commands.public_messages import advice_for_public
 
 _CANNOT = {
     "voice": "I cannot listen to voice messages yet.",

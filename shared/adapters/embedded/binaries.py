@@ -9,8 +9,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.adapters.embedded.account import Account
 from shared.adapters.embedded.errors import EmbeddedServerFailed
+from shared.adapters.embedded.process_user import Account
 
 POSTGRES_MAJOR = 18
 _REINSTALL = "Run ./evertalk so that it repairs .venv, or set DATABASE_URL and REDIS_URL to your servers."

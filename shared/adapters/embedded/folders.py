@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import IO
 from urllib.parse import quote
 
-from shared.adapters.embedded.account import Account
 from shared.adapters.embedded.errors import EmbeddedServerFailed, FolderInUse
+from shared.adapters.embedded.process_user import Account
 
 LONGEST_SOCKET_BYTES = 103
 """macOS allows 104 with the closing zero, Linux 108."""

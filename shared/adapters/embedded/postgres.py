@@ -15,10 +15,10 @@ from pathlib import Path
 
 import asyncpg
 
-from shared.adapters.embedded.account import Account
+from shared.adapters.embedded.data_dir import Place
 from shared.adapters.embedded.errors import EmbeddedServerFailed
-from shared.adapters.embedded.place import Place
 from shared.adapters.embedded.process import spawn, stop, stop_leftover, tail, until
+from shared.adapters.embedded.process_user import Account
 
 DATABASE = "evertalk"
 _START_SECONDS = 60.0

@@ -14,8 +14,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from shared.adapters.embedded.account import Account
 from shared.adapters.embedded.errors import EmbeddedServerFailed
+from shared.adapters.embedded.process_user import Account
 
 _LOG_LIMIT_BYTES = 10 * 1024 * 1024
 _PR_SET_PDEATHSIG = 1

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from shared.adapters.embedded.account import SHARED, account_for
+from shared.adapters.embedded.atomic_swap import finish_swap
 from shared.adapters.embedded.binaries import Binaries, reachable_binaries
+from shared.adapters.embedded.data_dir import Place
 from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.embedded.folders import FolderLock, is_held, known_sockets, socket_folder
-from shared.adapters.embedded.place import Place
 from shared.adapters.embedded.postgres import EmbeddedPostgres, postgres_url
-from shared.adapters.embedded.swap import finish_swap
+from shared.adapters.embedded.process_user import SHARED, account_for
 from shared.adapters.embedded.valkey import EmbeddedValkey, valkey_url
 
 _log = logging.getLogger(__name__)

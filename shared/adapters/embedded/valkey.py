@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from shared.adapters.embedded.data_dir import Place
 from shared.adapters.embedded.errors import EmbeddedServerFailed
-from shared.adapters.embedded.place import Place
 from shared.adapters.embedded.process import spawn, stop, stop_leftover, tail, until
 
 _SOCKET = "valkey.sock"

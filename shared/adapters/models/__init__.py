@@ -5,8 +5,8 @@ from __future__ import annotations
 from shared.adapters.models.breaker import Breaker, BreakerState
 from shared.adapters.models.catalog import ModelEntry, ModelsFileBroken, read_entries
 from shared.adapters.models.ollama import find_ollama
-from shared.adapters.models.patience import Patience
 from shared.adapters.models.routing import Models, open_models
+from shared.adapters.models.timeouts import Patience
 
 __all__ = [
     "Models",

@@ -9,16 +9,27 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from shared.adapters.models.catalog import ModelEntry, card_of
+from shared.adapters.models.error_mapping import (
+    ModelOverloaded,
+    ModelUnknown,
+    is_about_schema,
+    is_about_thinking,
+)
+from shared.adapters.models.idle_timeout import Watch
 from shared.adapters.models.limits import Limits, Narrowed
-from shared.adapters.models.patience import Patience
 from shared.adapters.models.plausible import is_possible, size_of
 from shared.adapters.models.provider import Line, Provider
-from shared.adapters.models.reading import BrokenAnswer, Reading, paired
-from shared.adapters.models.refusals import ModelOverloaded, ModelUnknown, is_about_schema, is_about_thinking
-from shared.adapters.models.watch import Watch
+from shared.adapters.models.stream_parser import BrokenAnswer, Reading, paired
+from shared.adapters.models.timeouts import Patience
 from shared.adapters.models.wire import Json, counted_body, request_body
-from shared.core.errors import ModelBusy, ModelError, ModelRefusedAccount, ModelUnavailable, PromptTooLong
-from shared.core.messages import Block, Message
+from shared.core.values.errors import (
+    ModelBusy,
+    ModelError,
+    ModelRefusedAccount,
+    ModelUnavailable,
+    PromptTooLong,
+)
+from shared.core.values.messages import Block, Message
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, TokenCounter, Usage
 
 COUNT_SECONDS = 10.0

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shared.core.errors import ModelRefusedAccount, ModelUnavailable
+from shared.core.values.errors import ModelRefusedAccount, ModelUnavailable
 
 REMEMBERED_CALLS = 20
 REMEMBERED_SECONDS = 30.0

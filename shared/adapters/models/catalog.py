@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from shared.core.money import price_on
+from shared.core.values.money import price_on
 from shared.ports import ModelCard, Prices
 
 UNKNOWN_WINDOW = 8_192

@@ -29,12 +29,12 @@ from shared.adapters.models.offline_words import (
     unique,
     without_sources,
 )
-from shared.core.errors import PromptTooLong
-from shared.core.messages import Block, Message, Text, ToolResult, ToolUse, block_to_json, text_of
-from shared.core.prompts import reminded_of
-from shared.core.reminders import told_words
-from shared.core.summary_prompts import asks_for_text
-from shared.core.tokens import estimate_messages, estimate_system, estimate_tools
+from shared.core.compaction.summary_prompts import asks_for_text
+from shared.core.context.prompts import reminded_of
+from shared.core.tools.reminders import told_words
+from shared.core.values.errors import PromptTooLong
+from shared.core.values.messages import Block, Message, Text, ToolResult, ToolUse, block_to_json, text_of
+from shared.core.values.tokens import estimate_messages, estimate_system, estimate_tools
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, TokenCounter, ToolSpec, Usage
 
 OFFLINE_MODEL = "offline-demo"

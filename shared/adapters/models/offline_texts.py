@@ -15,7 +15,7 @@ from shared.adapters.models.offline_words import (
     source_lines,
     unique,
 )
-from shared.core.forms import FORMS, Form, sections_in
+from shared.core.session.summary_formats import FORMS, Form, sections_in
 
 _TURN = re.compile(r"<(user|assistant|tool)>(.*?)</\1>", re.DOTALL)
 _BEFORE = re.compile(r"<((?:earlier_summary|part_\d+)_\w+)>\n(.*?)\n</\1>", re.DOTALL)

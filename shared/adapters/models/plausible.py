@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.core.tokens import estimate_messages, estimate_system, estimate_tools
+from shared.core.values.tokens import estimate_messages, estimate_system, estimate_tools
 from shared.ports import ModelRequest, Usage
 
 TOKENS_PER_CHAR = 4

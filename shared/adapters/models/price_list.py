@@ -9,9 +9,9 @@ from typing import Any
 
 from shared.adapters.models.catalog import ModelEntry, known_card, read_entries
 from shared.adapters.models.provider import ANTHROPIC_URL
-from shared.core.model import Prices
-from shared.core.money import are_old, price_on
-from shared.settings import Settings
+from shared.config.settings import Settings
+from shared.core.values.model import Prices
+from shared.core.values.money import are_old, price_on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,11 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 
 from shared.adapters.models.breaker import Breaker
+from shared.adapters.models.error_mapping import error_of, read_refusal
 from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, Limits
-from shared.adapters.models.reading import Event
-from shared.adapters.models.refusals import error_of, read_refusal
-from shared.core.errors import ModelError, ModelRefusedAccount, ModelUnavailable
-from shared.loading import nothing_searched
+from shared.adapters.models.stream_parser import Event
+from shared.core.values.errors import ModelError, ModelRefusedAccount, ModelUnavailable
+from shared.runtime.gc_tuning import nothing_searched
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncStream

@@ -13,15 +13,15 @@ from typing import Any
 from shared.adapters.models.anthropic import AnthropicModel
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.models.catalog import UNKNOWN_MAX_OUTPUT, UNKNOWN_WINDOW, ModelEntry, known_card
+from shared.adapters.models.error_mapping import ModelOverloaded
 from shared.adapters.models.limits import Narrowed
 from shared.adapters.models.offline import OFFLINE_MODEL, PIECE_SECONDS, WINDOW, OfflineModel
-from shared.adapters.models.patience import Patience
 from shared.adapters.models.provider import ANTHROPIC_URL, Provider
-from shared.adapters.models.refusals import ModelOverloaded
+from shared.adapters.models.timeouts import Patience
 from shared.adapters.models.wire import request_body
-from shared.core.errors import ModelError, ModelRefusedAccount
+from shared.core.values.errors import ModelError, ModelRefusedAccount
 from shared.ports import ChatModel, ModelCard, ModelReply, ModelRequest, OnText, TokenCounter
-from shared.tracing import NO_TRACES, Tracer
+from shared.runtime.tracing import NO_TRACES, Tracer
 
 DEFAULT_CHAT_MODEL = "claude-sonnet-5-5"
 DEFAULT_SUMMARY_MODEL = "claude-haiku-5-5"

@@ -8,7 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shared.core.messages import Block, Image, Message, ProviderBlock, Text, Thinking, ToolResult, ToolUse
+from shared.core.values.messages import (
+    Block,
+    Image,
+    Message,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
 from shared.ports import ModelCard, ModelRequest, Picture, SystemPart, ToolSpec
 
 MAX_BREAKPOINTS = 4

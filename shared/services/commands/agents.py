@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from shared.core.agents import GOAL_CHARS, models_of, modes_of, one_line, with_chosen_model
-from shared.core.command_texts import SettingsShown
-from shared.services.commands.call import Call, Doer, Said
-from shared.services.prompting import Prompting
+from shared.core.commands.texts import SettingsShown
+from shared.core.context.agents import GOAL_CHARS, models_of, modes_of, one_line, with_chosen_model
+from shared.services.commands.command_call import Call, Doer, Said
+from shared.services.turns.request_builder import Prompting
 
 NONE = "-"
 _DASHES = frozenset({NONE, "\N{EN DASH}", "\N{EM DASH}"})

@@ -6,14 +6,14 @@ from datetime import datetime
 from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from shared.core.command_texts import BudgetShown, LimitShown
-from shared.core.figures import DaySpending
-from shared.core.money import are_old
-from shared.core.turns import Caps
-from shared.core.upkeep import SessionState
+from shared.core.commands.texts import BudgetShown, LimitShown
+from shared.core.ops.session_stats import DaySpending
+from shared.core.session.session_state import SessionState
+from shared.core.session.turns import Caps
+from shared.core.values.money import are_old
 from shared.ports import ChatModel, Clock
-from shared.services.commands.call import Call, Doer, Said
-from shared.services.prompting import Prompting
+from shared.services.commands.command_call import Call, Doer, Said
+from shared.services.turns.request_builder import Prompting
 
 
 class SpendingStore(Protocol):

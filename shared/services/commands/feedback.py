@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from shared.core.commands import BadArguments
-from shared.services.commands.call import Call, Doer, Said
+from shared.core.commands.commands import BadArguments
+from shared.services.commands.command_call import Call, Doer, Said
 
 FEEDBACK_CHARS = 2_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from shared.core.handover import (
+from shared.core.identity.handover import (
     AskedTooOften,
     CannotHandOver,
     Moved,
@@ -13,8 +13,8 @@ from shared.core.handover import (
     shortened_reason,
 )
 from shared.ports import Announcer
-from shared.services.commands.call import Call, Doer, Said
-from shared.services.handover import announce
+from shared.services.commands.command_call import Call, Doer, Said
+from shared.services.tools.handover import announce
 
 _TAKE_BACK = frozenset({"cancel", "off", "abbrechen", "aus"})
 

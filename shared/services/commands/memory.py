@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from shared.core.command_texts.memory import MemoryTexts
-from shared.core.commands import BadArguments
-from shared.core.memory import BadNote, note_from, search_stems
-from shared.core.notes import NewNote, NoteResult, NotesFound, NoteSource
-from shared.services.commands.call import Call, Doer, Said
+from shared.core.commands.commands import BadArguments
+from shared.core.commands.texts.memory import MemoryTexts
+from shared.core.context.memory import BadNote, note_from, search_stems
+from shared.core.context.notes import NewNote, NoteResult, NotesFound, NoteSource
+from shared.services.commands.command_call import Call, Doer, Said
 
 LISTED = 20
 _NUMBER = re.compile(r"[1-9][0-9]{0,3}")

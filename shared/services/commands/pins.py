@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from shared.core.command_texts import PinShown
-from shared.core.commands import BadArguments
-from shared.core.figures import PinnedMessage
-from shared.services.commands.call import Call, Doer, Said
-from shared.services.commands.measures import StateStore
-from shared.services.conversation import Conversation
-from shared.services.prompting import Prompting
+from shared.core.commands.commands import BadArguments
+from shared.core.commands.texts import PinShown
+from shared.core.ops.session_stats import PinnedMessage
+from shared.services.commands.command_call import Call, Doer, Said
+from shared.services.commands.usage import StateStore
+from shared.services.turns.request_builder import Prompting
+from shared.services.turns.session_service import Conversation
 
 PIN_TOKENS = 2_000
 """The same before anything was measured."""

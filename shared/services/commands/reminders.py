@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from shared.core.command_texts import ReminderShown
-from shared.core.commands import BadArguments
-from shared.core.reminders import Reminder, shown_moment
-from shared.services.commands.call import Call, Doer, Said
-from shared.services.reminders import zone_of
+from shared.core.commands.commands import BadArguments
+from shared.core.commands.texts import ReminderShown
+from shared.core.tools.reminders import Reminder, shown_moment
+from shared.services.commands.command_call import Call, Doer, Said
+from shared.services.tools.reminders import zone_of
 
 _CANCEL = re.compile(r"cancel\s+([1-9][0-9]{0,3})", re.IGNORECASE)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.core.context import BuiltContext
-from shared.core.messages import Block, Image, ProviderBlock, Text, Thinking, ToolResult, ToolUse
-from shared.core.tokens import MESSAGE_OVERHEAD, Count, estimate_blocks, estimate_tools
+from shared.core.context.build_context import BuiltContext
+from shared.core.values.messages import Block, Image, ProviderBlock, Text, Thinking, ToolResult, ToolUse
+from shared.core.values.tokens import MESSAGE_OVERHEAD, Count, estimate_blocks, estimate_tools
 from shared.ports import ToolSpec
-from tests.fakes.messages_api.cache import LOOK_BACK_BLOCKS, MIN_CACHEABLE
+from tests.kit.fakes.messages_api.cache import LOOK_BACK_BLOCKS, MIN_CACHEABLE
 
 SHORT_SECONDS, LONG_SECONDS = 300.0, 3_600.0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shared.core.messages import Author, Block, Text, ToolResult, ToolUse
-from shared.core.session import Entry
-from shared.core.tokens import Count, estimate_blocks
+from shared.core.session.session import Entry
+from shared.core.values.messages import Author, Block, Text, ToolResult, ToolUse
+from shared.core.values.tokens import Count, estimate_blocks
 from tests.bench.policies.workload import Conversation, Said
 
 

@@ -12,37 +12,37 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from shared.adapters.models.catalog import known_card
-from shared.core.chatter import plan_hiding
-from shared.core.compaction import CompactionPlan, plan_compaction
-from shared.core.digest import digest
-from shared.core.errors import ContextBudgetExceeded
-from shared.core.flushing import NEAR_LIMIT, mark_of, newest_ended
-from shared.core.jobs import JobWish, next_job
-from shared.core.ledger import Ledger
-from shared.core.memory_tools import SAVE_MEMORY
-from shared.core.merging import joined
-from shared.core.messages import text_of, tool_results
-from shared.core.money import cost_micro
-from shared.core.policy import ContextPolicy
-from shared.core.prompts import flush_instruction
-from shared.core.pruning import clear_first, plan_pruning, with_decisions
-from shared.core.rendering import render_summary
-from shared.core.rhythm import cache_life
-from shared.core.selection import window_through
-from shared.core.session import Entry, Link, View
-from shared.core.source import render_source
-from shared.core.summarising import models_for
-from shared.core.summary_prompts import summary_request
-from shared.core.tokens import Count
+from shared.core.compaction.digest import digest
+from shared.core.compaction.flushing import NEAR_LIMIT, mark_of, newest_ended
+from shared.core.compaction.jobs import JobWish, next_job
+from shared.core.compaction.merging import joined
+from shared.core.compaction.plan import CompactionPlan, plan_compaction
+from shared.core.compaction.summarising import models_for
+from shared.core.compaction.summary_prompts import summary_request
+from shared.core.compaction.transcript_lines import render_source
+from shared.core.context.memory_tools import SAVE_MEMORY
+from shared.core.context.prompt_cache_ttl import cache_life
+from shared.core.context.prompts import flush_instruction
+from shared.core.context.selection import window_through
+from shared.core.overflow.filler_trimming import plan_hiding
+from shared.core.session.ledger import Ledger
+from shared.core.session.policy import ContextPolicy
+from shared.core.session.pruning import clear_first, plan_pruning, with_decisions
+from shared.core.session.rendering import render_summary
+from shared.core.session.session import Entry, Link, View
+from shared.core.values.errors import ContextBudgetExceeded
+from shared.core.values.messages import text_of, tool_results
+from shared.core.values.money import cost_micro
+from shared.core.values.tokens import Count
 from shared.ports import ModelCard, Prices, ToolSpec, Usage
-from shared.services.assistant import cache_is_cold, is_summary_now
-from shared.services.calling import runtime_facts
-from shared.services.prompting import Prepared, Prompting
+from shared.services.turns.agent_loop import cache_is_cold, is_summary_now
+from shared.services.turns.model_caller import runtime_facts
+from shared.services.turns.request_builder import Prepared, Prompting
 from tests.bench.policies.caching import Billed, ProviderCache
 from tests.bench.policies.log import turn_entries
 from tests.bench.policies.reach import Recall, holds
 from tests.bench.policies.workload import Conversation, Said
-from tests.core.properties.validity import fault_of
+from tests.kit.histories.validity import fault_of
 
 CHAT, CHEAP = "claude-sonnet-5-5", "claude-haiku-5-5"
 CALL_SECONDS = 4.0

@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from shared.core.tokens import Count
+from shared.core.values.tokens import Count
 
 RECALL_TOKENS = 2_000
 _K1, _B = 1.2, 0.4

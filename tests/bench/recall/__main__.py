@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.postgres.migrate import migrate
-from shared.adapters.postgres.pool import open_pool
+from shared.adapters.postgres.db.migrate import migrate
+from shared.adapters.postgres.db.pool import open_pool
 from tests.bench.quiet import keep_quiet
 from tests.bench.recall.data import Conversation, locomo, made_up
 from tests.bench.recall.measuring import quality, speed

@@ -10,16 +10,16 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from shared.adapters.postgres.recall import PostgresRecall
-from shared.adapters.token_counter import VocabularyCounter
-from shared.core.digest import digest
-from shared.core.ledger import Ledger
-from shared.core.messages import Text
-from shared.core.recall import Ranked, Search, packed, ranked, rendered
-from shared.core.recall_query import RecallQuery, question_dictionary, question_words
-from shared.core.searching import searchable
-from shared.core.session import Entry
-from shared.core.summary import render_summary
+from shared.adapters.models.token_counter import VocabularyCounter
+from shared.adapters.postgres.memory.recall import PostgresRecall
+from shared.core.compaction.digest import digest
+from shared.core.context.recall_query import RecallQuery, question_dictionary, question_words
+from shared.core.memory.recall import Ranked, Search, packed, ranked, rendered
+from shared.core.session.ledger import Ledger
+from shared.core.session.session import Entry
+from shared.core.session.summary import render_summary
+from shared.core.values.messages import Text
+from shared.core.values.searching import searchable
 from tests.bench.policies.reach import COMMON, stem
 from tests.bench.recall.data import Conversation, Question
 from tests.bench.recall.storing import Stored, make_searchable, note_facts, store

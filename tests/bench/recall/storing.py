@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import asyncpg
 
-from shared.adapters.postgres.recall_index import PostgresRecallIndex
-from shared.core.messages import Text, block_to_json
+from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
+from shared.core.values.messages import Text, block_to_json
 from tests.bench.recall.data import Conversation
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"

@@ -11,10 +11,10 @@ import asyncpg
 from aiohttp import web
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from shared.adapters.postgres.invariants import check_invariants
-from shared.adapters.postgres.operators import digest_of
-from shared.app import App, open_app, server_urls
-from shared.settings import Settings
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.postgres.people.operator_auth import digest_of
+from shared.bootstrap.app import App, open_app, server_urls
+from shared.config.settings import Settings
 from tests.browser.patience import WAIT_MS
 from web.app import make_parts, make_web_app, start_parts, stop_parts
 from web.dashboard.access import COOKIE

@@ -10,9 +10,9 @@ import asyncpg
 from playwright.async_api import Page, expect
 from playwright.async_api import TimeoutError as NotInTime
 
-from shared.adapters.postgres.operators import create_login_link
-from tests.web.dashboard import seed
-from tests.web.dashboard.conftest import RunCommands
+from shared.adapters.postgres.people.operator_auth import create_login_link
+from tests.kit.dashboard import seed
+from tests.kit.dashboard.fixtures import RunCommands
 
 
 async def fits(page: Page) -> None:

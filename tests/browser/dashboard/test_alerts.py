@@ -10,11 +10,11 @@ import asyncpg
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from shared.settings import load_settings
+from shared.config.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.house import House, open_house
 from tests.browser.dashboard.place import fits
-from tests.fakes.webhook_receiver import Receiver, receiving
+from tests.kit.fakes.webhook_receiver import Receiver, receiving
 
 pytestmark = pytest.mark.browser
 SECRET = "s" * 32

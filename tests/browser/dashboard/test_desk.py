@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, FilePayload, Page, Route, expect
 
-from shared.settings import load_settings
+from shared.config.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.house import House, open_house
 from tests.browser.dashboard.news import without_news
 from tests.browser.dashboard.place import fits
-from tests.web.dashboard import seed
+from tests.kit.dashboard import seed
 
 pytestmark = pytest.mark.browser
 

@@ -10,13 +10,13 @@ import pytest
 from aiohttp import web
 from playwright.async_api import BrowserContext, Locator, Page, expect
 
-from shared.adapters.postgres.pool import open_pool
-from shared.settings import load_settings
+from shared.adapters.postgres.db.pool import open_pool
+from shared.config.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.place import Place, fits, log_in
-from tests.web.dashboard import seed
-from tests.web.dashboard.conftest import RunCommands
-from tests.web.dashboard.serve import served
+from tests.kit.dashboard import seed
+from tests.kit.dashboard.fixtures import RunCommands
+from tests.kit.dashboard.serve import served
 
 pytestmark = pytest.mark.browser
 SUMMARIES = 130

@@ -14,16 +14,16 @@ import pytest
 from aiohttp import web
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from shared.adapters.postgres.operators import create_login_link
-from shared.adapters.postgres.pool import open_pool
-from shared.settings import load_settings
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.operator_auth import create_login_link
+from shared.config.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS
-from tests.web.dashboard.conftest import RunCommands
-from tests.web.dashboard.people_seed import Crowded, a_bot, a_site, people, public_id_of
-from tests.web.dashboard.seed import HOSTILE
-from tests.web.dashboard.serve import served
+from tests.kit.dashboard.fixtures import RunCommands
+from tests.kit.dashboard.people_seed import Crowded, a_bot, a_site, people, public_id_of
+from tests.kit.dashboard.seed import HOSTILE
+from tests.kit.dashboard.serve import served
 
 pytestmark = pytest.mark.browser
 PAGES = {

@@ -14,14 +14,14 @@ import pytest
 from aiohttp import web
 from playwright.async_api import BrowserContext, Page, expect
 
-from shared.adapters.postgres.pool import open_pool
-from shared.settings import load_settings
+from shared.adapters.postgres.db.pool import open_pool
+from shared.config.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.place import Place, fits, log_in
-from tests.midday import DAY_BEGAN, MIDDAY
-from tests.web.dashboard import money_seed, seed
-from tests.web.dashboard.conftest import RunCommands
-from tests.web.dashboard.serve import served
+from tests.kit.dashboard import money_seed, seed
+from tests.kit.dashboard.fixtures import RunCommands
+from tests.kit.dashboard.serve import served
+from tests.kit.midday import DAY_BEGAN, MIDDAY
 
 pytestmark = pytest.mark.browser
 

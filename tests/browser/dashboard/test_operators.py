@@ -15,18 +15,18 @@ import pytest
 from aiohttp import web
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from shared.adapters.postgres.operators import Operators, create_login_link
-from shared.adapters.postgres.pool import open_pool
-from shared.core.totp import code_at, step_of
-from shared.settings import load_settings
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.operator_auth import Operators, create_login_link
+from shared.config.settings import load_settings
+from shared.core.identity.totp import code_at, step_of
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS
-from tests.fakes.oidc.harness import RunningProvider
-from tests.fakes.oidc.server import ADA, CLIENT_ID, CLIENT_SECRET
-from tests.forgery import forge
-from tests.web.dashboard.conftest import RunCommands
-from tests.web.dashboard.serve import served
+from tests.kit.audit_tampering import forge
+from tests.kit.dashboard.fixtures import RunCommands
+from tests.kit.dashboard.serve import served
+from tests.kit.fakes.oidc.harness import RunningProvider
+from tests.kit.fakes.oidc.server import ADA, CLIENT_ID, CLIENT_SECRET
 
 pytestmark = pytest.mark.browser
 PASSWORD = "three yellow cups"

@@ -9,16 +9,16 @@ import pytest
 from aiohttp import web
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from shared.adapters.postgres.operators import digest_of
-from shared.adapters.postgres.pool import open_pool
-from shared.settings import load_settings
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.operator_auth import digest_of
+from shared.config.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS
-from tests.web.dashboard.conftest import NobodyListens, Pool, RunCommands
-from tests.web.dashboard.people_seed import Crowded, a_note, people, public_id_of
-from tests.web.dashboard.seed import HOSTILE
-from tests.web.dashboard.serve import served
+from tests.kit.dashboard.fixtures import NobodyListens, Pool, RunCommands
+from tests.kit.dashboard.people_seed import Crowded, a_note, people, public_id_of
+from tests.kit.dashboard.seed import HOSTILE
+from tests.kit.dashboard.serve import served
 from web.dashboard.access import COOKIE
 
 pytestmark = pytest.mark.browser

@@ -15,18 +15,18 @@ import pytest
 from aiohttp import web
 from playwright.async_api import Browser, Locator, Page, expect
 
-from shared.adapters.postgres.operators import digest_of
+from shared.adapters.postgres.people.operator_auth import digest_of
 from shared.ports import DESK, ToolContext
-from shared.services.flusher import FLUSH_ROUNDS
-from shared.services.remembering import SaveMemory
-from shared.services.tools import Toolbox
+from shared.services.compaction.flusher import FLUSH_ROUNDS
+from shared.services.memory.memory_tools import SaveMemory
+from shared.services.turns.toolbox import Toolbox
+from tests.acceptance.turns.test_request_replay import FILLER, Sent
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS
-from tests.fakes.messages_api.harness import RunningFake
-from tests.journeys.house import LookUp, Visit, running_app, visit, with_little_room, working
-from tests.journeys.test_replaying import FILLER, Sent
-from tests.web.dashboard.serve import served
+from tests.kit.app_driver import LookUp, Visit, running_app, visit, with_little_room, working
+from tests.kit.dashboard.serve import served
+from tests.kit.fakes.messages_api.harness import RunningFake
 from web.dashboard.access import COOKIE
 
 pytestmark = pytest.mark.browser
@@ -75,7 +75,9 @@ async def talk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Talk]:
     await provider.reset()
-    monkeypatch.setattr("shared.app.Toolbox", lambda tools, **more: Toolbox([*tools, LookUp()], **more))
+    monkeypatch.setattr(
+        "shared.bootstrap.app.Toolbox", lambda tools, **more: Toolbox([*tools, LookUp()], **more)
+    )
     settings = with_little_room(database_url, redis_url, provider.base_url)
     async with running_app(settings) as app:
         guest = await visit(app)

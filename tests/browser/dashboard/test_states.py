@@ -10,8 +10,8 @@ from playwright.async_api import Page, Route, expect
 
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.dashboard.test_remembered import Desk, desk
-from tests.web.dashboard import seed_work
-from tests.web.dashboard.people_seed import a_site
+from tests.kit.dashboard import seed_work
+from tests.kit.dashboard.people_seed import a_site
 
 __all__ = ["desk"]
 pytestmark = pytest.mark.browser

@@ -12,14 +12,14 @@ import pytest
 from aiohttp import web
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from shared.adapters.postgres.operators import create_login_link
-from shared.adapters.postgres.pool import open_pool
-from shared.settings import load_settings
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.operator_auth import create_login_link
+from shared.config.settings import load_settings
 from tests.browser.axe import FINDINGS, LOAD
 from tests.browser.patience import WAIT_MS
-from tests.web.dashboard import seed, seed_work
-from tests.web.dashboard.conftest import NobodyListens, Pool, work_desk_of
-from tests.web.dashboard.serve import served
+from tests.kit.dashboard import seed, seed_work
+from tests.kit.dashboard.fixtures import NobodyListens, Pool, work_desk_of
+from tests.kit.dashboard.serve import served
 
 pytestmark = pytest.mark.browser
 PICTURES = os.environ.get("DASHBOARD_PICTURES", "")

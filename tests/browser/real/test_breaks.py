@@ -11,11 +11,11 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from shared.adapters.embedded import EmbeddedServers
-from tests.fakes.messages_api.harness import RunningFake
-from tests.fakes.tcp_proxy import Cut, Link, TcpProxy, dripping, everything
-from tests.faults.person import Person
-from tests.faults.plant import Case, Plant
-from tests.ports import free_port
+from tests.kit.deployment.breakable_servers import Case, Plant
+from tests.kit.deployment.person import Person
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.fakes.tcp_proxy import Cut, Link, TcpProxy, dripping, everything
+from tests.kit.free_ports import free_port
 
 pytestmark = pytest.mark.browser
 WITHIN_MS = 30_000

@@ -12,11 +12,11 @@ import pytest
 from aiohttp import web
 from playwright.async_api import Page, async_playwright, expect
 
-from shared.adapters.postgres.invariants import check_invariants
-from shared.app import open_app
-from shared.settings import load_settings
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.bootstrap.app import open_app
+from shared.config.settings import load_settings
 from tests.browser.patience import WAIT_MS
-from tests.fakes.tcp_proxy import Cut, Link, TcpProxy
+from tests.kit.fakes.tcp_proxy import Cut, Link, TcpProxy
 from web.app import make_parts, make_web_app, start_parts, stop_parts
 from web.listener import Listener
 from web.parts import ModelShown

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from aiohttp import ClientConnectionResetError, WSMsgType, web
 
-from shared.core.handover import ADVICE
+from shared.core.identity.handover import ADVICE
 from web.pages import Files, serve
 
 FILES = Files()

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from shared.core.handover import ADVICE
+from shared.core.identity.handover import ADVICE
 from tests.browser.patience import WAIT_MS
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import Stub, ctx

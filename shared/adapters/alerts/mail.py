@@ -1,0 +1,150 @@
+"""Sends alerts by mail over SMTP: encrypted except on this machine, in a thread, never twice by guess."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import smtplib
+import ssl
+from collections.abc import Sequence
+from email.message import EmailMessage
+from email.utils import format_datetime
+from urllib.parse import unquote, urlsplit
+
+import structlog
+
+from shared.core.ops.alerts import NotSent, Outcome, Refused, Sending, Sent, Unknown, headline, message
+
+log = structlog.get_logger(__name__)
+
+SECONDS = 20.0
+"""For each step; the thread ends by itself, whoever waits for it."""
+WHOLE_SECONDS = 90.0
+_PORTS = {"smtp": 587, "smtps": 465}
+
+
+class AlertMail:
+    """One server, one message to all receivers. Tests give a `context` with a certificate of theirs."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        sender: str,
+        receivers: Sequence[str],
+        dashboard_url: str,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        self._tls = parts.scheme == "smtps"
+        self._host = parts.hostname or ""
+        self._port = parts.port or _PORTS[parts.scheme]
+        self._name, self._password = unquote(parts.username or ""), unquote(parts.password or "")
+        self._sender = sender
+        self._receivers = tuple(receivers)
+        self._dashboard_url = dashboard_url
+        self._context = context
+
+    async def send(self, sending: Sending) -> Outcome:
+        """`Unknown` as soon as the whole message was given and nobody said that it was taken."""
+        try:
+            async with asyncio.timeout(WHOLE_SECONDS):
+                return await asyncio.to_thread(self._send, self._letter(sending))
+        except TimeoutError:
+            return Unknown(code="lost_connection")
+
+    def _letter(self, sending: Sending) -> bytes:
+        alert = sending.alert
+        letter = EmailMessage()
+        letter["Subject"] = f"[Evertalk] {headline(alert, sending.phase)}"
+        letter["From"] = self._sender
+        letter["To"] = ", ".join(self._receivers)
+        letter["Date"] = format_datetime(alert.ended_at or alert.opened_at)
+        letter["Message-ID"] = f"<{sending.send_key}@{self._sender.rpartition('@')[2]}>"
+        letter["Auto-Submitted"] = "auto-generated"
+        letter.set_content(message(alert, sending.phase, dashboard_url=self._dashboard_url))
+        return letter.as_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+
+    def _send(self, letter: bytes) -> Outcome:
+        try:
+            server = self._connected()
+        except smtplib.SMTPAuthenticationError:
+            return Refused(code="login_refused")
+        except (ssl.SSLError, smtplib.SMTPNotSupportedError):
+            return NotSent(code="tls")
+        except smtplib.SMTPResponseException as error:
+            return NotSent(code=f"smtp_{error.smtp_code}")
+        except TimeoutError:
+            return NotSent(code="timeout")
+        except (OSError, smtplib.SMTPException) as error:
+            log.info("alert_mail_failed", error=type(error).__name__)
+            return NotSent(code="no_connection")
+        try:
+            return self._given(server, letter)
+        finally:
+            with contextlib.suppress(OSError, smtplib.SMTPException):
+                server.quit()
+            server.close()
+
+    def _connected(self) -> smtplib.SMTP:
+        context = self._context or ssl.create_default_context()
+        if self._tls:
+            server: smtplib.SMTP = smtplib.SMTP_SSL(self._host, self._port, timeout=SECONDS, context=context)
+        else:
+            server = smtplib.SMTP(self._host, self._port, timeout=SECONDS)
+        try:
+            server.ehlo_or_helo_if_needed()
+            if not self._tls and (server.has_extn("starttls") or not _is_here(self._host)):
+                server.starttls(context=context)
+                server.ehlo()
+            if self._name:
+                server.login(self._name, self._password)
+        except BaseException:
+            server.close()
+            raise
+        return server
+
+    def _given(self, server: smtplib.SMTP, letter: bytes) -> Outcome:
+        """Before the last dot all can be tried again; after it, only what the server answers counts."""
+        try:
+            refused = _refused(server.mail(self._sender)[0])
+            for receiver in self._receivers:
+                refused = refused or _refused(server.rcpt(receiver)[0])
+            if refused is not None:
+                return refused
+            code, _ = server.docmd("DATA")
+            if code != 354:
+                return _refused(code) or NotSent(code=f"smtp_{code}")
+        except TimeoutError:
+            return NotSent(code="timeout")
+        except (OSError, smtplib.SMTPException):
+            return NotSent(code="no_connection")
+        try:
+            server.send(_dotted(letter))
+            code, _ = server.getreply()
+        except (OSError, smtplib.SMTPException):
+            return Unknown(code="lost_connection")
+        if 200 <= code < 300:
+            return Sent()
+        return Refused(code="mail_refused") if code >= 500 else NotSent(code=f"smtp_{code}")
+
+
+def _dotted(letter: bytes) -> bytes:
+    """No line of the letter ends it early."""
+    body = letter if letter.endswith(b"\r\n") else letter + b"\r\n"
+    body = (b"." + body if body.startswith(b".") else body).replace(b"\r\n.", b"\r\n..")
+    return body + b".\r\n"
+
+
+def _refused(code: int) -> Outcome | None:
+    if 200 <= code < 300:
+        return None
+    return Refused(code="address_of_mail") if code >= 500 else NotSent(code=f"smtp_{code}")
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

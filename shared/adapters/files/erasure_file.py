@@ -1,0 +1,96 @@
+"""The log of erasures kept apart from the database, so that a restored backup can be cleared again."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from shared.core.privacy.erasures import Erased
+
+FILE = "erasures.jsonl"
+KEPT = timedelta(days=1095)
+"""As long as the database keeps them."""
+
+
+class ErasureFile:
+    """One line each, appended and never changed; a line that a power cut has torn is left out when read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> list[Erased]:
+        """Those that can be read; an absent file is an empty one."""
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        return [erased for line in lines if (erased := _parsed(line)) is not None]
+
+    def add(self, erasures: Sequence[Erased]) -> int:
+        """Those that are not there yet, on the disk when this returns; how many."""
+        with self._held():
+            known = {one.key for one in self.read()}
+            fresh = [one for one in erasures if one.key not in known]
+            if fresh:
+                self._append(fresh)
+        return len(fresh)
+
+    def let_go(self, *, now: datetime) -> None:
+        """What is older than the database's own log."""
+        with self._held():
+            everything = self.read()
+            kept = [one for one in everything if one.at > now - KEPT]
+            if len(kept) == len(everything):
+                return
+            partial = self._path.with_name(f".{FILE}.part")
+            with partial.open("wb") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(_lines(kept))
+                file.flush()
+                os.fsync(file.fileno())
+            partial.rename(self._path)
+
+    def _append(self, erasures: Sequence[Erased]) -> None:
+        with self._path.open("ab") as file:
+            os.fchmod(file.fileno(), 0o600)
+            torn = file.tell() > 0 and not self._path.read_bytes().endswith(b"\n")
+            file.write((b"\n" if torn else b"") + _lines(erasures))
+            file.flush()
+            os.fsync(file.fileno())
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """The worker appends while a backup does."""
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self._path.with_name(f".{FILE}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _lines(erasures: Iterable[Erased]) -> bytes:
+    return b"".join(json.dumps(_told(one), separators=(",", ":")).encode() + b"\n" for one in erasures)
+
+
+def _told(one: Erased) -> dict[str, Any]:
+    at = one.at.astimezone(UTC).isoformat()
+    return {"at": at, "party": one.party.hex(), "scope": one.scope, "about": dict(one.about)}
+
+
+def _parsed(line: bytes) -> Erased | None:
+    try:
+        told = json.loads(line)
+        at = datetime.fromisoformat(told["at"]).astimezone(UTC)
+        return Erased(
+            at=at, party=bytes.fromhex(told["party"]), scope=str(told["scope"]), about=dict(told["about"])
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

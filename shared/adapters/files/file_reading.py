@@ -1,0 +1,62 @@
+"""What a file that nobody vouches for holds: a picture, or a text; by its bytes, whatever it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+from shared.adapters.files.sandbox_client import Opened
+from shared.core.values.files import MOST_TEXT_CHARS, Document, NotRead, Picture, is_pdf, picture_mime
+from shared.core.values.text_files import NotText, read_text
+
+Open: TypeAlias = Callable[[Literal["picture", "pdf"], bytes], Awaitable[Opened]]
+
+
+async def read_file(
+    content: bytes, name: str, *, opened: Open, most_chars: int = MOST_TEXT_CHARS
+) -> Picture | Document | NotRead:
+    """Never raises for what a file holds. A text is read here and now, all else `opened`."""
+    if not content:
+        return NotRead(reason="file_empty")
+    if picture_mime(content) is not None:
+        return await read_picture(content, opened=opened)
+    if is_pdf(content):
+        return await read_pdf(content, name, opened=opened, most_chars=most_chars)
+    return read_words(content, name, most_chars=most_chars)
+
+
+async def read_picture(content: bytes, *, opened: Open) -> Picture | NotRead:
+    """Made anew in a process of its own: small enough, upright, and without what a camera wrote into it."""
+    head, body = await opened("picture", content)
+    if head is None or not body:
+        return NotRead(reason="file_unreadable")
+    return Picture(bytes=body, mime=str(head["mime"]), width=int(head["width"]), height=int(head["height"]))
+
+
+async def read_pdf(
+    content: bytes, name: str, *, opened: Open, most_chars: int = MOST_TEXT_CHARS
+) -> Document | NotRead:
+    head, body = await opened("pdf", content)
+    if head is None:
+        return NotRead(reason="file_unreadable")
+    text = body.decode("utf-8", "replace").replace("\x00", "").strip()
+    if not text:
+        return NotRead(reason="file_empty")
+    return _cut(Document(name=name, text=text, truncated=bool(head.get("truncated"))), most_chars)
+
+
+def read_words(content: bytes, name: str, *, most_chars: int = MOST_TEXT_CHARS) -> Document | NotRead:
+    try:
+        text = read_text(content)
+    except NotText:
+        return NotRead(reason="file_unknown_kind")
+    if not text.strip():
+        return NotRead(reason="file_empty")
+    return _cut(Document(name=name, text=text), most_chars)
+
+
+def _cut(document: Document, most_chars: int) -> Document:
+    if len(document.text) <= most_chars:
+        return document
+    return replace(document, text=document.text[:most_chars], truncated=True)

@@ -1,0 +1,123 @@
+"""The folder `knowledge/` of a workspace: which files it holds, and each of them as passages."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.adapters.files.pdf_pages import BrokenPdf, pages_of
+from shared.adapters.files.safe_paths import NotReadable, has_plain_name, read_bytes, regular_file
+from shared.adapters.files.workspace_files import workspace_path
+from shared.core.context.workspace import KNOWLEDGE_FOLDER, clean
+from shared.core.memory.knowledge import Passage, split_csv, split_markdown, split_pages, split_text
+
+MOST_BYTES = 20 * 1024 * 1024
+MOST_FILES = 1_000
+LIST_SECONDS = 60.0
+_KINDS = {
+    ".md": split_markdown,
+    ".markdown": split_markdown,
+    ".txt": split_text,
+    ".csv": split_csv,
+}
+_PDF = ".pdf"
+
+
+class UnreadableKnowledge(Exception):
+    """A file that cannot be used; the text is for an operator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shelf:
+    """What is there: sha256 by the path below `knowledge/`, and in words what cannot be used."""
+
+    files: dict[str, bytes]
+    problems: tuple[str, ...] = ()
+
+
+class KnowledgeFiles:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    async def look(self, folder: str) -> Shelf:
+        """Raises TimeoutError."""
+        async with asyncio.timeout(LIST_SECONDS):
+            return await asyncio.to_thread(shelf_of, self._folder(folder))
+
+    async def passages(self, folder: str, path: str) -> tuple[Passage, ...]:
+        """Raises UnreadableKnowledge."""
+        content = await asyncio.to_thread(self._content, folder, path)
+        try:
+            if path.lower().endswith(_PDF):
+                return split_pages([clean(page) for page in await pages_of(content)])
+            split = _KINDS[Path(path).suffix.lower()]
+            return await asyncio.to_thread(lambda: split(_decoded(content)))
+        except (BrokenPdf, ValueError) as error:
+            raise UnreadableKnowledge(f"{path} {error}") from error
+
+    def _content(self, folder: str, path: str) -> bytes:
+        root = self._folder(folder).resolve()
+        try:
+            real, size = regular_file(root, root / path)
+            if size > MOST_BYTES:
+                raise NotReadable(_too_large(size))
+            return read_bytes(real, most=MOST_BYTES)
+        except (NotReadable, OSError) as error:
+            raise UnreadableKnowledge(f"{path} {error}") from error
+
+    def _folder(self, folder: str) -> Path:
+        return workspace_path(self._root, folder) / KNOWLEDGE_FOLDER
+
+
+def shelf_of(folder: Path) -> Shelf:
+    """Hidden files and folders are not looked at. Never raises."""
+    files: dict[str, bytes] = {}
+    problems: list[str] = []
+    if folder.is_symlink() and not folder.resolve().is_relative_to(folder.parent.resolve()):
+        return Shelf(files={}, problems=(f"{KNOWLEDGE_FOLDER}/ leads out of the folder",))
+    for number, path in enumerate(_found(folder, problems)):
+        name = path.relative_to(folder).as_posix()
+        if not has_plain_name(name):
+            problems.append(f"{KNOWLEDGE_FOLDER}/ has a file whose name is no text: {name!a}")
+            continue
+        if number >= MOST_FILES:
+            problems.append(f"{KNOWLEDGE_FOLDER}/ has more than {MOST_FILES:,} files: the rest is left out")
+            break
+        try:
+            if path.suffix.lower() not in (*_KINDS, _PDF):
+                raise NotReadable(f"is none of {', '.join((*_KINDS, _PDF))}")
+            real, size = regular_file(folder.resolve(), path)
+            if size > MOST_BYTES:
+                raise NotReadable(_too_large(size))
+            files[name] = hashlib.sha256(read_bytes(real, most=MOST_BYTES)).digest()
+        except (NotReadable, OSError) as error:
+            problems.append(f"{KNOWLEDGE_FOLDER}/{name} {error}")
+    return Shelf(files=files, problems=tuple(problems))
+
+
+def _found(folder: Path, problems: list[str]) -> Iterator[Path]:
+    def unreadable(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            problems.append(f"{error.filename} cannot be read: {error.strerror}")
+
+    for place, inner, names in os.walk(folder, onerror=unreadable):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        yield from (Path(place) / name for name in sorted(names) if not name.startswith("."))
+
+
+def _too_large(size: int) -> str:
+    return f"has {size / 1024**2:,.0f} MB; {MOST_BYTES // 1024**2} MB is the most"
+
+
+def _decoded(content: bytes) -> str:
+    """Raises ValueError for what is no text."""
+    if b"\x00" in content[:65_536]:
+        raise ValueError("is not a text")
+    try:
+        return clean(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return clean(content.decode("latin-1"))

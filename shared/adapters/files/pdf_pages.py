@@ -1,0 +1,84 @@
+"""The text of a PDF, page by page, from a process of its own: a hostile file ends that process, not ours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import sys
+
+SECONDS = 60.0
+MOST_PAGES = 2_000
+CPU_SECONDS = 50
+MEMORY_BYTES = 1_024 * 1024 * 1024
+NICE = 10
+
+
+class BrokenPdf(Exception):
+    """It could not be read; the text says why."""
+
+
+async def pages_of(content: bytes, *, seconds: float = SECONDS) -> list[str]:
+    """Raises BrokenPdf."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "shared.adapters.files.pdf_pages",
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(seconds):
+            out, _ = await process.communicate(content)
+    except TimeoutError:
+        raise BrokenPdf(f"took longer than {seconds:g} seconds") from None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode:
+        raise BrokenPdf("is broken, encrypted or far too large")
+    pages: list[str] = json.loads(out)
+    return pages
+
+
+def read_pages(content: bytes) -> list[str]:
+    """A page that cannot be read is empty."""
+    from pypdf import PdfReader
+
+    reader = PdfReader(io.BytesIO(content))
+    if reader.is_encrypted and not reader.decrypt(""):
+        raise ValueError("encrypted")
+    pages: list[str] = []
+    for number in range(min(len(reader.pages), MOST_PAGES)):
+        try:
+            pages.append(reader.pages[number].extract_text())
+        except Exception:  # noqa: BLE001 - a broken page may fail in any way; the others are still wanted
+            pages.append("")
+    return pages
+
+
+def main() -> int:
+    _limit()
+    try:
+        pages = read_pages(sys.stdin.buffer.read())
+    except Exception:  # noqa: BLE001 - a hostile file may fail in any way; the answer is always the same
+        return 1
+    sys.stdout.buffer.write(json.dumps(pages).encode())
+    return 0
+
+
+def _limit() -> None:
+    """Where the system can; the parent's patience is the limit elsewhere."""
+    try:
+        import resource
+    except ImportError:
+        return
+    os.nice(NICE)
+    for which, most in ((resource.RLIMIT_CPU, CPU_SECONDS), (resource.RLIMIT_AS, MEMORY_BYTES)):
+        with contextlib.suppress(ValueError, OSError):  # macOS knows no limit of addresses
+            resource.setrlimit(which, (most, most))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""Has what nobody vouches for opened by a process of its own: with little memory and time, and no secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+from weakref import WeakValueDictionary
+
+import structlog
+
+from shared.core.values.errors import EvertalkError
+
+log = structlog.get_logger(__name__)
+
+OPEN_SECONDS = 20.0
+LEAST_CPU_SECONDS = 6
+MOST_CPU_SECONDS = 30
+BYTES_PER_CPU_SECOND = 50_000
+"""A small file that takes long is none that anybody needs read."""
+AT_ONCE = 2
+"""Pictures, and as many papers: each has a process with memory of its own."""
+WAIT_SECONDS = 30.0
+BUDGET_SECONDS = 60.0
+FAILED_SECONDS = 600.0
+MOST_FAILED = 1_000
+_SENDERS_BEFORE_TIDYING = 10_000
+ROOT = Path(__file__).resolve().parents[3]
+
+Kind = Literal["picture", "pdf", "page"]
+Opened = tuple[dict[str, Any] | None, bytes]
+
+
+class SenderMustWait(EvertalkError):
+    """Files of one sender have taken too much time lately."""
+
+    code = "files_took_long"
+    advice = "The last files took long to open. Try again in a minute."
+
+    def __init__(self, retry_after_seconds: float) -> None:
+        super().__init__(f"{retry_after_seconds:.0f} s")
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Openings:
+    """What a process has opened: few files at once, one of each sender, and none that failed lately."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._places = {kind: asyncio.Semaphore(AT_ONCE) for kind in ("picture", "pdf")}
+        self._senders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._spent: dict[str, list[tuple[float, float]]] = {}
+        self._failed: dict[bytes, float] = {}
+
+    async def open(
+        self,
+        kind: Literal["picture", "pdf"],
+        content: bytes,
+        *,
+        sender: str,
+        seconds: float = OPEN_SECONDS,
+        most_seconds: float = float("inf"),
+    ) -> Opened:
+        """None when it cannot be opened. `most_seconds` are those of a sender's files in a minute.
+
+        Raises SenderMustWait, and TimeoutError when no place became free.
+        """
+        key = hashlib.sha256(kind.encode() + content).digest()
+        if self._failed_lately(key):
+            return None, b""
+        own, held = self._senders.setdefault(sender, asyncio.Lock()), []
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                for door in (own, self._places[kind]):
+                    await door.acquire()
+                    held.append(door)
+            return await self._open(kind, content, key, sender, seconds, most_seconds)
+        finally:
+            for door in held:
+                door.release()
+
+    async def _open(
+        self, kind: Kind, content: bytes, key: bytes, sender: str, seconds: float, most_seconds: float
+    ) -> Opened:
+        if self._failed_lately(key):  # by the same file, which was opened while this one waited
+            return None, b""
+        spent = self._recent(sender)
+        if sum(took for _, took in spent) >= most_seconds:
+            raise SenderMustWait(max(1.0, spent[0][0] + BUDGET_SECONDS - self._clock()))
+        began = self._clock()
+        try:
+            head, body = await opened_elsewhere(kind, content, seconds=seconds)
+        finally:
+            self._spend(sender, self._clock() - began)
+        if head is None:
+            self._remember_failed(key)
+        return head, body
+
+    def _recent(self, sender: str) -> list[tuple[float, float]]:
+        since = self._clock() - BUDGET_SECONDS
+        return [one for one in self._spent.get(sender, ()) if one[0] > since]
+
+    def _spend(self, sender: str, took: float) -> None:
+        if len(self._spent) >= _SENDERS_BEFORE_TIDYING:
+            self._spent = {one: known for one in self._spent if (known := self._recent(one))}
+        self._spent[sender] = [*self._recent(sender), (self._clock(), took)]
+
+    def _failed_lately(self, key: bytes) -> bool:
+        at = self._failed.get(key)
+        if at is None or self._clock() - at >= FAILED_SECONDS:
+            return False
+        log.info("file_failed_before", seconds_ago=round(self._clock() - at))
+        return True
+
+    def _remember_failed(self, key: bytes) -> None:
+        self._failed.pop(key, None)
+        self._failed[key] = self._clock()
+        while len(self._failed) > MOST_FAILED:
+            del self._failed[next(iter(self._failed))]
+
+
+def _bare_environment() -> dict[str, str]:
+    """No key and no token of ours is within reach of a file."""
+    return {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT") if name in os.environ}
+
+
+def cpu_seconds(size: int) -> int:
+    return min(MOST_CPU_SECONDS, LEAST_CPU_SECONDS + size // BYTES_PER_CPU_SECOND)
+
+
+async def opened_elsewhere(kind: Kind, content: bytes, *, seconds: float = OPEN_SECONDS) -> Opened:
+    """By a process of its own with little memory and time: whatever a file does, it does it there.
+
+    None when the file cannot be opened.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "shared.adapters.files.sandbox_worker", kind, str(cpu_seconds(len(content))),
+        cwd=ROOT, env=_bare_environment(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        out, _ = await asyncio.wait_for(process.communicate(content), seconds)
+    except TimeoutError:
+        log.warning("file_took_too_long", kind=kind, size=len(content))
+        return None, b""
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    line, _, body = out.partition(b"\n")
+    if (ended_by := -(process.returncode or 0)) > 0:
+        log.warning("file_took_too_much", kind=kind, size=len(content), signal=ended_by)
+    if process.returncode != 0 or not line:
+        return None, b""
+    head = json.loads(line)
+    return (head, body) if isinstance(head, dict) else (None, b"")

@@ -1,0 +1,340 @@
+"""One server of the Model Context Protocol: started or reached, watched, and begun again when it falls.
+
+The protocol's package is large: it is imported when a server is configured, and in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import structlog
+
+from shared.adapters.mcp.results import tool_output
+from shared.core.tools.mcp import McpServer, OfferedTool
+from shared.ports import ToolFailed, ToolOutput
+
+log = structlog.get_logger(__name__)
+
+START_SECONDS = 30.0
+CALL_SECONDS = 60.0
+LOOK_SECONDS = 300.0
+"""How often a server is asked for its list that did not say of itself that it has changed."""
+FIRST_WAIT_SECONDS = 10.0
+"""How long a call waits for a server that is only just being started."""
+STOP_SECONDS = 8.0
+PAUSE_LEAST, PAUSE_MOST = 1.0, 60.0
+STEADY_SECONDS = 60.0
+"""A server that ran so long begins with the shortest pause again."""
+MOST_PAGES = 20
+LOGGED_LINES, LOGGED_CHARS = 40, 300
+
+OnTools = Callable[[Sequence[OfferedTool]], None]
+
+
+class McpLink:
+    """Owns one task; `start` once, `close` at the end."""
+
+    def __init__(self, server: McpServer, *, on_tools: OnTools) -> None:
+        self.server = server
+        self._on_tools = on_tools
+        self._task: asyncio.Task[None] | None = None
+        self._client: Any = None
+        self._ready = asyncio.Event()
+        self._tried = asyncio.Event()
+        """Set once the first attempt has ended, well or not."""
+        self._over = asyncio.Event()
+        """The connection has ended, or is to end."""
+        self._changed = asyncio.Event()
+        self._closing = False
+        self.problem = ""
+
+    def start(self) -> None:
+        self._task = asyncio.ensure_future(self._supervise())
+
+    async def close(self) -> None:
+        """In order where that is possible; a server that does not let go is killed by the package."""
+        self._closing = True
+        self._over.set()
+        if self._task is None:
+            return
+        if not self._ready.is_set():
+            self._task.cancel()
+        done, _ = await asyncio.wait([self._task], timeout=STOP_SECONDS)
+        if not done:
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=STOP_SECONDS)
+
+    async def tried(self, seconds: float) -> bool:
+        """Whether the server is there, once the first attempt has ended."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._tried.wait()
+        except TimeoutError:
+            return False
+        return self._ready.is_set()
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
+        """Raises ToolFailed with what the model should know."""
+        await self.tried(FIRST_WAIT_SECONDS)
+        client = self._client
+        if client is None or not self._ready.is_set():
+            raise ToolFailed(
+                f"The server {self.server.name} is not there at the moment. It is being started again; "
+                "go on without it, or try later."
+            )
+        from mcp.shared.exceptions import MCPError
+
+        try:
+            return tool_output(await client.call_tool(tool, dict(arguments)))
+        except MCPError as error:
+            if self._over.is_set() or "closed" in str(error).casefold():
+                self._over.set()
+                raise ToolFailed(f"The server {self.server.name} ended while the tool ran.") from error
+            raise ToolFailed(f"The server {self.server.name} refused: {str(error)[:1_000]}") from error
+        except ToolFailed:
+            raise
+        except Exception as error:
+            # The package lets errors of its transports through, of several kinds.
+            log.info("mcp_call_failed", server=self.server.name, error=type(error).__name__)
+            self._over.set()
+            raise ToolFailed(f"The server {self.server.name} was lost while the tool ran.") from error
+
+    async def _supervise(self) -> None:
+        pause = PAUSE_LEAST
+        loop = asyncio.get_running_loop()
+        while not self._is_closing():
+            began = loop.time()
+            self._over.clear()
+            try:
+                await self._once()
+            except asyncio.CancelledError:
+                raise
+            except BaseExceptionGroup as group:
+                self._failed(_first_of(group))
+            except Exception as error:  # noqa: BLE001 - whatever a server does, it is begun again
+                self._failed(error)
+            finally:
+                self._client = None
+                self._ready.clear()
+                self._tried.set()
+            if self._is_closing():
+                return
+            pause = PAUSE_LEAST if loop.time() - began > STEADY_SECONDS else pause
+            log.warning("mcp_server_ended", server=self.server.name, again_in=round(pause, 1))
+            self._over.clear()
+            await self._rest(pause * random.uniform(0.8, 1.2))
+            pause = min(PAUSE_MOST, pause * 2)
+
+    def _is_closing(self) -> bool:
+        return self._closing
+
+    async def _rest(self, seconds: float) -> None:
+        """Until it is time, or until all of it ends."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        except TimeoutError:
+            return
+
+    def _failed(self, error: BaseException) -> None:
+        self.problem = _told(error)
+        log.warning("mcp_server_failed", server=self.server.name, error=self.problem)
+
+    async def _once(self) -> None:
+        module = await asyncio.to_thread(importlib.import_module, "mcp.client.client")
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(START_SECONDS):
+                transport = await self._transport(stack)
+                client = module.Client(
+                    Watched(transport, self._over),
+                    read_timeout_seconds=CALL_SECONDS,
+                    message_handler=self._heard,
+                    cache=None,
+                )
+                await stack.enter_async_context(client)
+                await self._list(client)
+            self._client, self.problem = client, ""
+            self._ready.set()
+            self._tried.set()
+            log.info("mcp_server_ready", server=self.server.name)
+            await self._watch(client)
+            self._ready.clear()
+
+    async def _watch(self, client: Any) -> None:
+        """Until the connection ends; its list is read again when it says so, and now and then."""
+        hearing = asyncio.ensure_future(self._hear_changes(client))
+        try:
+            await self._until_over(client)
+        finally:
+            hearing.cancel()
+            await asyncio.wait([hearing], timeout=STOP_SECONDS)
+
+    async def _hear_changes(self, client: Any) -> None:
+        """Newer servers tell only those who ask to be told; older ones send a notification by themselves."""
+        try:
+            async with client.listen(tools_list_changed=True) as events:
+                async for _ in events:
+                    self._changed.set()
+        except Exception as error:  # noqa: BLE001 - then the list is read now and then
+            log.debug("mcp_changes_not_heard", server=self.server.name, error=type(error).__name__)
+
+    async def _until_over(self, client: Any) -> None:
+        while not self._over.is_set():
+            over = asyncio.ensure_future(self._over.wait())
+            changed = asyncio.ensure_future(self._changed.wait())
+            try:
+                await asyncio.wait([over, changed], timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                over.cancel()
+                changed.cancel()
+            if not self._over.is_set():
+                self._changed.clear()
+                async with asyncio.timeout(START_SECONDS):
+                    await self._list(client)
+
+    async def _heard(self, message: Any) -> None:
+        if getattr(message, "method", "") == "notifications/tools/list_changed":
+            self._changed.set()
+
+    async def _list(self, client: Any) -> None:
+        found: list[OfferedTool] = []
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            found += [_offered(tool) for tool in page.tools]
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        self._on_tools(found)
+
+    async def _transport(self, stack: AsyncExitStack) -> Any:
+        if self.server.url:
+            return await self._by_http(stack)
+        stdio = await asyncio.to_thread(importlib.import_module, "mcp.client.stdio")
+        server = self.server
+        parameters = stdio.StdioServerParameters(
+            command=server.command,
+            args=list(server.args),
+            env=dict(server.env),
+            cwd=server.cwd,
+            encoding_error_handler="replace",
+        )
+        errors = await stack.enter_async_context(_Errors(server.name))
+        return stdio.stdio_client(parameters, errlog=errors)
+
+    async def _by_http(self, stack: AsyncExitStack) -> Any:
+        http = await asyncio.to_thread(importlib.import_module, "mcp.client.streamable_http")
+        clients = importlib.import_module("mcp.shared._httpx_utils")
+        client = clients.create_mcp_http_client(headers=dict(self.server.headers))
+        await stack.enter_async_context(client)
+        return http.streamable_http_client(self.server.url, http_client=client)
+
+
+class Watched:
+    """A transport that says when the other side has ended; the package tells only those who call."""
+
+    def __init__(self, transport: Any, over: asyncio.Event) -> None:
+        self._transport = transport
+        self._over = over
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        read, write = await self._transport.__aenter__()
+        return _WatchedStream(read, self._over), write
+
+    async def __aexit__(self, *raised: Any) -> Any:
+        return await self._transport.__aexit__(*raised)
+
+
+class _WatchedStream:
+    def __init__(self, stream: Any, over: asyncio.Event) -> None:
+        self._stream = stream
+        self._over = over
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __aiter__(self) -> _WatchedStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except BaseException:
+            self._over.set()
+            raise
+
+    async def __aenter__(self) -> _WatchedStream:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> Any:
+        return await self._stream.__aexit__(*raised)
+
+
+class _Errors:
+    """What a server writes to its standard error, some lines of it in our log; the rest is thrown away."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._reader: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Any:
+        from_server, to_us = os.pipe()
+        loop = asyncio.get_running_loop()
+        stream = asyncio.StreamReader(limit=65_536)
+        self._transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(from_server, "rb", buffering=0)
+        )
+        self._file = os.fdopen(to_us, "w")
+        self._reader = asyncio.ensure_future(self._read(stream))
+        return self._file
+
+    async def __aexit__(self, *_: Any) -> None:
+        self._file.close()
+        self._transport.close()
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.wait([self._reader])
+
+    async def _read(self, stream: asyncio.StreamReader) -> None:
+        lines = 0
+        while True:
+            piece = await stream.read(65_536)
+            if not piece:
+                return
+            for line in piece.decode("utf-8", "replace").splitlines():
+                lines += 1
+                if line.strip() and lines <= LOGGED_LINES:
+                    log.info("mcp_server_said", server=self._server, line=line[:LOGGED_CHARS])
+
+
+def _offered(tool: Any) -> OfferedTool:
+    hints = tool.annotations
+    harmless = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
+    return OfferedTool(
+        name=str(tool.name),
+        description=str(tool.description or ""),
+        schema=tool.input_schema,
+        idempotent=harmless,
+    )
+
+
+def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def _told(error: BaseException) -> str:
+    """Without addresses, which may hold keys."""
+    if isinstance(error, TimeoutError):
+        return f"it was not ready within {START_SECONDS:g} seconds"
+    if isinstance(error, FileNotFoundError):
+        return "its program was not found"
+    name = type(error).__name__
+    return f"{name}: {str(error)[:200]}" if name == "MCPError" else name

@@ -1,0 +1,273 @@
+"""Tools of servers of the Model Context Protocol, as tools of ours; known from last time before they run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from shared.adapters.mcp.connection import CALL_SECONDS, FIRST_WAIT_SECONDS, McpLink
+from shared.core.tools.mcp import (
+    BorrowedTool,
+    LeftOutTool,
+    McpServer,
+    OfferedTool,
+    borrowed,
+    servers_in,
+    without_collisions,
+)
+from shared.core.values.model import ToolSpec
+from shared.ports import Tool, ToolContext, ToolFailed, ToolOutput
+
+log = structlog.get_logger(__name__)
+
+KNOWN_FILE = "mcp-tools.json"
+"""In the data folder: the tools of each server as they were last seen. May be lost without harm."""
+MOST_FILE_BYTES = 1_048_576
+LOOK_SECONDS = 5.0
+"""How often a process that only reads looks whether the others have written."""
+PROBE_SECONDS = 15.0
+
+
+def configured_servers(path: Path | None) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
+    """What the operator's file names, and what is wrong with it; nothing where there is no file."""
+    if path is None:
+        return (), ()
+    try:
+        if path.stat().st_size > MOST_FILE_BYTES:
+            return (), ("it is larger than a mebibyte",)
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return (), ()
+    except (OSError, UnicodeDecodeError) as error:
+        return (), (f"it cannot be read: {type(error).__name__}",)
+    return servers_in(text, os.environ)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpTool:
+    """One tool of a server; whoever only needs its spec has no link."""
+
+    borrowed: BorrowedTool
+    link: McpLink | None
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self.borrowed.spec
+
+    @property
+    def idempotent(self) -> bool:
+        return self.borrowed.idempotent
+
+    @property
+    def timeout_seconds(self) -> float:
+        return CALL_SECONDS + FIRST_WAIT_SECONDS
+
+    def subject(self, arguments: Mapping[str, Any]) -> str:
+        return f"{self.borrowed.server}: {self.borrowed.name}"
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str | ToolOutput:
+        if self.link is None:
+            raise ToolFailed(f"The server {self.borrowed.server} is not reached from here.")
+        return await self.link.call(self.borrowed.name, arguments)
+
+
+class McpTools:
+    """For processes that answer people: all servers of the file, each with a link of its own."""
+
+    def __init__(self, servers: Sequence[McpServer], *, known: Path) -> None:
+        self._servers = {server.name: server for server in servers}
+        self._known = known
+        self._offered = _read_known(known, self._servers)
+        self._links = {
+            server.name: McpLink(server, on_tools=partial(self._listed, server.name)) for server in servers
+        }
+        self._told: tuple[LeftOutTool, ...] = ()
+        self.version = 0
+        self._tools = self._made()
+
+    def start(self) -> None:
+        """Nobody waits for it: a server's tools are offered once it has told them."""
+        for link in self._links.values():
+            link.start()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(link.close() for link in self._links.values()))
+
+    def tools(self) -> Sequence[Tool]:
+        return self._tools
+
+    async def ready(self, seconds: float) -> dict[str, bool]:
+        """By server: whether it is there, once each was tried."""
+        names = list(self._links)
+        found = await asyncio.gather(*(self._links[name].tried(seconds) for name in names))
+        return dict(zip(names, found, strict=True))
+
+    def problem_of(self, server: str) -> str:
+        return self._links[server].problem
+
+    def _listed(self, server: str, tools: Sequence[OfferedTool]) -> None:
+        if self._offered.get(server) == tuple(tools):
+            return
+        self._offered[server] = tuple(tools)
+        self._tools = self._made()
+        self.version += 1
+        _write_known(self._known, self._servers, self._offered)
+
+    def _made(self) -> tuple[Tool, ...]:
+        found, left_out = borrowed_of(self._offered)
+        for tool in left_out:
+            if tool not in self._told:
+                log.warning("mcp_tool_left_out", server=tool.server, tool=tool.name, reason=tool.reason)
+        self._told = left_out
+        return tuple(McpTool(borrowed=tool, link=self._links[tool.server]) for tool in found)
+
+
+class KnownMcpTools:
+    """For processes that only show a model what it was shown before: specs, without a connection."""
+
+    def __init__(self, servers: Sequence[McpServer], *, known: Path) -> None:
+        self._servers = {server.name: server for server in servers}
+        self._known = known
+        self._looked: float | None = None
+        self._stamp: tuple[int, int] | None = None
+        self._tools: tuple[Tool, ...] = ()
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        self._look()
+        return self._version
+
+    def tools(self) -> Sequence[Tool]:
+        self._look()
+        return self._tools
+
+    def _look(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._looked is not None and now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        try:
+            about = self._known.stat()
+        except OSError:
+            return
+        stamp = (about.st_mtime_ns, about.st_size)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            found, _ = borrowed_of(_read_known(self._known, self._servers))
+            self._tools = tuple(McpTool(borrowed=tool, link=None) for tool in found)
+            self._version += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """What the doctor learns of one server."""
+
+    server: str
+    reached: bool
+    problem: str
+    tools: tuple[str, ...]
+    left_out: tuple[LeftOutTool, ...]
+
+
+async def probe(server: McpServer, *, seconds: float = PROBE_SECONDS) -> Probed:
+    """Starts or reaches it once, and ends it again."""
+    offered: list[OfferedTool] = []
+    link = McpLink(server, on_tools=offered.extend)
+    link.start()
+    try:
+        reached = await link.tried(seconds)
+    finally:
+        await link.close()
+    problem = "" if reached else link.problem or f"it was not ready within {seconds:g} seconds"
+    found, left_out = sound(*borrowed(server.name, offered)) if reached else ((), ())
+    names = tuple(tool.spec.name for tool in found)
+    return Probed(server=server.name, reached=reached, problem=problem, tools=names, left_out=left_out)
+
+
+def borrowed_of(
+    offered: Mapping[str, Sequence[OfferedTool]],
+) -> tuple[tuple[BorrowedTool, ...], tuple[LeftOutTool, ...]]:
+    """Of all servers: what a model can be offered, and what not."""
+    found: list[BorrowedTool] = []
+    left_out: list[LeftOutTool] = []
+    for server in sorted(offered):
+        some, others = sound(*borrowed(server, offered[server]))
+        found += some
+        left_out += others
+    return without_collisions(found), tuple(left_out)
+
+
+def sound(
+    found: Sequence[BorrowedTool], left_out: Sequence[LeftOutTool]
+) -> tuple[tuple[BorrowedTool, ...], tuple[LeftOutTool, ...]]:
+    """Without those whose schema is none: the provider would refuse the whole request for one of them."""
+    faults = {tool.spec.name: _schema_fault(tool.spec.input_schema) for tool in found}
+    broken = tuple(
+        LeftOutTool(server=tool.server, name=tool.name, reason=f"its schema is broken: {fault}")
+        for tool in found
+        if (fault := faults[tool.spec.name])
+    )
+    return tuple(tool for tool in found if not faults[tool.spec.name]), (*left_out, *broken)
+
+
+def _schema_fault(schema: Mapping[str, Any]) -> str:
+    import jsonschema
+
+    try:
+        jsonschema.Draft202012Validator.check_schema(dict(schema))
+    except jsonschema.SchemaError as error:
+        return error.message[:200]
+    except RecursionError:
+        return "it is nested too deeply"
+    return ""
+
+
+def _read_known(path: Path, servers: Mapping[str, McpServer]) -> dict[str, tuple[OfferedTool, ...]]:
+    """Of servers that are configured now as they were then."""
+    try:
+        stored = json.loads(path.read_text("utf-8"))
+        return {
+            name: tuple(OfferedTool(**tool) for tool in stored[name]["tools"])
+            for name in sorted(servers)
+            if name in stored and stored[name]["fingerprint"] == servers[name].fingerprint
+        }
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+
+
+def _write_known(
+    path: Path, servers: Mapping[str, McpServer], offered: Mapping[str, Sequence[OfferedTool]]
+) -> None:
+    """Whole or not at all; several processes may write, and write the same."""
+    body = {
+        name: {
+            "fingerprint": servers[name].fingerprint,
+            "tools": [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "schema": tool.schema,
+                    "idempotent": tool.idempotent,
+                }
+                for tool in offered[name]
+            ],
+        }
+        for name in sorted(offered)
+        if name in servers
+    }
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(body), "utf-8")
+        draft.replace(path)
+    except (OSError, ValueError) as error:
+        log.warning("mcp_tools_not_kept", reason=type(error).__name__)

@@ -1,0 +1,91 @@
+"""What flushes need to know: what was hidden unread, when the last one was, which tools were shown."""
+
+from __future__ import annotations
+
+import json
+
+import asyncpg
+
+from shared.adapters.postgres.compaction import jobs_sql as sql
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.turns.view_state import hidden_by
+from shared.core.compaction.flushing import LATE
+from shared.core.session.session_state import Hidden
+from shared.ports import ToolSpec
+
+_LINK_OF_TURN = """
+SELECT * FROM links WHERE session_id = $1 AND active AND from_turn <= $2 AND through_turn >= $2
+"""
+
+_LAST_TOOLS = """
+SELECT p.body FROM turn_context_audit a
+ CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) WITH ORDINALITY h(hash, place)
+  JOIN prompt_parts p ON p.sha256 = decode(h.hash, 'hex')
+ WHERE a.session_id = $1 AND a.turn_id = (SELECT max(turn_id) FROM turn_context_audit WHERE session_id = $1)
+   AND p.body LIKE '[{%'
+ ORDER BY a.id DESC, h.place DESC LIMIT 1
+"""
+
+_DEAD_REST = "1 hour"
+"""What a late flush died of seldom passes at once; each attempt costs a call."""
+
+_ASK_FOR_OWED = f"""
+INSERT INTO jobs (kind, session_id, key, trigger, payload)
+SELECT 'flush', s.id, 'flush:' || s.id || ':{LATE}', '{LATE}', '{{"threshold": "{LATE}"}}'
+  FROM sessions s
+ WHERE s.flushed_turn < s.base_turn AND NOT EXISTS (
+       SELECT FROM jobs j WHERE j.session_id = s.id AND j.state IN ('due', 'running') AND j.kind = 'flush')
+   AND NOT EXISTS (
+       SELECT FROM jobs j WHERE j.session_id = s.id AND j.trigger = '{LATE}' AND j.state = 'dead'
+          AND j.ended_at > now() - interval '{_DEAD_REST}')
+ ORDER BY s.id LIMIT $1
+ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
+"""
+
+
+class PostgresFlushes:
+    """Reads only, except that the sweep asks for what is owed."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def owed(self, session_id: int) -> Hidden | None:
+        """The first range that was hidden before a flush had read it, as it stood then."""
+        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+            row = await connection.fetchrow(sql.STATE, session_id)
+            if row is None or row["flushed_turn"] >= row["base_turn"]:
+                return None
+            link = await connection.fetchrow(_LINK_OF_TURN, session_id, row["flushed_turn"] + 1)
+            return None if link is None else await hidden_by(connection, row, link)
+
+    @store_method
+    async def seconds_since_flush(self, session_id: int) -> float | None:
+        """How long ago the last flush that did its work ended."""
+        seconds: float | None = await self._pool.fetchval(
+            """SELECT extract(epoch FROM now() - max(ended_at))::float8 FROM flushes
+                WHERE session_id = $1 AND outcome IN ('saved', 'nothing')""",
+            session_id,
+        )
+        return seconds
+
+    @store_method
+    async def last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None:
+        """The tools of the last turn's request, as they were stored with it; None when it had none."""
+        body: str | None = await self._pool.fetchval(_LAST_TOOLS, session_id)
+        if body is None:
+            return None
+        return tuple(
+            ToolSpec(
+                name=tool["name"],
+                description=tool["description"],
+                input_schema=tool["input_schema"],
+                provider=tool.get("provider"),
+            )
+            for tool in json.loads(body)
+        )
+
+    @store_method
+    async def ask_for_owed(self, *, limit: int = 50) -> list[int]:
+        """Ask for a flush of every session that has hidden turns which nobody has read; the new jobs' ids."""
+        return [row["id"] for row in await self._pool.fetch(_ASK_FOR_OWED, limit)]

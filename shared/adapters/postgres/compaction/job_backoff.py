@@ -1,0 +1,171 @@
+"""How a session's compactions went lately, its checkpoints, and digests that become summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import asyncpg
+
+from shared.adapters.postgres.compaction import jobs_sql as sql
+from shared.adapters.postgres.compaction.jobs import (
+    context_after,
+    link_columns,
+    move_view,
+    spend_on,
+    still_mine,
+)
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.turns.view_state import hidden_by
+from shared.core.context.selection import LeftOut
+from shared.core.session.backoff import JobEnd, Rest, SummaryEnd, rest_to_json, unusable_models
+from shared.core.session.ledger import ledger_from_json, ledger_to_json
+from shared.core.session.session_state import Checkpoint, Hidden, JobClaim, LinkStored, NewLink, Pace
+from shared.core.session.turns import Spending
+from shared.core.values.errors import StaleView
+
+_ENDS = """
+SELECT trigger, state, faults, outcome, extract(epoch FROM now() - ended_at)::float8 AS age_seconds
+  FROM jobs WHERE session_id = $1 AND kind = 'compact' AND trigger <> 'upgrade' AND state IN ('done', 'dead')
+ ORDER BY id DESC LIMIT 12
+"""
+
+WRITTEN_LATELY = 200
+_WRITTEN = f"""
+SELECT model, coalesce(audit -> 'attempts', '[]') AS attempts,
+       extract(epoch FROM now() - created_at)::float8 AS age_seconds
+  FROM (SELECT id, model, audit, created_at FROM links WHERE kind IN ('summary', 'digest')
+         ORDER BY id DESC LIMIT {WRITTEN_LATELY}) lately
+ WHERE created_at > now() - interval '1 day' ORDER BY id DESC
+"""
+
+_ACTIVITY = """
+SELECT extract(epoch FROM now() - last_active_at)::float8 AS idle_seconds,
+       answered_turn < next_turn - 1 OR open_turn IS NOT NULL AS unanswered
+  FROM sessions WHERE id = $1
+"""
+
+_SAVE_CHECKPOINT = """
+INSERT INTO checkpoints (session_id, parent, from_turn, through_turn, ledger, audit, tokens, model,
+                         cost_micro, job_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+"""
+
+_LAST_CHECKPOINT = """
+SELECT * FROM checkpoints WHERE session_id = $1 AND parent IS NOT DISTINCT FROM $2 AND from_turn = $3
+ ORDER BY through_turn DESC, id DESC LIMIT 1
+"""
+
+_REPLACE = "UPDATE links SET active = false WHERE id = $1 AND active RETURNING parent"
+
+
+class PostgresPace:
+    """Each method is one transaction."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def pace(self, session_id: int) -> Pace:
+        ends = await self._pool.fetch(_ENDS, session_id)
+        activity = await self._pool.fetchrow(_ACTIVITY, session_id)
+        assert activity is not None
+        written = await self._pool.fetch(_WRITTEN)
+        return Pace(
+            written=tuple(map(_written, written)),
+            ends=tuple(JobEnd(**dict(row)) for row in ends),
+            idle_seconds=activity["idle_seconds"],
+            unanswered=activity["unanswered"],
+        )
+
+    @store_method
+    async def let_rest(self, job: JobClaim, rest: Rest) -> None:
+        """Stop automatic compaction of the session until something changes; raises Fenced."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await still_mine(connection, job)
+            await connection.execute(
+                "UPDATE sessions SET compaction_rest = $2 WHERE id = $1", job.session_id, rest_to_json(rest)
+            )
+
+    @store_method
+    async def save_checkpoint(
+        self, job: JobClaim, checkpoint: Checkpoint, *, spent: Sequence[Spending], party_id: int
+    ) -> None:
+        """Raises Fenced."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await still_mine(connection, job)
+            await connection.execute(
+                _SAVE_CHECKPOINT, job.session_id, checkpoint.parent, checkpoint.from_turn,
+                checkpoint.through_turn, ledger_to_json(checkpoint.ledger), dict(checkpoint.audit),
+                checkpoint.tokens, checkpoint.model, checkpoint.cost_micro, job.id,
+            )  # fmt: skip
+            await spend_on(connection, job, "compact", spent, party_id)
+
+    @store_method
+    async def checkpoint(self, session_id: int, *, parent: int | None, from_turn: int) -> Checkpoint | None:
+        """The farthest ledger that goes on from this head."""
+        row = await self._pool.fetchrow(_LAST_CHECKPOINT, session_id, parent, from_turn)
+        if row is None:
+            return None
+        return Checkpoint(
+            parent=row["parent"],
+            from_turn=row["from_turn"],
+            through_turn=row["through_turn"],
+            ledger=ledger_from_json(row["ledger"]),
+            model=row["model"],
+            audit=row["audit"],
+            tokens=row["tokens"],
+            cost_micro=row["cost_micro"],
+        )
+
+    @store_method
+    async def digest(self, session_id: int, link_id: int) -> Hidden | None:
+        """A digest's range as it stood before; None unless the digest is still what the session goes by."""
+        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+            row = await connection.fetchrow(sql.STATE, session_id)
+            link = await connection.fetchrow(
+                "SELECT * FROM links WHERE id = $1 AND active AND kind = 'digest'", link_id
+            )
+            if row is None or link is None or row["head"] != link_id:
+                return None
+            return await hidden_by(connection, row, link)
+
+    @store_method
+    async def replace_digest(
+        self,
+        job: JobClaim,
+        link: NewLink,
+        *,
+        seen: Hidden,
+        spent: Sequence[Spending],
+        left_out: LeftOut | None = None,
+    ) -> LinkStored:
+        """The summary takes the digest's place: same range, same parent. Raises StaleView or Fenced."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await still_mine(connection, job)
+            session = await connection.fetchrow(sql.LOCK_SESSION, job.session_id)
+            moved = session is None or session["view_epoch"] != seen.state.view.view_epoch
+            if session is None or moved or session["head"] != seen.link_id:
+                raise StaleView(f"session {job.session_id}")
+            parent = await connection.fetchval(_REPLACE, seen.link_id)
+            row = await connection.fetchrow(sql.INSERT_LINK, *link_columns(link, job, parent))
+            assert row is not None
+            base = link.through_turn
+            after = await context_after(
+                connection, session, base, link.tokens, seen.state.fixed_tokens, left_out
+            )
+            await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
+            await spend_on(connection, job, "compact", spent, seen.state.party_id)
+            await connection.execute(
+                "UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = $1",
+                job.session_id,
+            )
+            return await move_view(
+                connection, session, base=base, head=row["id"], redo=None, cycles=0, context_tokens=after,
+                hold=session["hold_compaction"], state="done", shown=row["id"], replaces=seen.link_id,
+            )  # fmt: skip
+
+
+def _written(row: asyncpg.Record) -> SummaryEnd:
+    return SummaryEnd(
+        model=row["model"], unusable=unusable_models(row["attempts"]), age_seconds=row["age_seconds"]
+    )

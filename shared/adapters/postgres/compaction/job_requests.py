@@ -1,0 +1,43 @@
+"""Jobs that a change of the view asks for in its own transaction: late flushes, upgrades of digests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from shared.adapters.postgres.compaction import jobs_sql as sql
+from shared.core.compaction.flushing import LATE
+from shared.core.session.backoff import unusable_models
+
+Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+
+LATE_SECONDS = 300.0
+"""What hides turns one after the other is followed by one flush for several of them."""
+UPGRADE_SECONDS = 60.0
+UPGRADE_UNUSABLE_SECONDS = 900.0
+"""Where a model answered, and not as it should, it will hardly do better in a minute."""
+
+
+async def ask_for_late_flush(connection: Connection, session_id: int, *, delay_seconds: float) -> None:
+    """Turns were hidden that no flush has read: they are read from the log, later but surely."""
+    await connection.execute(
+        sql.ASK_JOB_LATER, "flush", session_id, late_key(session_id), LATE, {"threshold": LATE}, delay_seconds
+    )
+
+
+async def ask_for_upgrade(
+    connection: Connection, session_id: int, link_id: int, audit: Mapping[str, Any]
+) -> None:
+    """A digest stands in for a summary until a model can write one."""
+    await connection.execute(
+        sql.ASK_JOB_LATER, "compact", session_id, f"upgrade:{session_id}:{link_id}", "upgrade",
+        {"link": link_id},
+        UPGRADE_UNUSABLE_SECONDS if unusable_models(audit.get("attempts", ())) else UPGRADE_SECONDS,
+    )  # fmt: skip
+
+
+def late_key(session_id: int) -> str:
+    return f"flush:{session_id}:{LATE}"

@@ -1,0 +1,534 @@
+"""Jobs, flushes, compactions and their undo in Postgres: what the silent workers write."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from shared.adapters.postgres.compaction import jobs_sql as sql
+from shared.adapters.postgres.compaction.job_requests import LATE_SECONDS, ask_for_late_flush, ask_for_upgrade
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.turns.turn_sql import LEFT_BEHIND, LOAD, SWEEP_RESERVATION
+from shared.adapters.postgres.turns.turns import described, entry_from, sums_of, usage_rows
+from shared.adapters.postgres.turns.view_state import state_from
+from shared.core.context.selection import LeftOut
+from shared.core.session.ledger import ledger_to_json
+from shared.core.session.regeneration import without_former
+from shared.core.session.session import Link, View
+from shared.core.session.session_state import (
+    FlushReport,
+    FlushTicket,
+    JobClaim,
+    LinkStored,
+    NewLink,
+    Refused,
+    SessionState,
+)
+from shared.core.session.turns import JobOrder, Spending, total_cost
+from shared.core.values.errors import Fenced, StaleView, UnknownSession
+
+_LATE_AFTER = {"new": 0.0, "separator": 0.0, "done": 30.0}
+"""Seconds until turns that were hidden unread are read; those of a failed flush wait for better times."""
+
+Record = asyncpg.Record
+Connection: TypeAlias = "PoolConnectionProxy[Record]"
+
+
+class PostgresUpkeep:
+    """Each method is one transaction. A compaction is committed by compare-and-set on the view's epoch."""
+
+    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def state(self, session_id: int) -> SessionState:
+        """The session with its live entries of ended turns; raises UnknownSession."""
+        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+            row = await connection.fetchrow(sql.STATE, session_id)
+            if row is None:
+                raise UnknownSession(f"session {session_id}")
+            rows = await connection.fetch(LOAD, session_id, row["base_turn"], row["answered_turn"])
+            entries = await described(connection, without_former([entry_from(entry) for entry in rows]))
+        return state_from(row, entries)
+
+    @store_method
+    async def ask(self, session_id: int, order: JobOrder) -> int | None:
+        """Make a job due; None when it is asked for already."""
+        arguments = (order.kind, session_id, order.key, order.trigger, dict(order.payload))
+        job_id: int | None
+        if order.delay_seconds:
+            job_id = await self._pool.fetchval(sql.ASK_JOB_LATER, *arguments, order.delay_seconds)
+        else:
+            job_id = await self._pool.fetchval(sql.ASK_JOB, *arguments)
+        return job_id
+
+    @store_method
+    async def due_job(self, session_id: int) -> int | None:
+        """The oldest of a session's jobs that is due now."""
+        job_id: int | None = await self._pool.fetchval(
+            """SELECT id FROM jobs WHERE session_id = $1 AND state = 'due' AND due_at <= now()
+                ORDER BY id LIMIT 1""",
+            session_id,
+        )
+        return job_id
+
+    @store_method
+    async def due_jobs(self, *, limit: int = 200) -> list[tuple[int, int]]:
+        """Ids and attempts of jobs that nobody works on: due ones, and those whose worker died."""
+        return [(row["id"], row["attempt"]) for row in await self._pool.fetch(sql.DUE_JOBS, limit)]
+
+    @store_method
+    async def claim_job(self, job_id: int, *, worker_id: int) -> JobClaim | None:
+        """Take a job; None when it is done, held by a living worker, or another of its session runs."""
+        try:
+            row = await self._pool.fetchrow(sql.CLAIM_JOB, job_id, worker_id)
+        except asyncpg.UniqueViolationError:
+            return None
+        if row is None:
+            return None
+        return JobClaim(
+            id=row["id"],
+            kind=row["kind"],
+            session_id=row["session_id"],
+            key=row["key"],
+            trigger=row["trigger"],
+            payload=row["payload"],
+            attempt=row["attempt"],
+            faults=row["faults"],
+            epoch=row["epoch"],
+            worker_id=worker_id,
+        )
+
+    @store_method
+    async def end_job(
+        self,
+        job: JobClaim,
+        *,
+        state: str,
+        outcome: Mapping[str, Any],
+        error: str = "",
+        retry_seconds: float = 0.0,
+        successor: JobOrder | None = None,
+        failures: Sequence[Mapping[str, Any]] = (),
+    ) -> int | None:
+        """`done`, `dead`, or `due` again; the successor's id when one was asked for. Raises Fenced."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            if state == "dead":
+                await connection.execute(sql.MARK_TROUBLED, [job.id])
+            ended = await connection.fetchval(
+                sql.END_JOB,
+                job.id,
+                job.epoch,
+                state,
+                error[:2000],
+                dict(outcome),
+                int(bool(error)),
+                retry_seconds,
+                [dict(failure) for failure in failures],
+            )
+            if ended is None:
+                raise Fenced(f"job {job.id}")
+            if successor is None:
+                return None
+            job_id: int | None = await connection.fetchval(
+                sql.ASK_JOB_LATER,
+                successor.kind, job.session_id, successor.key, successor.trigger, dict(successor.payload),
+                successor.delay_seconds,
+            )  # fmt: skip
+            return None if successor.delay_seconds else job_id
+
+    @store_method
+    async def begin_flush(
+        self, job: JobClaim, *, cycle: int, threshold: str, from_turn: int, through_turn: int
+    ) -> FlushTicket:
+        """Raises Fenced."""
+        row = await self._pool.fetchrow(
+            sql.BEGIN_FLUSH, job.session_id, cycle, threshold, from_turn, through_turn, job.id, job.epoch
+        )
+        if row is None:
+            raise Fenced(f"job {job.id}")
+        return FlushTicket(id=row["id"], from_turn=row["from_turn"], through_turn=row["through_turn"])
+
+    @store_method
+    async def end_flush(
+        self, job: JobClaim, ticket: FlushTicket, report: FlushReport, *, party_id: int
+    ) -> None:
+        """Report, pay, and move the cursor unless it failed; raises Fenced."""
+        spent = report.spent
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _still_mine(connection, job)
+            await connection.execute(
+                sql.END_FLUSH, ticket.id, report.outcome, report.stray_text, report.error[:2000],
+                report.model,
+                sum(call.input_tokens + call.cache_read_tokens + call.cache_write_tokens + call.output_tokens
+                    for call in spent),
+                total_cost(spent),
+            )  # fmt: skip
+            await _spend(connection, job, "flush", spent, party_id)
+            if report.outcome != "failed":
+                await connection.execute(sql.ADVANCE_CURSOR, job.session_id, ticket.through_turn)
+
+    @store_method
+    async def record_spending(
+        self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
+    ) -> None:
+        """Calls that led to nothing are paid for, too."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _spend(connection, job, purpose, spent, party_id)
+
+    @store_method
+    async def record_compaction(
+        self,
+        job: JobClaim,
+        link: NewLink,
+        *,
+        seen: SessionState,
+        spent: Sequence[Spending],
+        left_out: LeftOut | None = None,
+    ) -> LinkStored:
+        """Hide the range behind the summary; raises StaleView or Fenced when somebody was faster."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _still_mine(connection, job)
+            session = await connection.fetchrow(sql.LOCK_SESSION, job.session_id)
+            if (
+                session is None
+                or session["view_epoch"] != seen.view.view_epoch
+                or session["head"] != seen.head_id
+                or link.through_turn > session["answered_turn"]
+            ):
+                raise StaleView(f"session {job.session_id}")
+            row = await connection.fetchrow(sql.INSERT_LINK, *_link_columns(link, job, session["head"]))
+            assert row is not None
+            after = await _context_after(
+                connection, session, link.through_turn, link.tokens, seen.fixed_tokens, left_out
+            )
+            await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
+            if link.kind == "digest":
+                await ask_for_upgrade(connection, job.session_id, row["id"], link.audit)
+            await _spend(connection, job, "compact", spent, seen.party_id)
+            summarised = link.kind in ("summary", "digest")
+            if summarised:
+                await connection.execute(
+                    "UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = $1",
+                    job.session_id,
+                )
+            return await _move(
+                connection, session, base=link.through_turn, head=row["id"], redo=None, cycles=1,
+                context_tokens=after, hold=session["hold_compaction"] and not summarised,
+                state="done" if summarised else link.kind, shown=row["id"],
+            )  # fmt: skip
+
+    @store_method
+    async def compaction_of(self, job: JobClaim) -> Mapping[str, Any] | None:
+        """What an earlier attempt at this job committed, as its outcome tells it; None when nothing."""
+        row = await self._pool.fetchrow(sql.COMPACTION_OF, job.session_id, job.id)
+        return None if row is None else dict(row)
+
+    @store_method
+    async def undo(
+        self, session_id: int, *, limit_tokens: int, fixed_tokens: int, left_out: LeftOut | None = None
+    ) -> LinkStored | Refused:
+        """Bring the newest compaction's messages back, byte for byte; holds automatic compaction."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
+            if session is None:
+                raise UnknownSession(f"session {session_id}")
+            head = await _link(connection, session["head"])
+            if head is None:
+                return Refused(reason="nothing_to_undo", advice="Nothing has been summarised yet.")
+            if head["kind"] not in ("summary", "digest"):
+                return Refused(reason="crosses_new", advice=_NOT_CROSSED[head["kind"]])
+            parent = await _link(connection, head["parent"])
+            base = head["from_turn"] - 1
+            tokens = parent["tokens"] if parent else 0
+            after = await _context_after(connection, session, base, tokens, fixed_tokens, left_out)
+            if after > limit_tokens:
+                return Refused(
+                    reason="would_not_fit",
+                    advice=f"The originals need about {after:,} tokens and {limit_tokens:,} is the most, "
+                    "so they cannot all come back at once. They stay readable under Original.",
+                )
+            await connection.execute(
+                "UPDATE links SET active = false, undone_at = now() WHERE id = $1", head["id"]
+            )
+            return await _move(
+                connection, session, base=base, head=head["parent"], redo=head["id"], cycles=0,
+                context_tokens=after, hold=True, state="undone", shown=head["id"],
+            )  # fmt: skip
+
+    @store_method
+    async def restore(
+        self, session_id: int, *, fixed_tokens: int, left_out: LeftOut | None = None
+    ) -> LinkStored | Refused:
+        """Take the last undo back, until the next compaction."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
+            if session is None:
+                raise UnknownSession(f"session {session_id}")
+            link = await _link(connection, session["redo"])
+            if link is None or link["parent"] != session["head"]:
+                return Refused(
+                    reason="nothing_to_restore", advice="There is no undone summary to bring back."
+                )
+            await connection.execute(
+                "UPDATE links SET active = true, undone_at = NULL WHERE id = $1", link["id"]
+            )
+            if link["kind"] == "digest":
+                # The job of its making may have found it taken back, and ended.
+                await ask_for_upgrade(connection, session_id, link["id"], link["audit"])
+            after = await _context_after(
+                connection, session, link["through_turn"], link["tokens"], fixed_tokens, left_out
+            )
+            return await _move(
+                connection, session, base=link["through_turn"], head=link["id"], redo=None, cycles=0,
+                context_tokens=after, hold=False, state="restored", shown=link["id"],
+            )  # fmt: skip
+
+    @store_method
+    async def begin_anew(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
+        """`/new`: hide all ended turns behind a link without a summary; notes stay."""
+        return await self._hide_all(session_id, "new", fixed_tokens)
+
+    @store_method
+    async def separate(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
+        """`/separator`: nothing before this point is sent any more; undo never crosses it.
+
+        What no flush has read yet is read by a job of the same transaction: late, never lost.
+        """
+        return await self._hide_all(session_id, "separator", fixed_tokens)
+
+    async def _hide_all(
+        self, session_id: int, kind: Literal["new", "separator"], fixed_tokens: int
+    ) -> LinkStored | Refused:
+        async with self._pool.acquire() as connection, connection.transaction():
+            session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
+            if session is None:
+                raise UnknownSession(f"session {session_id}")
+            base, through = session["base_turn"], session["answered_turn"]
+            head = await _link(connection, session["head"])
+            if through == base and (head is None or head["kind"] in ("new", "separator")):
+                return Refused(reason="nothing_to_undo", advice=_NOTHING_BEFORE[kind])
+            if through == base:
+                # Only a summary is left to hide: an empty range cannot be a link, so the head is dropped.
+                return await _move(
+                    connection, session, base=base, head=None, redo=None, cycles=1,
+                    context_tokens=fixed_tokens, hold=False, state="new", shown=None,
+                )  # fmt: skip
+            bounds = await connection.fetchrow(sql.BOUNDS, session_id, base, through)
+            assert bounds is not None
+            link = await connection.fetchval(
+                """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq,
+                                      parent, trigger)
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, 'manual') RETURNING id""",
+                session_id, kind, base + 1, through, *bounds, session["head"],
+            )  # fmt: skip
+            after = await _context_after(connection, session, through, 0, fixed_tokens)
+            return await _move(
+                connection, session, base=through, head=link, redo=None, cycles=1,
+                context_tokens=after, hold=False, state=kind, shown=link,
+            )  # fmt: skip
+
+    @store_method
+    async def job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]:
+        row = await self._pool.fetchrow("SELECT state, outcome FROM jobs WHERE id = $1", job_id)
+        return ("dead", {}) if row is None else (row["state"], row["outcome"])
+
+    @store_method
+    async def waiting_job(self, session_id: int, key: str) -> int | None:
+        job_id: int | None = await self._pool.fetchval(
+            "SELECT id FROM jobs WHERE session_id = $1 AND key = $2 AND state IN ('due', 'running')",
+            session_id, key,
+        )  # fmt: skip
+        return job_id
+
+    @store_method
+    async def record_command(self, session_id: int, payload: Mapping[str, Any]) -> int:
+        """A durable event for every screen of the session; its number."""
+        event_seq: int = await self._pool.fetchval(
+            """WITH s AS (UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = $1
+                          RETURNING next_event_seq - 1 AS event_seq)
+               INSERT INTO events (session_id, event_seq, kind, payload)
+               SELECT $1, event_seq, 'command.result', $2 FROM s RETURNING event_seq""",
+            session_id, dict(payload),
+        )  # fmt: skip
+        return event_seq
+
+    @store_method
+    async def held_jobs(self, worker_id: int) -> list[int]:
+        rows = await self._pool.fetch(
+            "SELECT id FROM jobs WHERE state = 'running' AND leased_by = $1", worker_id
+        )
+        return [row["id"] for row in rows]
+
+    @store_method
+    async def let_go_jobs(self, worker_id: int, job_ids: Collection[int]) -> int:
+        """Those of them that this process holds are due again."""
+        rows = await self._pool.fetch(
+            """UPDATE jobs SET state = 'due', leased_by = NULL, due_at = now()
+                WHERE state = 'running' AND leased_by = $1 AND id = ANY ($2::bigint[]) RETURNING id""",
+            worker_id, list(job_ids),
+        )  # fmt: skip
+        return len(rows)
+
+    @store_method
+    async def sweep_reservations(self) -> int:
+        """Free what dead processes had set aside, charging what the ledger says they used."""
+        rows = await self._pool.fetch(LEFT_BEHIND)
+        for row in rows:
+            await self._pool.execute(SWEEP_RESERVATION, row["id"])
+        return len(rows)
+
+    @store_method
+    async def settle_pages(self) -> int:
+        """Answers of a version before whose process died before it said that pages have them; how many."""
+        return len(await self._pool.fetch(sql.SETTLE_PAGES))
+
+    @store_method
+    async def tell_whose(self) -> int:
+        """Conversations of a version before that learn what the list shows of their person; how many."""
+        return len(await self._pool.fetch(sql.TELL_WHOSE))
+
+
+_NOT_CROSSED = {
+    "new": "The conversation was begun anew after the last summary.",
+    "separator": "A separator was set after the last summary.",
+    "window": "Older messages have left the window since the last summary.",
+}
+_NOTHING_BEFORE = {
+    "new": "This conversation is new already.",
+    "separator": "Nothing stands before this point.",
+}
+
+
+async def _still_mine(connection: Connection, job: JobClaim) -> None:
+    mine = await connection.fetchval(f"SELECT id FROM jobs WHERE {sql.RUNNING} FOR UPDATE", job.id, job.epoch)
+    if mine is None:
+        raise Fenced(f"job {job.id}")
+
+
+async def _spend(
+    connection: Connection, job: JobClaim, purpose: str, spent: Sequence[Spending], party_id: int
+) -> None:
+    if not spent:
+        return
+    await connection.execute(sql.SPEND, job.session_id, party_id, job.id, purpose, usage_rows(spent))
+    await connection.execute(sql.ADD_TOTALS, job.session_id, sums_of(spent))
+
+
+def _link_columns(link: NewLink, job: JobClaim, parent: int | None) -> tuple[Any, ...]:
+    return (
+        job.session_id, link.kind, link.from_turn, link.through_turn, link.from_seq, link.through_seq, parent,
+        link.trigger, link.summary_text, ledger_to_json(link.ledger), dict(link.contract), dict(link.audit),
+        link.tokens, link.tokens_before, link.model, link.cost_micro, link.duration_ms, link.flush_id, job.id,
+        link.focus,
+    )  # fmt: skip
+
+
+async def _context_after(
+    connection: Connection,
+    session: Record,
+    base: int,
+    summary_tokens: int,
+    fixed_tokens: int,
+    left_out: LeftOut | None = None,
+) -> int:
+    """What the next request would hold: never the old anchor, always the view as it will be."""
+    # Without a measure of the policy: what was hidden stays so, unless the policy has changed.
+    view = await _view_after(connection, session, base, summary_tokens, whole=left_out is not None)
+    live = sum(entry.tokens for entry in view.entries) - (left_out(view) if left_out else 0)
+    pinned: int = await connection.fetchval(sql.PINNED_TOKENS, session["id"], base)
+    ratio: float = session["token_ratio"]
+    return fixed_tokens + round(ratio * (live + pinned + summary_tokens))
+
+
+async def _view_after(
+    connection: Connection, session: Record, base: int, summary_tokens: int, *, whole: bool
+) -> View:
+    """The view as it will be; its entries are as large as they are shown, with `whole` hidden ones, too."""
+    rows = await connection.fetch(LOAD, session["id"], base, session["answered_turn"])
+    sizes = await connection.fetch(sql.SHOWN_SIZES, session["id"], base, session["answered_turn"], whole)
+    shown = {row["seq"]: row["tokens"] for row in sizes}
+    entries = without_former([entry_from(row) for row in rows])
+    return View(
+        session_id=session["id"],
+        base_turn=base,
+        flushed_turn=session["flushed_turn"],
+        view_epoch=session["view_epoch"],
+        cycle=session["cycle"],
+        head=Link(id=0, kind="digest", from_turn=1, through_turn=base, tokens=summary_tokens),
+        entries=tuple(replace(entry, tokens=shown[entry.seq]) for entry in entries if entry.turn > base),
+        pins=tuple(entry for entry in entries if entry.turn <= base),
+    )
+
+
+async def _link(connection: Connection, link_id: int | None) -> Record | None:
+    if link_id is None:
+        return None
+    return await connection.fetchrow("SELECT * FROM links WHERE id = $1", link_id)
+
+
+async def _move(
+    connection: Connection,
+    session: Record,
+    *,
+    base: int,
+    head: int | None,
+    redo: int | None,
+    cycles: int,
+    context_tokens: int,
+    hold: bool,
+    state: str,
+    shown: int | None,
+    replaces: int | None = None,
+) -> LinkStored:
+    event_seq = await connection.fetchval(
+        sql.MOVE_VIEW, session["id"], base, head, redo, cycles, context_tokens, hold
+    )
+    if base > session["flushed_turn"]:
+        await ask_for_late_flush(
+            connection, session["id"], delay_seconds=_LATE_AFTER.get(state, LATE_SECONDS)
+        )
+    link = await _link(connection, shown)
+    before = session["context_tokens"]
+    payload = _payload(link, state=state, before=before, after=context_tokens)
+    if replaces is not None:
+        replaced = await _link(connection, replaces)
+        payload["replaces"] = str(replaced["public_id"]) if replaced else ""
+    await connection.execute(sql.ADD_EVENT, session["id"], event_seq, "compaction", payload)
+    return LinkStored(
+        link_id=link["id"] if link else 0,
+        event_seq=event_seq,
+        payload=payload,
+        tokens_before=before,
+        tokens_after=context_tokens,
+    )
+
+
+def _payload(link: Record | None, *, state: str, before: int, after: int) -> dict[str, Any]:
+    if link is None:
+        shown = {"id": "", "state": state, "kind": "new", "trigger": "manual", "can_undo": False}
+        return {**shown, "before": before, "after": after}
+    summary = link["kind"] in ("summary", "digest")
+    return {
+        "id": str(link["public_id"]),
+        "state": state,
+        "kind": link["kind"],
+        "trigger": link["trigger"],
+        "before": before,
+        "after": after,
+        "through_turn": link["through_turn"],
+        "from_mid": f"m{link['from_seq']}",
+        "to_mid": f"m{link['through_seq']}",
+        "summary": link["summary_text"],
+        "can_undo": summary and state != "undone",
+    }
+
+
+still_mine, spend_on, context_after, link_columns, move_view = (
+    _still_mine, _spend, _context_after, _link_columns, _move
+)  # fmt: skip
+"""For the stores beside this one, which change a view in the same way."""

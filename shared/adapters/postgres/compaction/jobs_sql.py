@@ -1,0 +1,208 @@
+"""The statements of jobs, flushes, compactions and their undo."""
+
+from __future__ import annotations
+
+from shared.adapters.postgres.db.leases import LEASE_SECONDS
+from shared.adapters.postgres.turns.spend_sql import ADD_UP, RETURNING
+from shared.adapters.postgres.turns.turn_sql import (
+    BROUGHT,
+    NOBODY_COMES,
+    OVERFLOW_COMES_FIRST,
+    core_notes,
+)
+
+STATE = f"""
+SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes,
+       p.anonymous, {BROUGHT} AS brought, p.kind AS party_kind, p.display_name, p.timezone,
+       (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
+       (SELECT jsonb_agg(f.threshold) FROM flushes f
+         WHERE f.session_id = s.id AND f.cycle = s.cycle AND f.outcome <> 'failed') AS thresholds,
+{core_notes("a.name")},
+       coalesce((SELECT (c.parts->>'system')::bigint + (c.parts->>'tools')::bigint FROM turn_context_audit c
+                  WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens,
+       coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn), '')
+         AS last_channel
+  FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id WHERE s.id = $1
+"""
+
+_KNOWN = "j.kind IN ('flush', 'compact', 'tidy')"
+"""In a rolling deploy the jobs of a newer revision wait for its workers."""
+
+CLAIM_JOB = f"""
+UPDATE jobs j
+   SET state = 'running', leased_by = $2, epoch = epoch + 1, attempt = attempt + 1, started_at = now()
+ WHERE j.id = $1 AND {_KNOWN}
+   AND (j.state = 'due' AND j.due_at <= now()
+        OR j.state = 'running' AND NOT EXISTS (
+             SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL
+                AND w.beat > now() - interval '{LEASE_SECONDS} s'))
+   AND NOT EXISTS (SELECT FROM jobs o JOIN workers w ON w.id = o.leased_by
+                    WHERE o.session_id = j.session_id AND o.state = 'running' AND o.id <> j.id)
+RETURNING j.*
+"""
+
+DUE_JOBS = f"""
+SELECT id, attempt FROM jobs j
+ WHERE {_KNOWN} AND (j.state = 'due' AND j.due_at <= now()
+    OR j.state = 'running' AND NOT EXISTS (
+         SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL
+            AND w.beat > now() - interval '{LEASE_SECONDS} s'))
+ ORDER BY due_at LIMIT $1
+"""
+
+SETTLE_PAGES = """
+UPDATE deliveries d SET state = 'delivered', delivered_at = now() FROM turns t
+ WHERE d.channel = 'web' AND d.state IN ('queued', 'sent') AND d.created_at < now() - interval '1 minute'
+   AND t.session_id = d.session_id AND t.turn_no = d.turn_no AND t.ended_at IS NOT NULL
+RETURNING d.part
+"""
+"""Of a version before, which said so in a commit of its own: where its process died, only that word was missing."""
+
+TOLD_AT_ONCE = 1_000
+TELL_WHOSE = f"""
+WITH untold AS (
+  SELECT id, party_id FROM sessions WHERE person_kind IS NULL
+   ORDER BY id LIMIT {TOLD_AT_ONCE} FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE sessions s SET person_name = p.display_name, person_kind = p.kind, person_anonymous = p.anonymous
+  FROM untold JOIN parties p ON p.id = untold.party_id WHERE s.id = untold.id RETURNING s.id
+"""
+"""Whoever is renamed meanwhile tells their sessions after this, or has told them before their rows were taken."""
+
+RUNNING = "id = $1 AND epoch = $2 AND state = 'running'"
+
+MARK_TROUBLED = """
+UPDATE sessions SET troubled_at = clock_timestamp()
+ WHERE id IN (SELECT session_id FROM jobs WHERE id = ANY ($1::bigint[]))
+"""
+"""Before its jobs are made dead, in the same transaction: a session is locked before its jobs everywhere."""
+
+END_JOB = f"""
+WITH j AS (
+  UPDATE jobs SET state = $3, leased_by = NULL, last_error = $4, outcome = $5, faults = faults + $6,
+         failures = failures || $8::jsonb, due_at = now() + make_interval(secs => $7), ended_at = CASE WHEN $3 = 'due' THEN NULL ELSE now() END
+   WHERE {RUNNING} RETURNING id
+), f AS (
+  UPDATE flushes SET outcome = 'failed', error = 'the worker ended while it ran', ended_at = now() FROM j
+   WHERE flushes.job_id = j.id AND flushes.outcome = 'running'
+)
+SELECT id FROM j
+"""
+"""A flush that a dead or failed attempt left running ends with its job; its turns are read by the next."""
+
+ASK_JOB = f"""
+INSERT INTO jobs (kind, session_id, key, trigger, payload) VALUES ($1, $2, $3, $4, $5)
+{OVERFLOW_COMES_FIRST} RETURNING id
+"""
+
+ASK_JOB_LATER = """
+INSERT INTO jobs (kind, session_id, key, trigger, payload, due_at)
+VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))
+ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
+"""
+
+BEGIN_FLUSH = """
+WITH j AS (SELECT id FROM jobs WHERE id = $6 AND epoch = $7 AND state = 'running' FOR SHARE)
+INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, job_id)
+SELECT $1, $2, $3, $4, $5, j.id FROM j
+ON CONFLICT (session_id, cycle, threshold, through_turn)
+DO UPDATE SET job_id = excluded.job_id, outcome = 'running', ended_at = NULL
+RETURNING id, from_turn, through_turn
+"""
+
+END_FLUSH = """
+UPDATE flushes SET outcome = $2, note_count = (SELECT count(*) FROM notes n WHERE n.flush_id = $1),
+       stray_text = $3, error = $4, model = $5, tokens = $6, cost_micro = $7, ended_at = now()
+ WHERE id = $1
+"""
+
+ADVANCE_CURSOR = "UPDATE sessions SET flushed_turn = greatest(flushed_turn, $2) WHERE id = $1"
+
+SPEND = f"""
+WITH u AS (
+  INSERT INTO usage (session_id, party_id, job_id, purpose, status, model, input_tokens, output_tokens,
+                     cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
+  SELECT $1, $2, $3, $4, x.status, x.model, x.input_tokens, x.output_tokens,
+         x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
+    FROM jsonb_to_recordset($5::jsonb) AS x(status text, model text, input_tokens bigint,
+         output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
+         cost_micro bigint, request_id text)
+  {RETURNING}
+)
+{ADD_UP}"""
+
+ADD_TOTALS = """
+UPDATE session_totals SET input_tokens = input_tokens + ($2::bigint[])[1],
+       output_tokens = output_tokens + ($2::bigint[])[2],
+       cache_read_tokens = cache_read_tokens + ($2::bigint[])[3],
+       cache_write_tokens = cache_write_tokens + ($2::bigint[])[4],
+       cost_micro = cost_micro + ($2::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($2::bigint[])[6]
+ WHERE session_id = $1
+"""
+
+LOCK_SESSION = "SELECT * FROM sessions WHERE id = $1 FOR UPDATE"
+
+INSERT_LINK = """
+INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, parent, trigger, summary_text,
+                   ledger, contract, audit, tokens, tokens_before, model, cost_micro, duration_ms, flush_id, job_id,
+                   focus)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+        coalesce($18, (SELECT f.id FROM flushes f WHERE f.session_id = $1 AND f.through_turn >= $4
+                          AND f.outcome <> 'running' ORDER BY f.through_turn, f.id LIMIT 1)),
+        $19, $20)
+RETURNING id, public_id, created_at
+"""
+
+SHOWN_SIZES = """
+SELECT te.seq,
+       CASE WHEN d.form IS NULL THEN e.tokens
+            WHEN d.form = 'hide' AND ($4 OR te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1))
+            THEN e.tokens
+            WHEN d.form = 'hide' THEN 0
+            WHEN d.shown IS NOT NULL AND EXISTS (SELECT FROM jsonb_each(d.shown) x WHERE x.value = 'null')
+            THEN e.tokens
+            WHEN d.shown IS NOT NULL
+            THEN least(e.tokens, ceil(e.tokens * length(d.shown::text)::float8 / length(e.blocks::text))::bigint)
+            WHEN d.form = 'trim' THEN least(e.tokens, 1200)
+            ELSE least(e.tokens, 60) END::bigint AS tokens
+  FROM turn_entries te
+ CROSS JOIN LATERAL (SELECT x.tokens, x.blocks FROM entries x
+                      WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
+  LEFT JOIN LATERAL (SELECT x.form, x.shown FROM prune_decisions x
+                      WHERE x.session_id = $1 AND x.seq = te.seq AND x.turn_no <= $3
+                        AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1)
+                      ORDER BY x.turn_no DESC LIMIT 1) d ON true
+ WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3
+"""
+"""About what each entry of ended live turns takes in a request, shortened as its newest decision says.
+
+How short exactly is a matter of the policy, which is not known here: a result that a rule of its own left whole
+counts in full. With `$4` hidden messages do, too, for whoever measures by the policy what is not sent.
+"""
+
+PINNED_TOKENS = """
+SELECT coalesce(sum(e.tokens), 0)::bigint FROM pins p JOIN turn_entries te USING (session_id, seq)
+  JOIN entries e USING (session_id, seq) WHERE p.session_id = $1 AND te.turn_no <= $2
+"""
+"""With what is live the size of the conversation part."""
+
+MOVE_VIEW = """
+UPDATE sessions SET base_turn = $2, head = $3, redo = $4, view_epoch = view_epoch + 1,
+       cycle = cycle + $5, context_tokens = $6, hold_compaction = $7,
+       compaction_rest = NULL, next_event_seq = next_event_seq + 1
+ WHERE id = $1 RETURNING next_event_seq - 1 AS event_seq
+"""
+
+ADD_EVENT = """
+INSERT INTO events (session_id, event_seq, kind, payload) VALUES ($1, $2, $3, $4) RETURNING at
+"""
+
+COMPACTION_OF = """
+SELECT id AS link, kind, tokens_before AS before, tokens_after AS after, through_turn - from_turn + 1 AS turns
+  FROM links WHERE session_id = $1 AND job_id = $2 ORDER BY id DESC LIMIT 1
+"""
+
+BOUNDS = """
+SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM turn_entries
+ WHERE session_id = $1 AND turn_no > $2 AND turn_no <= $3
+"""

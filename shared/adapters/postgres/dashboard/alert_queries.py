@@ -1,0 +1,76 @@
+"""What the page of alerts reads: what is open, what is over, and how the way to each target fared last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery, read_cursor, write_cursor
+from shared.adapters.postgres.dashboard.session_list import is_moment
+from shared.adapters.postgres.db.page_read import Pool, page_size, read_page
+
+_SORT = "alerts"
+_SHOWN = """
+jsonb_build_object('id', a.public_id, 'kind', a.kind, 'key', a.key, 'detail', a.detail,
+  'opened_at', a.opened_at, 'ended_at', a.ended_at, 'seen_at', a.seen_at, 'seen_by', a.seen_by,
+  'sends', coalesce((
+    SELECT jsonb_agg(jsonb_build_object('target', s.target, 'phase', s.phase, 'state', s.state,
+             'error', s.error, 'attempt', s.attempt, 'at', coalesce(s.ended_at, s.due_at)) ORDER BY s.id)
+      FROM alert_sends s WHERE s.alert_id = a.id), '[]'))
+"""
+_PAGE = f"""
+SELECT jsonb_build_object(
+  'open', coalesce((SELECT jsonb_agg(o.told ORDER BY o.opened_at DESC, o.id DESC) FROM (
+     SELECT a.id, a.opened_at, {_SHOWN} AS told FROM alerts a WHERE a.ended_at IS NULL
+      ORDER BY a.opened_at DESC, a.id DESC LIMIT {MAX_LIMIT}) o), '[]'),
+  'past', coalesce((SELECT jsonb_agg(p.told ORDER BY p.opened_at DESC, p.id DESC) FROM (
+     SELECT a.id, a.opened_at,
+            {_SHOWN} || jsonb_build_object('cursor_key', a.opened_at::text, 'cursor_row', a.id) AS told
+       FROM alerts a
+      WHERE a.ended_at IS NOT NULL
+        AND ($1::text IS NULL OR (a.opened_at, a.id) < ($1::text::timestamptz, $2::bigint))
+      ORDER BY a.opened_at DESC, a.id DESC LIMIT $3) p), '[]'),
+  'unseen', (SELECT count(*) FROM alerts WHERE ended_at IS NULL AND seen_at IS NULL),
+  'targets', coalesce((SELECT jsonb_agg(jsonb_build_object(
+       'target', t.target, 'state', l.state, 'error', l.error, 'attempt', l.attempt,
+       'at', coalesce(l.ended_at, l.due_at),
+       'sent_at', (SELECT max(s.ended_at) FROM alert_sends s
+                    WHERE s.target = t.target AND s.state = 'sent')) ORDER BY t.place)
+     FROM unnest($4::text[]) WITH ORDINALITY AS t(target, place)
+     LEFT JOIN LATERAL (SELECT * FROM alert_sends s WHERE s.target = t.target
+                         ORDER BY s.id DESC LIMIT 1) l ON true), '[]'))::text
+"""
+
+
+_OPEN = f"""
+SELECT coalesce(jsonb_agg(o.told ORDER BY o.opened_at DESC, o.id DESC), '[]')::text FROM (
+  SELECT a.id, a.opened_at, {_SHOWN} AS told FROM alerts a WHERE a.ended_at IS NULL
+   ORDER BY a.opened_at DESC, a.id DESC LIMIT 10) o
+"""
+
+
+class AlertInsights:
+    """Reads only."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def newest_open(self) -> list[dict[str, Any]]:
+        """At most ten."""
+        return list(await read_page(self._pool, _OPEN))
+
+    async def page(self, targets: Sequence[str], *, cursor: str = "", limit: int = 50) -> dict[str, Any]:
+        """`{open: […], past: […], next, unseen, targets: […]}`; raises BadQuery."""
+        limit = page_size(limit)
+        key, row = read_cursor(cursor, _SORT) if cursor else (None, 0)
+        if key is not None and not is_moment(key):
+            raise BadQuery("the cursor cannot be read")
+        found: dict[str, Any] = await read_page(self._pool, _PAGE, key, row, limit + 1, list(targets))
+        past = found["past"]
+        last = past[limit - 1] if len(past) > limit else None
+        found["next"] = write_cursor(_SORT, last["cursor_key"], last["cursor_row"]) if last else None
+        found["past"] = [
+            {name: value for name, value in one.items() if not name.startswith("cursor_")}
+            for one in past[:limit]
+        ]
+        return found

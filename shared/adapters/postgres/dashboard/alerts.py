@@ -1,0 +1,144 @@
+"""Alerts in Postgres: opened and ended by what is so, each told to each target once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import asyncpg
+
+from shared.adapters.postgres.dashboard import alerts_sql as sql
+from shared.adapters.postgres.db.pool import store_method
+from shared.core.ops.alerts import (
+    EXPIRES_HOURS,
+    MOST_TRIES,
+    Alert,
+    NotSent,
+    Outcome,
+    Refused,
+    Sending,
+    Sent,
+    Unknown,
+    checked_detail,
+    wait_seconds,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """From when on something needs an operator; `cap_micro` None: there is no cap."""
+
+    timezone: str = "UTC"
+    cap_micro: int | None = None
+    handover_seconds: float = 0.0
+    worker_seconds: int = 30
+    over_seconds: float = 60.0
+    """A thing that comes and goes is one alert: it must have been over for so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    opened: int
+    ended: int
+
+
+class PostgresAlerts:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def sweep(self, rules: Rules, *, worker_id: int, targets: Sequence[str]) -> Swept | None:
+        """Asking twice is asking once; None while another process does it. The lock ends with the
+        transaction, so that whoever loses it has written nothing."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            if not await connection.fetchval(sql.LOCK):
+                return None
+            await connection.execute(sql.CUT_OFF)
+            row = await connection.fetchrow(
+                sql.SWEEP, rules.timezone, rules.cap_micro, worker_id, rules.handover_seconds,
+                rules.worker_seconds, rules.over_seconds, list(targets),
+            )  # fmt: skip
+            await connection.execute(sql.GIVE_UP, list(targets), EXPIRES_HOURS)
+        assert row is not None
+        return Swept(opened=row["opened"], ended=row["ended"])
+
+    @store_method
+    async def claim(self, targets: Sequence[str], *, worker_id: int) -> Sending | None:
+        """The next message that is due to one of these; ours alone until `ended`."""
+        row = await self._pool.fetchrow(sql.CLAIM, list(targets), worker_id)
+        if row is None:
+            return None
+        alert = Alert(
+            public_id=row["public_id"],
+            kind=row["kind"],
+            key=row["key"],
+            detail=checked_detail(row["kind"], row["detail"]),
+            opened_at=row["opened_at"],
+            ended_at=row["ended_at"],
+        )
+        return Sending(
+            send_id=row["id"],
+            send_key=row["send_key"],
+            target=row["target"],
+            phase=row["phase"],
+            attempt=row["attempt"],
+            alert=alert,
+        )
+
+    @store_method
+    async def ended(self, sending: Sending, outcome: Outcome, *, worker_id: int) -> bool:
+        """False when it was taken from us: whoever did has decided what became of it."""
+        if isinstance(outcome, NotSent) and sending.attempt < MOST_TRIES:
+            seconds = max(wait_seconds(sending.attempt), min(outcome.retry_after or 0.0, 3600.0))
+            found = await self._pool.fetchval(sql.AGAIN, sending.send_id, worker_id, outcome.code, seconds)
+        else:
+            found = await self._pool.fetchval(sql.ENDED, sending.send_id, worker_id, *_end_of(outcome))
+        return found is not None
+
+    @store_method
+    async def test(self, targets: Sequence[str], *, by: str) -> UUID:
+        """A message to every target; its alert is over at once."""
+        made: UUID = await self._pool.fetchval(sql.TEST, list(targets), by)
+        return made
+
+    @store_method
+    async def somebody_sends(self) -> bool:
+        """Whether a process is alive that brings messages to operators."""
+        return bool(await self._pool.fetchval(sql.SOMEBODY))
+
+    @store_method
+    async def seen(self, public_id: UUID, *, by: str) -> bool | None:
+        """Whether this changed anything; None: there is no such alert."""
+        row = await self._pool.fetchrow(
+            """WITH a AS (SELECT id, seen_at FROM alerts WHERE public_id = $1 FOR UPDATE), u AS (
+                 UPDATE alerts SET seen_at = now(), seen_by = $2 FROM a
+                  WHERE alerts.id = a.id AND a.seen_at IS NULL RETURNING 1)
+               SELECT EXISTS (SELECT FROM u) AS changed FROM a""",
+            public_id,
+            by,
+        )
+        return row["changed"] if row is not None else None
+
+    @store_method
+    async def results(self, public_id: UUID) -> list[tuple[str, str, str]]:
+        """Of one alert: targets, states and codes of failures."""
+        rows = await self._pool.fetch(
+            """SELECT s.target, s.state, s.error FROM alert_sends s JOIN alerts a ON a.id = s.alert_id
+                WHERE a.public_id = $1 AND s.phase = 'opened' ORDER BY s.id""",
+            public_id,
+        )
+        return [(row["target"], row["state"], row["error"]) for row in rows]
+
+
+def _end_of(outcome: Outcome) -> tuple[str, str]:
+    """The state and the code of a failure."""
+    match outcome:
+        case Sent():
+            return "sent", ""
+        case Unknown(code=code):
+            return "uncertain", code
+        case NotSent(code=code) | Refused(code=code):
+            return "failed", code

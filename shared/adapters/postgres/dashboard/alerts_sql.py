@@ -1,0 +1,203 @@
+"""The statements of alerts: what is so just now, what opens and ends by it, and who sends which message."""
+
+from __future__ import annotations
+
+from shared.adapters.postgres.db.leases import LEASE_SECONDS
+from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
+from shared.adapters.postgres.turns.turn_sql import UNKNOWN_TO_ITS_HOLDER, WARN_PERCENT
+
+LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.alerts'))"
+
+SOURCE_SHARE = 3
+"""One part in so many of the day's money, used by one person or one network, is told."""
+_ALIVE = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"
+
+FALLS_IN_A_ROW = 3
+FALLEN_BACK = f"""
+  SELECT count(*) AS number FROM (
+    SELECT kind, audit, created_at FROM links WHERE kind IN ('summary', 'digest')
+     ORDER BY id DESC LIMIT {FALLS_IN_A_ROW}) l
+   WHERE kind = 'digest' AND created_at > now() - interval '1 day'
+     AND NOT coalesce(audit -> 'attempts', '[]') @> '[{{"step": "commit"}}]'
+"""
+"""Of the newest summaries, those that no model wrote; not those that a shorter digest took the place of."""
+
+SWEEP = f"""
+WITH spent AS (
+  SELECT coalesce(max(spent_micro), 0) + {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE $1)::date")} AS used
+    FROM spend_days WHERE scope = 'total' AND day = (now() AT TIME ZONE $1)::date
+), providers AS (
+  SELECT p ->> 'provider' AS provider, bool_or((p ->> 'refused')::boolean) AS refused
+    FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
+   WHERE {_ALIVE} AND (p ->> 'open')::boolean GROUP BY 1
+), windows AS (
+  SELECT p ->> 'provider' AS provider, (p ->> 'window')::bigint AS least_, (p ->> 'expected')::bigint AS expected,
+         coalesce(nullif(left(regexp_replace(p ->> 'model', '[^A-Za-z0-9_.:-]+', '-', 'g'), 200), ''), 'model') AS model
+    FROM workers w, jsonb_array_elements(coalesce(w.health -> 'windows', '[]')) p WHERE {_ALIVE}
+), disk AS (
+  SELECT (w.health -> 'disk' ->> 'free')::bigint AS free, (w.health -> 'disk' ->> 'total')::bigint AS total
+    FROM workers w WHERE {_ALIVE} AND w.health ? 'disk'
+   ORDER BY (w.health -> 'disk' ->> 'free')::bigint LIMIT 1
+), work AS (
+  SELECT extract(epoch FROM now() - max(at))::bigint AS silent FROM (
+    SELECT max(beat) FILTER (WHERE stopped_at IS NULL) AS at FROM workers WHERE role = 'worker'
+    UNION ALL SELECT started_at FROM workers WHERE id = $3) x
+), near AS (
+  SELECT d.scope, d.spent_micro AS used, split_part(d.scope, ':', 1) AS whose,
+         nullif(split_part(d.scope, ':', 2), '')::bigint AS id
+    FROM spend_days d WHERE d.warned_at IS NOT NULL AND d.day = (now() AT TIME ZONE $1)::date
+     AND d.scope ~ '^(party|session):'
+), talks AS (
+  SELECT n.scope, n.whose, n.used, s.agent_id, agent_cap(a.config, 'session_usd') AS cap, s.id AS session_id, s.answered_turn
+    FROM near n JOIN sessions s ON s.id = n.id JOIN agents a ON a.id = s.agent_id WHERE n.whose = 'session'
+  UNION ALL
+  SELECT n.scope, n.whose, n.used, s.agent_id, agent_cap(a.config, 'person_per_day_usd'), s.id, s.answered_turn
+    FROM near n JOIN sessions s ON s.party_id = n.id JOIN agents a ON a.id = s.agent_id
+   WHERE n.whose = 'party' AND s.last_active_at > now() - interval '1 day'
+), capped AS (
+  SELECT t.scope, CASE WHEN a.name ~ '^[A-Za-z0-9_.-]{{1,60}}$' THEN a.name ELSE 'agent-' || a.id END AS agent,
+         bool_or(t.used >= t.cap OR (t.used * 100 >= t.cap * {WARN_PERCENT} AND EXISTS (
+             SELECT FROM turns x WHERE x.session_id = t.session_id AND x.turn_no = t.answered_turn
+                AND x.refused_scope = t.whose))) AS used_up
+    FROM talks t JOIN agents a ON a.id = t.agent_id WHERE t.used * 100 >= t.cap * {WARN_PERCENT} GROUP BY 1, 2
+), total AS (
+  SELECT s.used, s.used >= $2::bigint OR (s.used * 100 >= $2::bigint * {WARN_PERCENT} AND EXISTS (
+           SELECT FROM turns x JOIN sessions t ON t.id = x.session_id AND t.answered_turn = x.turn_no
+            WHERE x.opened_at >= date_trunc('day', now() AT TIME ZONE $1) AT TIME ZONE $1
+              AND x.refused_scope = 'total'
+              AND x.ended_at > (SELECT min(w.started_at) FROM workers w WHERE w.role <> 'worker' AND {_ALIVE}))) AS used_up
+    FROM spent s WHERE s.used * 100 >= $2::bigint * {WARN_PERCENT}
+), seen(kind, key, detail) AS (
+  SELECT CASE level WHEN {WARN_PERCENT} THEN 'spend_80' ELSE 'spend_100' END, 'total',
+         jsonb_build_object('used_micro', used, 'cap_micro', $2::bigint)
+    FROM total, unnest(ARRAY[{WARN_PERCENT}, 100]) AS level WHERE used_up OR level < 100
+  UNION ALL
+  SELECT 'spend_source', d.scope, jsonb_build_object(
+           'source', CASE split_part(d.scope, ':', 1) WHEN 'party' THEN d.scope
+                          ELSE 'network:' || left(split_part(d.scope, ':', 2), 8) END,
+           'used_micro', d.spent_micro, 'cap_micro', $2::bigint)
+    FROM spend_days d WHERE d.day = (now() AT TIME ZONE $1)::date AND d.scope ~ '^(party|network):'
+     AND d.spent_micro * {SOURCE_SHARE} >= $2::bigint
+  UNION ALL
+  SELECT CASE level WHEN {WARN_PERCENT} THEN 'agent_cap_80' ELSE 'agent_cap_100' END, agent,
+         jsonb_build_object('agent', agent, 'count', count(*))
+    FROM capped, unnest(ARRAY[{WARN_PERCENT}, 100]) AS level WHERE used_up OR level < 100 GROUP BY level, agent
+  UNION ALL
+  SELECT CASE WHEN refused THEN 'provider_refused' ELSE 'breaker_open' END, provider,
+         jsonb_build_object('provider', provider) FROM providers
+  UNION ALL
+  SELECT 'window_narrowed', model, jsonb_build_object('provider', min(provider), 'model', model,
+                                                      'window', min(least_), 'expected', max(expected))
+    FROM windows GROUP BY model
+  UNION ALL
+  SELECT 'no_summaries', '', '{{}}' FROM ({FALLEN_BACK}) f
+   WHERE number >= {FALLS_IN_A_ROW}
+  UNION ALL
+  SELECT 'dead_job', kind, jsonb_build_object('job', kind, 'count', count(*))
+    FROM jobs WHERE state = 'dead' AND ended_at > now() - interval '7 days' AND NOT outcome ? 'cancelled'
+   GROUP BY kind
+  UNION ALL
+  SELECT 'uncertain_delivery', channel, jsonb_build_object('count', count(*))
+    FROM deliveries WHERE state = 'uncertain' AND created_at > now() - interval '24 h' GROUP BY channel
+  UNION ALL
+  SELECT 'disk_low', 'data', jsonb_build_object('free_bytes', free, 'total_bytes', total)
+    FROM disk WHERE free < least(total / 10, 2147483648)
+  UNION ALL
+  SELECT 'handover_waiting', s.public_id::text,
+         jsonb_build_object('session', s.public_id, 'minutes', round($4::float8 / 60))
+    FROM handovers h JOIN sessions s ON s.id = h.session_id
+   WHERE h.state = 'waiting' AND $4::float8 > 0 AND h.asked_at < now() - make_interval(secs => $4::float8)
+  UNION ALL
+  SELECT 'no_backup', 'data', '{{}}' WHERE EXISTS (
+    SELECT FROM workers w WHERE {_ALIVE} AND (w.health ->> 'backup_failed')::boolean)
+  UNION ALL
+  SELECT 'stuck_turn', '', jsonb_build_object('count', count(*)) {UNKNOWN_TO_ITS_HOLDER} HAVING count(*) > 0
+  UNION ALL
+  SELECT 'no_worker', '', jsonb_build_object('seconds', $5::bigint) FROM work WHERE silent > $5::bigint
+), opened AS (
+  INSERT INTO alerts AS a (kind, key, detail) SELECT kind, key, detail FROM seen
+  ON CONFLICT (kind, key) WHERE ended_at IS NULL DO UPDATE
+     SET true_at = now(), detail = excluded.detail,
+         seen_at = CASE WHEN (excluded.detail ->> 'count')::bigint > (a.detail ->> 'count')::bigint
+                        THEN NULL ELSE a.seen_at END
+  RETURNING id, (xmax = 0) AS fresh
+), ended AS (
+  UPDATE alerts a SET ended_at = now()
+   WHERE ended_at IS NULL AND true_at <= now() - make_interval(secs => $6::float8)
+     AND NOT EXISTS (SELECT FROM seen s WHERE s.kind = a.kind AND s.key = a.key)
+  RETURNING id
+), told AS (
+  INSERT INTO alert_sends (alert_id, target, phase)
+  SELECT o.id, target, 'opened' FROM opened o, unnest($7::text[]) AS target WHERE o.fresh
+  UNION ALL
+  SELECT e.id, s.target, 'ended' FROM ended e JOIN alert_sends s ON s.alert_id = e.id
+   WHERE s.phase = 'opened' AND s.state <> 'failed'
+  RETURNING 1
+)
+SELECT (SELECT count(*) FROM opened WHERE fresh) AS opened, (SELECT count(*) FROM ended) AS ended
+"""
+"""A reservation is refused before a cap is full: used up is also where the newest message met that very cap; of
+the total, since the processes know the cap of now.
+
+Of a timezone, the day's cap (null: none), our own worker id, seconds until a hand-over waits too long and a
+worker is missed, seconds that a thing must be over before it is told, and the targets."""
+
+CUT_OFF = f"""
+UPDATE alert_sends s
+   SET state = CASE WHEN target = 'webhook' THEN 'due' ELSE 'uncertain' END,
+       error = CASE WHEN target = 'webhook' THEN error ELSE 'cut_off' END,
+       sent_by = NULL, ended_at = CASE WHEN target = 'webhook' THEN NULL ELSE now() END
+ WHERE state = 'sending' AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.sent_by AND {_ALIVE})
+"""
+"""Who held them is gone. A webhook's receiver knows its key again; elsewhere nobody sends by guess."""
+
+GIVE_UP = """
+UPDATE alert_sends s SET state = 'failed', ended_at = now(), error = why.code
+  FROM (SELECT d.id, CASE WHEN d.target <> ALL ($1::text[]) THEN 'not_configured'
+                          WHEN o.state = 'failed' THEN 'never_told'
+                          WHEN d.created_at < now() - make_interval(hours => $2) THEN 'expired' END AS code
+          FROM alert_sends d LEFT JOIN alert_sends o
+            ON d.phase = 'ended' AND o.alert_id = d.alert_id AND o.target = d.target AND o.phase = 'opened'
+         WHERE d.state = 'due') why
+ WHERE why.id = s.id AND s.state = 'due' AND why.code IS NOT NULL
+"""
+
+CLAIM = """
+WITH mine AS (
+  SELECT d.id FROM alert_sends d
+   WHERE d.state = 'due' AND d.due_at <= now() AND d.target = ANY ($1::text[])
+     AND (d.phase = 'opened' OR EXISTS (
+           SELECT FROM alert_sends o WHERE o.alert_id = d.alert_id AND o.target = d.target
+              AND o.phase = 'opened' AND o.state IN ('sent', 'uncertain')))
+   ORDER BY d.due_at, d.id LIMIT 1 FOR UPDATE OF d SKIP LOCKED
+), claimed AS (
+  UPDATE alert_sends s SET state = 'sending', sent_by = $2, attempt = attempt + 1
+    FROM mine WHERE s.id = mine.id RETURNING s.*
+)
+SELECT c.id, c.send_key::text, c.target, c.phase, c.attempt,
+       a.public_id::text, a.kind, a.key, a.detail, a.opened_at, a.ended_at
+  FROM claimed c JOIN alerts a ON a.id = c.alert_id
+"""
+
+ENDED = """
+UPDATE alert_sends SET state = $3, error = $4, sent_by = NULL, ended_at = now()
+ WHERE id = $1 AND sent_by = $2 AND state = 'sending' RETURNING id
+"""
+
+AGAIN = """
+UPDATE alert_sends SET state = 'due', error = $3, sent_by = NULL,
+       due_at = now() + make_interval(secs => $4::float8)
+ WHERE id = $1 AND sent_by = $2 AND state = 'sending' RETURNING id
+"""
+
+SOMEBODY = f"SELECT EXISTS (SELECT FROM workers w WHERE w.role IN ('web', 'bot') AND {_ALIVE})"
+
+TEST = """
+WITH a AS (
+  INSERT INTO alerts (kind, key, ended_at, seen_at, seen_by)
+  VALUES ('test', gen_random_uuid()::text, now(), now(), $2) RETURNING id, public_id
+), s AS (
+  INSERT INTO alert_sends (alert_id, target, phase) SELECT a.id, t, 'opened' FROM a, unnest($1::text[]) AS t
+)
+SELECT public_id FROM a
+"""

@@ -1,0 +1,95 @@
+"""What the audit page reads: entries by operator, action and time, and whether the chain still holds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from shared.adapters.postgres.db.page_read import Pool, read_page
+from shared.adapters.postgres.people.audit_chain import check_chain
+
+EXPORT_ROWS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditQuery:
+    """`action` is a whole one, or a family such as `read`; `about` is what it was done to."""
+
+    actor: str = ""
+    action: str = ""
+    about: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    before: int | None = None
+    limit: int = 100
+
+
+class AuditInsights:
+    """Reads only. Raises StorageUnavailable."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def page(self, query: AuditQuery) -> dict[str, Any]:
+        """`{entries, before, actors, actions}`, the newest first; `before` is null on the last page."""
+        found = await read_page(self._pool, _PAGE, *_arguments(query, query.limit + 1))
+        entries = found["entries"]
+        more = len(entries) > query.limit
+        found["entries"] = entries[: query.limit]
+        return dict(found) | {"before": found["entries"][-1]["id"] if more else None}
+
+    async def entries(self, query: AuditQuery) -> AsyncIterator[dict[str, Any]]:
+        """All of them, a statement for each thousand: nothing is held open meanwhile."""
+        while True:
+            rows = await read_page(self._pool, _ROWS, *_arguments(query, EXPORT_ROWS))
+            for row in rows:
+                yield row
+            if len(rows) < EXPORT_ROWS:
+                return
+            query = replace(query, before=rows[-1]["id"])
+
+    async def chain(self) -> dict[str, Any]:
+        """What `check_chain` tells."""
+        return await check_chain(self._pool)
+
+
+def _arguments(query: AuditQuery, limit: int) -> tuple[object, ...]:
+    return (
+        query.actor, query.action, query.about, query.since, query.until, query.before or 2**62, limit,
+    )  # fmt: skip
+
+
+_FOUND = """
+  SELECT id, at, actor, action, object, detail FROM audit
+   WHERE id < $6 AND ($1 = '' OR actor = $1)
+     AND ($2 = '' OR action = $2 OR starts_with(action, $2 || '.'))
+     AND ($3 = '' OR object = $3)
+     AND ($4::timestamptz IS NULL OR at >= $4) AND ($5::timestamptz IS NULL OR at < $5)
+   ORDER BY id DESC LIMIT $7
+"""
+_ENTRY = """jsonb_build_object('id', f.id, 'at', f.at, 'actor', f.actor, 'action', f.action,
+                               'about', f.object, 'detail', f.detail)"""
+_ROWS = f"SELECT coalesce(jsonb_agg({_ENTRY} ORDER BY f.id DESC), '[]')::text FROM ({_FOUND}) f"
+
+
+def _each(column: str) -> str:
+    """The distinct values of a column by its index, one step for each value."""
+    return f"""{column}s AS (
+      (SELECT {column} FROM audit ORDER BY {column} LIMIT 1)
+      UNION ALL
+      SELECT (SELECT a.{column} FROM audit a WHERE a.{column} > c.{column} ORDER BY a.{column} LIMIT 1)
+        FROM {column}s c WHERE c.{column} IS NOT NULL
+    )"""
+
+
+_PAGE = f"""
+WITH RECURSIVE {_each("actor")}, {_each("action")}, found AS ({_FOUND})
+SELECT jsonb_build_object(
+  'entries', (SELECT coalesce(jsonb_agg({_ENTRY} ORDER BY f.id DESC), '[]') FROM found f),
+  'actors', (SELECT coalesce(jsonb_agg(actor), '[]')
+               FROM (SELECT actor FROM actors WHERE actor IS NOT NULL LIMIT 200) a),
+  'actions', (SELECT coalesce(jsonb_agg(action), '[]')
+                FROM (SELECT action FROM actions WHERE action IS NOT NULL LIMIT 200) a))::text
+"""

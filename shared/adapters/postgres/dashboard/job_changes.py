@@ -1,0 +1,87 @@
+"""What operators change about jobs and deliveries: a row that has moved on meanwhile stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+
+from shared.adapters.postgres.compaction.jobs_sql import MARK_TROUBLED
+from shared.adapters.postgres.dashboard import job_list_sql as sql
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.people.operator_auth import append_audit
+from shared.core.ops.job_views import DeliveryVerb, JobMatch, JobVerb, PartKey, Skipped, WorkChanged
+
+_NAMED_AT_MOST = 100
+_TRIES = 3
+
+
+class PostgresWorkChanges:
+    """Each method is one transaction, with its line in the audit log; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def matching(
+        self, verb: JobVerb, match: JobMatch, *, after: int, through: int, limit: int
+    ) -> list[int]:
+        """Ids of jobs that match and can be changed so, oldest first."""
+        statement = sql.MATCHING.format(where=sql.matching(match), may=sql.MAY[verb])
+        rows = await self._pool.fetch(statement, match.kind, match.session or None, after, through, limit)
+        return [row["id"] for row in rows]
+
+    async def change_jobs(self, verb: JobVerb, ids: Sequence[int], *, actor: str) -> WorkChanged:
+        """Dead jobs wait again, with all their tries; or waiting ones are put away."""
+        for left in reversed(range(_TRIES)):
+            try:
+                return await self._change_jobs(verb, ids, actor)
+            except asyncpg.UniqueViolationError:
+                # The same was asked for in this instant: the next look sees it and leaves ours alone.
+                if not left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    @store_method
+    async def _change_jobs(self, verb: JobVerb, ids: Sequence[int], actor: str) -> WorkChanged:
+        async with self._pool.acquire() as connection, connection.transaction():
+            if verb == "cancel":
+                await connection.execute(MARK_TROUBLED, list(ids))
+            rows = await connection.fetch(sql.RETRY if verb == "retry" else sql.CANCEL, list(ids))
+            changed = {row["id"]: row["attempt"] for row in rows}
+            missed = [number for number in ids if number not in changed]
+            left = await connection.fetch(sql.LEFT_ALONE, missed, verb) if missed else []
+            if changed:
+                await _note(connection, actor, f"job.{verb}", [f"job:{one}" for one in sorted(changed)])
+        return WorkChanged(
+            changed=tuple(str(one) for one in sorted(changed)),
+            skipped=tuple(Skipped(what=str(row["id"]), why=row["why"]) for row in left),
+            rung=tuple(sorted(changed.items())) if verb == "retry" else (),
+        )
+
+    @store_method
+    async def change_parts(self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str) -> WorkChanged:
+        """Taken as arrived; or queued, for the bot's process to send again."""
+        columns = (
+            [one.session for one in parts],
+            [one.turn for one in parts],
+            [one.part for one in parts],
+        )
+        async with self._pool.acquire() as connection, connection.transaction():
+            rows = await connection.fetch(sql.ARRIVED if verb == "arrived" else sql.SEND_AGAIN, *columns)
+            done = sorted(row["place"] for row in rows)
+            left = [
+                row for row in await connection.fetch(sql.NOT_CHANGED, *columns) if row["place"] not in done
+            ]
+            changed = tuple(str(parts[place - 1]) for place in done)
+            if changed:
+                await _note(connection, actor, f"delivery.{verb}", [f"delivery:{one}" for one in changed])
+        skipped = tuple(Skipped(what=str(parts[row["place"] - 1]), why=row["why"]) for row in left)
+        return WorkChanged(changed=changed, skipped=skipped)
+
+
+async def _note(connection: Any, actor: str, action: str, things: Sequence[str]) -> None:
+    about = things[0] if len(things) == 1 else ""
+    detail = {"count": len(things), "of": list(things[:_NAMED_AT_MOST])} if not about else {}
+    await append_audit(connection, actor=actor, action=action, about=about, detail=detail)

@@ -1,0 +1,236 @@
+"""The statements of the pages of jobs and deliveries, and of what operators change there."""
+
+from __future__ import annotations
+
+from shared.adapters.postgres.db.leases import LEASE_SECONDS
+from shared.core.compaction.flushing import LATE
+from shared.core.ops.job_views import ASKED_AGAIN, JobMatch
+
+_LIVES = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"
+_ORPHAN = f"NOT EXISTS (SELECT FROM workers w WHERE w.id = j.leased_by AND {_LIVES})"
+_TAKEN = "EXISTS (SELECT FROM jobs o WHERE o.key = j.key AND o.state IN ('due', 'running') AND o.id <> j.id)"
+_NEWER = "EXISTS (SELECT FROM jobs n WHERE n.session_id = j.session_id AND n.key = j.key AND n.id > j.id)"
+_ERASED = "EXISTS (SELECT FROM sessions e WHERE e.id = j.session_id AND e.erased_turn > 0 AND e.erased_turn >= e.answered_turn)"
+
+MAY = {
+    "retry": f"""(j.state = 'dead' AND NOT {_TAKEN} AND NOT {_NEWER} AND NOT {_ERASED}
+                  OR j.state = 'due' AND j.last_error <> '' AND j.due_at > now())""",
+    "cancel": f"""(j.state = 'due' OR j.state = 'running' AND {_ORPHAN})
+                  AND NOT (j.kind = 'flush' AND j.trigger = '{LATE}')""",
+}
+"""When a job can be begun again, or put away: what runs is left to its worker, and messages that were
+summarised unread are read, whatever an operator says."""
+
+WHY_NOT = f"""
+CASE WHEN j.id IS NULL THEN 'there is no such job'
+     WHEN j.state = 'running' THEN 'it runs just now'
+     WHEN j.state = 'done' THEN 'it is done'
+     WHEN $2::text = 'cancel' AND j.state = 'dead' THEN 'it has ended'
+     WHEN $2::text = 'cancel' THEN 'what it is to remember was summarised already and would be lost'
+     WHEN j.state = 'due' THEN 'it waits for a worker already'
+     WHEN {_TAKEN} OR {_NEWER} THEN 'the same was asked for anew since'
+     WHEN {_ERASED} THEN 'its conversation was erased'
+     ELSE 'it has moved on' END
+"""
+
+_STATES = {
+    "due": "j.state = 'due'",
+    "running": "j.state = 'running'",
+    "failing": "j.state IN ('due', 'running') AND j.last_error <> ''",
+    "done": "j.state = 'done'",
+    "dead": "j.state = 'dead'",
+}
+
+
+COUNTED_TO = 5_000
+"""So many are counted one by one; of more it is said that there are more."""
+LOOKED_AT = 1_000
+"""So many are asked whether they can be changed, for the number beside the button."""
+
+
+def matching(match: JobMatch) -> str:
+    """Which jobs; `$1` and `$2` are its kind and its session. Each wish stands alone, so that an index knows it."""
+    kind = "j.kind = $1::text" if match.kind else "$1::text = ''"
+    owner = "j.session_id = (SELECT id FROM sessions WHERE public_id = $2::uuid)"
+    whose = owner if match.session else "$2::uuid IS NULL"
+    return f"{kind} AND {whose} AND ({_STATES.get(match.state, 'true')})"
+
+
+MATCHING = """
+SELECT j.id FROM jobs j WHERE {where} AND {may} AND j.id > $3 AND j.id <= $4 ORDER BY j.id LIMIT $5
+"""
+
+RETRY = f"""
+UPDATE jobs j SET state = 'due', due_at = now(), faults = 0, epoch = epoch + 1, leased_by = NULL, ended_at = NULL
+ WHERE j.id = ANY ($1::bigint[]) AND {MAY["retry"]} RETURNING j.id, j.attempt
+"""
+
+CANCEL = f"""
+WITH j AS (
+  UPDATE jobs j SET state = 'dead', epoch = epoch + 1, leased_by = NULL, ended_at = now(),
+         last_error = 'cancelled by an operator',
+         outcome = outcome || '{{"cancelled": true, "advice": "This was cancelled by an operator."}}'
+   WHERE j.id = ANY ($1::bigint[]) AND {MAY["cancel"]} RETURNING j.id, j.attempt
+), f AS (
+  UPDATE flushes SET outcome = 'failed', error = 'its job was cancelled', ended_at = now() FROM j
+   WHERE flushes.job_id = j.id AND flushes.outcome = 'running'
+)
+SELECT id, attempt FROM j
+"""
+
+LEFT_ALONE = f"""
+SELECT x.id, {WHY_NOT} AS why FROM unnest($1::bigint[]) AS x(id) LEFT JOIN jobs j ON j.id = x.id
+"""
+
+_LATELY = "ended_at > now() - interval '1 day'"
+
+
+def _counted(where: str) -> str:
+    return f"(SELECT count(*) FROM (SELECT FROM jobs j WHERE {where} LIMIT {COUNTED_TO}) x)"
+
+
+def _candidates(*states: str) -> str:
+    """Of each state that match, of dead ones the newest: an index has each state, and none has two."""
+    order = {"dead": "ORDER BY j.id DESC "}
+    return " UNION ALL ".join(
+        f"(SELECT j.* FROM jobs j WHERE {{where}} AND j.state = '{state}' {order.get(state, '')}LIMIT {LOOKED_AT})"
+        for state in states
+    )
+
+
+JOBS = f"""
+WITH page AS (SELECT j.* FROM jobs j WHERE {{where}} AND j.id < $3 ORDER BY j.id DESC LIMIT $4 + 1),
+shown AS (SELECT * FROM page ORDER BY id DESC LIMIT $4)
+SELECT json_build_object(
+  'states', json_build_object('due', {_counted("j.state = 'due'")}, 'running', {_counted("j.state = 'running'")},
+     'done', {_counted(f"j.state = 'done' AND j.{_LATELY}")}, 'dead', {_counted("j.state = 'dead'")}),
+  'counted_to', {COUNTED_TO},
+  'failing', (SELECT count(*) FROM (SELECT last_error FROM jobs WHERE state IN ('due', 'running')
+                ORDER BY due_at DESC LIMIT {COUNTED_TO}) x WHERE last_error <> ''),
+  'dead_lately', {_counted(f"j.state = 'dead' AND j.{_LATELY} AND NOT j.outcome ? 'cancelled'")},
+  'oldest_due', (SELECT min(due_at) FROM jobs WHERE state = 'due' AND due_at <= now()),
+  'newest', (SELECT coalesce(max(id), 0)::text FROM jobs),
+  'retry_all', (SELECT json_build_object('jobs', count(*) FILTER (WHERE {MAY["retry"]}),
+                         'more', count(*) FILTER (WHERE j.state = 'dead') = {LOOKED_AT}
+                              OR count(*) FILTER (WHERE j.state = 'due') = {LOOKED_AT})
+                  FROM ({_candidates("dead", "due")}) j),
+  'cancel_all', (SELECT json_build_object('jobs', count(*) FILTER (WHERE {MAY["cancel"]}),
+                          'more', count(*) FILTER (WHERE j.state = 'due') = {LOOKED_AT})
+                   FROM ({_candidates("due", "running")}) j),
+  'jobs', coalesce((SELECT json_agg(json_build_object('id', j.id, 'kind', j.kind, 'state', j.state,
+      'session', s.public_id, 'session_kind', p.kind, 'anonymous', p.anonymous,
+      'person', nullif(p.display_name, ''), 'trigger', j.trigger, 'attempt', j.attempt,
+      'faults', j.faults, 'error', nullif(j.last_error, ''), 'cancelled', j.outcome ? 'cancelled',
+      'failures', j.failures, 'due_at', j.due_at, 'created_at', j.created_at,
+      'started_at', j.started_at, 'ended_at', j.ended_at,
+      'duration_ms', extract(epoch FROM coalesce(j.ended_at, CASE WHEN j.state = 'running' THEN now() END)
+                             - j.started_at)::float8 * 1000,
+      'can_retry', {MAY["retry"]}, 'can_cancel', {MAY["cancel"]}) ORDER BY j.id DESC)
+    FROM shown j JOIN sessions s ON s.id = j.session_id JOIN parties p ON p.id = s.party_id), '[]'::json),
+  'before', CASE WHEN (SELECT count(*) FROM page) > $4 THEN (SELECT min(id)::text FROM shown) END,
+  'workers', coalesce((SELECT json_agg(json_build_object('id', w.id, 'role', w.role, 'pid', w.pid, 'beat', w.beat,
+      'started_at', w.started_at, 'stopped_at', w.stopped_at, 'alive', {_LIVES},
+      'job', (SELECT j.id FROM jobs j WHERE j.leased_by = w.id AND j.state = 'running' LIMIT 1)) ORDER BY w.id DESC)
+    FROM (SELECT * FROM workers WHERE beat > now() - interval '1 hour' ORDER BY id DESC LIMIT 20) w), '[]'::json),
+  'bots', coalesce((SELECT json_agg(json_build_object('id', b.bot_id, 'username', b.username, 'mode', b.mode,
+      'access', b.access, 'problem', nullif(b.problem, ''), 'heard_at', b.heard_at, 'served_by', w.pid,
+      'waiting', (SELECT count(*) FROM telegram_updates u WHERE u.bot_id = b.bot_id AND u.handled_at IS NULL))
+      ORDER BY b.bot_id)
+    FROM telegram_bots b LEFT JOIN leases l ON l.name = 'telegram:' || b.bot_id
+    LEFT JOIN workers w ON w.id = l.leased_by AND {_LIVES}), '[]'::json)
+)::text
+"""
+
+_DOUBTED = "d.channel = 'telegram' AND d.state IN ('uncertain', 'dead') AND d.turn_no > s.erased_turn"
+_SENDABLE = "a.unreachable_since IS NULL AND t.ended_at IS NOT NULL"
+
+DELIVERIES = f"""
+WITH page AS (
+  SELECT d.*, s.public_id, p.kind AS party_kind, p.anonymous, p.display_name, a.account, a.unreachable_since,
+         t.ended_at, t.state AS turn_state, {_SENDABLE} AS can_send, coalesce(n.state = 'shown', false) AS told
+    FROM deliveries d LEFT JOIN uncertain_notices n ON n.session_id = d.session_id AND n.turn_no = d.turn_no
+    JOIN sessions s ON s.id = d.session_id JOIN parties p ON p.id = s.party_id
+    JOIN addresses a ON a.id = d.address_id
+    JOIN turns t ON t.session_id = d.session_id AND t.turn_no = d.turn_no
+   WHERE {_DOUBTED} AND d.state IN ('uncertain', 'dead') AND ($1::text = '' OR d.state = $1)
+     AND ($2::uuid IS NULL OR s.public_id = $2)
+     AND ($3::timestamptz IS NULL OR (d.created_at, d.session_id, d.turn_no, d.part)
+          < ($3::timestamptz, $4::bigint, $5::bigint, $6::bigint))
+   ORDER BY d.created_at DESC, d.session_id DESC, d.turn_no DESC, d.part DESC LIMIT $7 + 1
+), shown AS (SELECT * FROM page ORDER BY created_at DESC, session_id DESC, turn_no DESC, part DESC LIMIT $7)
+SELECT json_build_object(
+  'states', (SELECT json_object_agg(v.state, (
+       SELECT count(*) FROM deliveries d JOIN sessions s ON s.id = d.session_id
+        WHERE {_DOUBTED} AND d.state = v.state)) FROM (VALUES ('uncertain'), ('dead')) v(state)),
+  'on_their_way', (SELECT count(*) FROM deliveries WHERE channel = 'telegram' AND state IN ('queued', 'sending', 'sent')),
+  'oldest', (SELECT min(created_at) FROM deliveries WHERE channel = 'telegram' AND state IN ('queued', 'sending', 'sent')),
+  'deliveries', coalesce((SELECT json_agg(json_build_object('session', d.public_id, 'session_kind', d.party_kind,
+      'anonymous', d.anonymous, 'person', nullif(d.display_name, ''), 'turn', d.turn_no, 'part', d.part,
+      'parts', (SELECT count(*) FROM deliveries o WHERE o.session_id = d.session_id AND o.turn_no = d.turn_no),
+      'state', d.state, 'error', nullif(d.error, ''), 'attempt', d.attempt, 'bot', b.username,
+      'at', d.created_at, 'unreachable_since', d.unreachable_since, 'can_send', d.can_send, 'told', d.told)
+      ORDER BY d.created_at DESC, d.session_id DESC, d.turn_no DESC, d.part DESC)
+    FROM shown d LEFT JOIN telegram_bots b ON b.bot_id::text = d.account), '[]'::json),
+  'edge', CASE WHEN (SELECT count(*) FROM page) > $7 THEN (
+      SELECT json_build_array(created_at, session_id, turn_no, part) FROM shown
+       ORDER BY created_at, session_id, turn_no, part LIMIT 1) END
+)::text
+"""
+
+_WANTED = """
+WITH wanted AS (
+  SELECT s.id, x.turn, x.part, x.place, s.erased_turn
+    FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS x(session, turn, part, place)
+    LEFT JOIN sessions s ON s.public_id = x.session
+)
+"""
+
+ARRIVED = f"""{_WANTED}
+UPDATE deliveries d SET state = 'delivered', delivered_at = now(), error = ''
+  FROM wanted x JOIN sessions s ON s.id = x.id
+ WHERE d.session_id = x.id AND d.turn_no = x.turn AND d.part = x.part AND {_DOUBTED} RETURNING x.place
+"""
+
+SEND_AGAIN = f"""{_WANTED}
+UPDATE deliveries d SET state = 'queued', remote_id = NULL, error = '{ASKED_AGAIN}'
+  FROM wanted x JOIN sessions s ON s.id = x.id JOIN turns t ON t.session_id = s.id AND t.turn_no = x.turn, addresses a
+ WHERE d.session_id = x.id AND d.turn_no = x.turn AND d.part = x.part AND a.id = d.address_id
+   AND {_DOUBTED} AND {_SENDABLE} RETURNING x.place
+"""
+
+NOT_CHANGED = f"""{_WANTED}
+SELECT x.place, CASE WHEN d.session_id IS NULL THEN 'there is no such part'
+     WHEN d.turn_no <= x.erased_turn THEN 'its conversation was erased'
+     WHEN d.state = 'delivered' THEN 'it has arrived'
+     WHEN d.state IN ('queued', 'sending', 'sent') THEN 'it is on its way already'
+     WHEN a.unreachable_since IS NOT NULL THEN 'the chat cannot be reached any more'
+     ELSE 'it has moved on' END AS why
+  FROM wanted x LEFT JOIN deliveries d ON d.session_id = x.id AND d.turn_no = x.turn AND d.part = x.part
+  LEFT JOIN addresses a ON a.id = d.address_id ORDER BY x.place
+"""
+
+PULSE = """
+SELECT json_build_object(
+  'sessions', (SELECT json_build_array(max(last_active_at), (SELECT max(id) FROM links)) FROM session_list),
+  'turns', (SELECT json_build_array(count(*), sum(answered_turn), sum(turn_epoch)) FROM
+            (SELECT answered_turn, turn_epoch FROM sessions WHERE id = ANY (ARRAY(
+               SELECT session_id FROM turns WHERE ended_at IS NULL LIMIT 1000))) w),
+  'jobs', (SELECT json_build_array((SELECT max(id) FROM jobs), count(*), sum(id), sum(epoch)) FROM
+            (SELECT id, epoch FROM jobs WHERE state IN ('due', 'running') LIMIT 5000) j),
+  'dead', (SELECT json_build_array(count(*), max(id)) FROM (SELECT id FROM jobs WHERE state = 'dead'
+            ORDER BY id DESC LIMIT 5000) j),
+  'handovers', (SELECT json_build_array(count(*), sum(h.id), sum(length(h.state)), max(h.taken_at), sum(s.answered_turn),
+                  sum(s.next_turn)) FROM handovers h JOIN sessions s ON s.id = h.session_id WHERE h.ended_at IS NULL),
+  'deliveries', (SELECT json_build_array(count(*), max(created_at), sum(turn_no), sum(part)) FROM
+            (SELECT created_at, turn_no, part FROM deliveries WHERE state IN ('uncertain', 'dead')
+              ORDER BY created_at DESC LIMIT 1000) d),
+  'costs', (SELECT max(id) FROM usage),
+  'notes', (SELECT json_build_array((SELECT max(id) FROM notes), count(*), sum(id), max(undo_until)) FROM
+            (SELECT id, undo_until FROM notes WHERE undo_until IS NOT NULL ORDER BY undo_until DESC LIMIT 1000) n),
+  'alerts', (SELECT json_build_array((SELECT max(id) FROM alerts), count(*), sum(id), count(seen_at),
+               md5(string_agg(detail::text, '' ORDER BY id))) FROM
+            (SELECT id, seen_at, detail FROM alerts WHERE ended_at IS NULL ORDER BY opened_at LIMIT 1000) a),
+  'sends', (SELECT json_build_array((SELECT max(id) FROM alert_sends), count(*), sum(id), sum(attempt)) FROM
+            (SELECT id, attempt FROM alert_sends WHERE state IN ('due', 'sending') LIMIT 1000) d)
+)::text
+"""

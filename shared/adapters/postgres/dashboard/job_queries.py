@@ -1,0 +1,85 @@
+"""What the pages of jobs and deliveries read, and by what a change anywhere is noticed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from shared.adapters.postgres.dashboard import job_list_sql as sql
+from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
+from shared.adapters.postgres.db.page_read import Pool, page_size, read_page
+from shared.core.ops.job_views import DOUBTS, JOB_KINDS, JOB_STATES, JobMatch
+
+_ORDER = "-created"
+LIVE_TOPICS: Mapping[str, tuple[str, ...]] = {
+    "sessions": ("sessions", "turns"),
+    "jobs": ("jobs", "dead"),
+    "handovers": ("handovers",),
+    "deliveries": ("deliveries",),
+    "costs": ("costs",),
+    "notes": ("notes",),
+    "alerts": ("alerts", "sends"),
+}
+"""What pages may follow, and which parts of the pulse tell that it changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryQuery:
+    state: str = ""
+    session: str = ""
+    cursor: str = ""
+    limit: int = 50
+
+
+class WorkInsights:
+    """Reads only; numbers that nobody knows are null."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def jobs(self, match: JobMatch, *, before: int | None = None, limit: int = 50) -> dict[str, Any]:
+        """Jobs that match, newest first, how many of them can be changed; counts of all; processes; bots."""
+        check_match(match)
+        statement = sql.JOBS.format(where=sql.matching(match))
+        edge = (before or 2**62, page_size(limit))
+        return dict(await read_page(self._pool, statement, match.kind, match.session or None, *edge))
+
+    async def deliveries(self, query: DeliveryQuery) -> dict[str, Any]:
+        """Parts of answers that may not have arrived, or never will; newest first. Raises BadQuery."""
+        if query.state and query.state not in DOUBTS:
+            raise BadQuery(f"state is one of {', '.join(DOUBTS)}")
+        edge = _edge(query.cursor) if query.cursor else (None, 0, 0, 0)
+        which = (query.state, query.session or None)
+        found = dict(await read_page(self._pool, sql.DELIVERIES, *which, *edge, page_size(query.limit)))
+        last = found.pop("edge")
+        found["next"] = write_cursor(_ORDER, json.dumps(last[:3]), last[3]) if last else None
+        return found
+
+    async def pulse(self) -> dict[str, str]:
+        """A mark for each topic that is another one when something of it changed."""
+        found = await read_page(self._pool, sql.PULSE)
+        return {topic: json.dumps([found[part] for part in parts]) for topic, parts in LIVE_TOPICS.items()}
+
+
+def check_match(match: JobMatch) -> None:
+    """Raises BadQuery."""
+    if match.state and match.state not in JOB_STATES:
+        raise BadQuery(f"state is one of {', '.join(JOB_STATES)}")
+    if match.kind and match.kind not in JOB_KINDS:
+        raise BadQuery(f"kind is one of {', '.join(JOB_KINDS)}")
+
+
+def _edge(cursor: str) -> tuple[datetime, int, int, int]:
+    key, part = read_cursor(cursor, _ORDER)
+    try:
+        at, session_id, turn = json.loads(key)
+        moment = datetime.fromisoformat(at)
+        numbers = (int(session_id), int(turn), int(part))
+    except (ValueError, TypeError):
+        raise BadQuery("the cursor cannot be read") from None
+    if not all(0 <= number < 2**62 for number in numbers) or moment.tzinfo is None:
+        raise BadQuery("the cursor cannot be read")
+    return (moment, *numbers)

@@ -1,0 +1,242 @@
+"""What the dashboard reads of memory: notes with where they came from, and whose they are."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
+from shared.adapters.postgres.db.page_read import SECONDS, Pool, page_size, read_page
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, is_short, look_of
+from shared.core.context.memory import NOTE_KINDS
+from shared.core.context.notes import NoteSource
+
+STATES = ("kept", "replaced", "put_away")
+AUTHORITIES = ("person", "assistant", "tool", "operator")
+_ORDER = "notes"
+NEAR = 1000
+"""Notes that a search looks at before it goes by an index: of a usual word they fill the page."""
+NEAR_NOTES = 10_000
+"""Those that a page of a search for one or two letters looks at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteQuery:
+    """What the list of notes shows; the newest first."""
+
+    search: str = ""
+    person: UUID | None = None
+    kind: str = ""
+    state: str = ""
+    authority: str = ""
+    cursor: str = ""
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundNote:
+    """A note as an operator means it: by the id of its row, in whose conversation, and as it stands."""
+
+    short_id: str
+    source: NoteSource
+    person: UUID
+    shown: dict[str, Any]
+
+
+class MemoryInsights:
+    """Reads only."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def notes(self, query: NoteQuery) -> dict[str, Any]:
+        """`{notes: […], person: … | null, next: cursor | null}`; raises BadQuery."""
+        limit = page_size(query.limit)
+        statement, arguments = _page(query, limit + 1)
+        found = await read_page(self._pool, statement, query.person, *arguments)
+        rows, seen_until = found["notes"], found.pop("edge")
+        following = None
+        if len(rows) > limit:
+            following = write_cursor(_ORDER, "", rows[limit - 1]["row"])
+        elif is_short(query.search) and seen_until:
+            following = write_cursor(_ORDER, "", seen_until + 1)
+        found["notes"] = [_without_row(row) for row in rows[:limit]]
+        return {**found, "next": following}
+
+    @store_method
+    async def note(self, public_id: UUID) -> FoundNote | None:
+        """None for a note that is not there, or of which only hashes are left."""
+        return await self._one(_NOTE.format(which="n.public_id = $1"), public_id)
+
+    @store_method
+    async def kept(self, whose: NoteSource, note_id: int) -> FoundNote | None:
+        """By the number of its row; None for a note of anybody else."""
+        ours = "n.id = $1 AND n.party_id IN (SELECT party_family($2))"
+        return await self._one(_NOTE.format(which=ours), note_id, whose.party_id)
+
+    @store_method
+    async def known_to(self, person: UUID, agent: str = "") -> NoteSource | None:
+        """Where an operator's note about the person goes; without `agent` to the one they spoke to last."""
+        row = await self._pool.fetchrow(_KNOWN_TO, person, agent, timeout=SECONDS)
+        if row is None:
+            return None
+        return NoteSource(
+            session_id=row["session_id"], party_id=row["root"], scope=row["scope"], by_operator=True
+        )
+
+    async def _one(self, statement: str, *arguments: object) -> FoundNote | None:
+        row = await self._pool.fetchrow(statement, *arguments, timeout=SECONDS)
+        if row is None:
+            return None
+        shown = _without_row(json.loads(row["shown"]))
+        source = NoteSource(
+            session_id=row["session_id"], party_id=row["root"], scope=row["scope"], by_operator=True
+        )
+        return FoundNote(short_id=shown["short_id"], source=source, person=row["person"], shown=shown)
+
+    @store_method
+    async def put_away_by_operator(self, public_id: UUID) -> bool:
+        """Whether it was an operator, and not its person, who put it out of sight."""
+        found: bool = await self._pool.fetchval(_BY_OPERATOR, public_id, f"note:{public_id}", timeout=SECONDS)
+        return found
+
+
+def _page(query: NoteQuery, limit: int) -> tuple[str, list[object]]:
+    """Whoever says a rare piece of the word is found by the index of pieces. A search for others looks at the
+    newest first, and goes by pieces only when they do not fill a page.
+
+    One or two letters have no pieces: such a page holds what is among so many notes, and the next goes on.
+    """
+    where, arguments = _wanted(query)
+    if not query.search:
+        return _NOTES.format(search="", rows=_ROWS.format(where=where, limit=limit), edge="0"), arguments
+    arguments.append(read_cursor(query.cursor, _ORDER)[1] if query.cursor else _BEYOND)
+    newest = f"SELECT id FROM notes WHERE id < ${len(arguments) + 1}::bigint ORDER BY id DESC"
+    near = _ROWS.format(where=f"{where} AND n.id > ({_EDGE})", limit=limit)
+    if is_short(query.search):
+        search = _SHORT_SEARCH.format(newest=newest, near=NEAR_NOTES)
+        return _NOTES.format(search=search, rows=near, edge=f"({_EDGE})"), arguments
+    word = f"${len(arguments)}::text"
+    search = _SEARCH.format(newest=newest, near=NEAR, look=look_of(word, "notes_by_pieces"))
+    by_words = _FOUND_ROWS.format(
+        found=_BY_PIECES.format(word=word), where=f"{where} AND n.id <= ({_EDGE})", limit=limit
+    )
+    rows = f"SELECT * FROM (({near}) UNION ALL ({by_words})) n LIMIT {limit}"
+    return _NOTES.format(search=search, rows=rows, edge=f"({_EDGE})"), arguments
+
+
+def _wanted(query: NoteQuery) -> tuple[str, list[object]]:
+    _one_of("kind", query.kind, NOTE_KINDS)
+    _one_of("state", query.state, STATES)
+    _one_of("authority", query.authority, AUTHORITIES)
+    arguments: list[object] = []
+
+    def put(value: object) -> str:
+        arguments.append(value)
+        return f"${len(arguments) + 1}"
+
+    wanted = ["n.text <> ''"]
+    if query.person is not None:
+        wanted.append(_OF_PERSON)
+    for column, value in (("n.kind", query.kind), (_STATE, query.state), ("n.authority", query.authority)):
+        if value:
+            wanted.append(f"{column} = {put(value)}")
+    if query.cursor:
+        wanted.append(f"n.id < {put(read_cursor(query.cursor, _ORDER)[1])}::bigint")
+    if query.search:
+        wanted.append(_SAYS.format(word=put(query.search)))
+    return " AND ".join(wanted), arguments
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value and value not in known:
+        raise BadQuery(f"{name} is one of {', '.join(known)}")
+
+
+def _without_row(row: dict[str, Any]) -> dict[str, Any]:
+    """The mark of this version: a note is never changed, only replaced or put away."""
+    shown = {name: value for name, value in row.items() if name != "row"}
+    return {**shown, "etag": f'"{shown["short_id"]}.{shown["state"]}"'}
+
+
+_STATE = """(CASE WHEN n.forgotten_at IS NULL AND n.superseded_by IS NULL THEN 'kept'
+       WHEN n.forgotten_at IS NULL THEN 'replaced'
+       WHEN n.undo_until IS NOT NULL THEN 'put_away' ELSE 'erased' END)"""
+_SAYS = """(strpos(lower(n.text), lower({word}::text)) > 0
+           OR strpos(lower(n.subject), lower({word}::text)) > 0
+           OR starts_with(n.public_id::text, lower({word}::text)))"""
+_EDGE = "SELECT id FROM edge"
+"""Newer notes than it are looked at one by one; from it on, those that the index finds."""
+_SHORT_SEARCH = """
+WITH edge AS MATERIALIZED (SELECT coalesce(({newest} OFFSET {near} LIMIT 1), 0) AS id)"""
+_BEYOND = 2**62
+_HAS_PIECES = "name_pieces(m.text || ' ' || m.subject) @> (SELECT pieces FROM look)"
+_SEARCH = f"""
+WITH look AS MATERIALIZED ({{look}}),
+few AS MATERIALIZED (
+  SELECT m.id FROM notes m WHERE (SELECT rare FROM look) AND {_HAS_PIECES} LIMIT {FEW_FOUND} + 1),
+edge AS MATERIALIZED (
+  SELECT CASE WHEN rare AND (SELECT count(*) FROM few) <= {FEW_FOUND} THEN {_BEYOND}
+              ELSE coalesce(({{newest}} OFFSET {{near}} LIMIT 1), 0) END AS id
+    FROM look)"""
+_BY_PIECES = f"""
+  SELECT id FROM few WHERE ({_EDGE}) = {_BEYOND}
+  UNION ALL SELECT m.id FROM notes m WHERE ({_EDGE}) < {_BEYOND} AND {_HAS_PIECES}
+  UNION ALL SELECT m.id FROM notes m WHERE m.public_id BETWEEN {LEAST} AND {MOST}"""
+_ROWS = "SELECT n.* FROM notes n WHERE {where} ORDER BY n.id DESC LIMIT {limit}"
+_FOUND_ROWS = """SELECT n.* FROM (SELECT DISTINCT id FROM ({found}) x ORDER BY id DESC) f
+ CROSS JOIN LATERAL (SELECT * FROM notes x WHERE x.id = f.id OFFSET 0) n
+ WHERE {where} ORDER BY f.id DESC LIMIT {limit}"""
+"""From those found to their rows: asked for rows that are among those found, the planner reads all notes."""
+_OF_PERSON = """n.party_id IN (SELECT party_family(coalesce(o.merged_into, o.id)) FROM parties o
+                                WHERE o.public_id = $1)"""
+_SHOWN = f"""json_build_object('row', n.id, 'id', n.public_id, 'short_id', 'n' || left(n.public_id::text, 8),
+  'text', n.text, 'kind', n.kind, 'subject', n.subject, 'importance', n.importance, 'authority', n.authority,
+  'durability', n.durability, 'state', {_STATE}, 'agent', n.scope, 'observed_at', n.observed_at,
+  'event_date', n.event_date, 'from_turn', n.from_turn, 'through_turn', n.through_turn,
+  'undo_until', n.undo_until, 'expired_at', n.expired_at,
+  'session', (SELECT s.public_id FROM sessions s WHERE s.id = n.session_id),
+  'flush', (SELECT json_build_object('id', f.id, 'from_turn', f.from_turn, 'through_turn', f.through_turn,
+                   'threshold', f.threshold) FROM flushes f WHERE f.id = n.flush_id),
+  'superseded_by', (SELECT h.public_id FROM notes h WHERE h.id = n.superseded_by),
+  'superseded_reason', nullif(n.superseded_reason, ''),
+  'person', json_build_object('id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind,
+                              'anonymous', r.anonymous))"""
+_OWNER = "JOIN parties p ON p.id = n.party_id JOIN parties r ON r.id = coalesce(p.merged_into, p.id)"
+
+_NOTES = f"""{{search}}
+SELECT json_build_object(
+  'person', (SELECT json_build_object('id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind,
+                    'anonymous', r.anonymous)
+               FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id)
+              WHERE o.public_id = $1::uuid),
+  'notes', coalesce((SELECT json_agg({_SHOWN} ORDER BY n.id DESC)
+     FROM ({{rows}}) n {_OWNER}), '[]'::json),
+  'edge', {{edge}}
+)::text
+"""
+_NOTE = f"""
+SELECT {_SHOWN}::text AS shown, r.id AS root, r.public_id AS person, n.scope, x.id AS session_id
+  FROM notes n {_OWNER}
+ CROSS JOIN LATERAL (
+       SELECT s.id FROM sessions s JOIN agents a ON a.id = s.agent_id
+        WHERE s.party_id IN (SELECT party_family(r.id))
+        ORDER BY a.name = n.scope DESC, s.last_active_at DESC, s.id DESC LIMIT 1) x
+ WHERE {{which}} AND n.text <> ''
+"""
+"""The conversation in which screens hear of a change: the last one with the agent whose note it is."""
+_KNOWN_TO = """
+SELECT s.id AS session_id, r.id AS root, a.name AS scope
+  FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id)
+  JOIN sessions s ON s.party_id IN (SELECT party_family(r.id)) JOIN agents a ON a.id = s.agent_id
+ WHERE o.public_id = $1 AND ($2 = '' OR a.name = $2)
+ ORDER BY s.archived_at IS NULL DESC, s.last_active_at DESC, s.id DESC LIMIT 1
+"""
+_BY_OPERATOR = """
+SELECT EXISTS (SELECT FROM notes n JOIN audit a ON a.object = $2 AND a.action = 'note.put_away'
+                  AND abs(extract(epoch FROM a.at - n.forgotten_at)) < 60
+                WHERE n.public_id = $1 AND n.forgotten_at IS NOT NULL)
+"""

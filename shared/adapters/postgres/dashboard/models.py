@@ -1,0 +1,33 @@
+"""How the models fare that running processes ask, for whoever looks after an installation."""
+
+from __future__ import annotations
+
+from shared.adapters.postgres.dashboard.alerts_sql import FALLEN_BACK, FALLS_IN_A_ROW
+from shared.adapters.postgres.db.connecting import connect
+from shared.adapters.postgres.db.leases import LEASE_SECONDS
+
+_NARROWED = f"""
+SELECT p ->> 'provider', p ->> 'model', min((p ->> 'window')::bigint), max((p ->> 'expected')::bigint)
+  FROM workers w, jsonb_array_elements(coalesce(w.health -> 'windows', '[]')) p
+ WHERE w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s' GROUP BY 1, 2 ORDER BY 1, 2
+"""
+
+
+async def narrowed_windows(database_url: str) -> list[tuple[str, str, int, int]]:
+    """Provider, model, the window that its refusals name, and the one that it should have."""
+    connection = await connect(database_url)
+    try:
+        rows = await connection.fetch(_NARROWED, timeout=10)
+    finally:
+        await connection.close(timeout=5)
+    return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+
+async def no_summaries(database_url: str) -> bool:
+    """Whether no model wrote any of the newest summaries."""
+    connection = await connect(database_url)
+    try:
+        fallen = int(await connection.fetchval(FALLEN_BACK, timeout=10))
+    finally:
+        await connection.close(timeout=5)
+    return fallen >= FALLS_IN_A_ROW

@@ -1,0 +1,252 @@
+"""What the dashboard reads: each page is one statement that Postgres answers as one JSON text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from shared.adapters.postgres.dashboard import read_models_sql as sql
+from shared.adapters.postgres.dashboard.session_list import (
+    BadQuery,
+    Matches,
+    SessionQuery,
+    matches_of,
+    matches_statement,
+    near_page,
+    read_cursor,
+    session_page,
+    write_cursor,
+)
+from shared.adapters.postgres.db.page_read import MAX_LIMIT, SECONDS, Pool, page_size, read_page
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.search_terms import is_short
+from shared.adapters.postgres.turns.counters import SpentToday
+
+__all__ = [
+    "MAX_LIMIT",
+    "BadQuery",
+    "Insights",
+    "Pool",
+    "SessionQuery",
+    "judge",
+    "read_cursor",
+    "write_cursor",
+]
+
+BATCH = 1000
+UNDER_WAY = 0.001
+"""Seconds in which a statement leaves the house."""
+
+
+class Insights:
+    """Reads only; numbers that nobody knows are null."""
+
+    def __init__(self, pool: Pool, *, timezone: str = "UTC") -> None:
+        self._pool = pool
+        self._timezone = timezone
+        self._today = SpentToday(pool, timezone)
+
+    async def overview(self) -> dict[str, Any]:
+        """Spend of today, and what needs an eye."""
+        spent = await self._today.read()
+        return {
+            **await self._read(sql.OVERVIEW, self._timezone),
+            "spend_micro": None if spent["calls"] == spent["unknown"] > 0 else spent["spent"],
+            "spend_unknown_calls": spent["unknown"],
+            "calls": spent["calls"],
+        }
+
+    async def sessions(self, query: SessionQuery) -> dict[str, Any]:
+        """`{sessions: […], next: cursor | null}`; raises BadQuery."""
+        limit = page_size(query.limit)
+        rows = await self._session_rows(query, limit=limit + 1)
+        more = len(rows) > limit
+        shown = rows[:limit]
+        last = shown[-1] if shown else {}
+        following = write_cursor(query.sort, last["key"], last["row"]) if more else None
+        return {"sessions": [_without(row, "key", "row") for row in shown], "next": following}
+
+    async def every_session(self, query: SessionQuery) -> AsyncGenerator[list[dict[str, Any]], None]:
+        """All that a list shows from its beginning, in batches of a statement each; raises BadQuery.
+
+        Each is asked for before the one ahead of it is handed on: Postgres reads while that is written out.
+        """
+        query, matches = replace(query, cursor=""), await self._matches(query.search) or Matches()
+        coming = asyncio.ensure_future(self._batch(query, matches))
+        try:
+            while rows := await coming:
+                if len(rows) < BATCH:
+                    yield rows
+                    return
+                query = replace(query, cursor=write_cursor(query.sort, rows[-1]["key"], rows[-1]["row"]))
+                coming = asyncio.ensure_future(self._batch(query, matches))
+                await asyncio.wait([coming], timeout=UNDER_WAY)
+                yield rows
+        finally:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+
+    async def _batch(self, query: SessionQuery, matches: Matches) -> list[dict[str, Any]]:
+        statement, arguments = session_page(query, matches, limit=BATCH)
+        return await self._read(statement, *arguments) or []
+
+    async def _session_rows(self, query: SessionQuery, *, limit: int) -> list[dict[str, Any]]:
+        near = near_page(query, limit=limit)
+        matches = await self._matches(query.search, only_few=near is not None)
+        if near is not None and matches is None:
+            rows = await self._read(near[0], *near[1]) or []
+            if len(rows) == limit:
+                return list(rows)
+            matches = await self._matches(query.search)
+        statement, arguments = session_page(query, matches or Matches(), limit=limit)
+        return await self._read(statement, *arguments) or []
+
+    async def _matches(self, search: str, *, only_few: bool = False) -> Matches | None:
+        """With `only_few` None for what may mean very many."""
+        if not search:
+            return Matches()
+        if only_few and is_short(search):
+            return None
+        found = await self._read(matches_statement(search, only_few=only_few), search)
+        return None if only_few and found["people"] is None else matches_of(found)
+
+    async def session(self, public_id: UUID) -> dict[str, Any] | None:
+        """Facts, what fills the window now, flushes with their notes, spend by purpose."""
+        found: dict[str, Any] | None = await self._read(sql.SESSION, public_id)
+        return found
+
+    async def messages(
+        self, public_id: UUID, *, before: tuple[int, int] | None = None, limit: int = 100
+    ) -> dict[str, Any] | None:
+        """The newest messages before `(turn, step)`, oldest first, with the dividers between them."""
+        turn, step = before or (2**62, 2**30)
+        found: dict[str, Any] | None = await self._read(
+            sql.MESSAGES, public_id, turn, step, page_size(limit), 0, 2**62
+        )
+        return found
+
+    async def originals(
+        self, link: UUID, *, before: tuple[int, int] | None = None, limit: int = 100
+    ) -> dict[str, Any] | None:
+        """The messages that one summary stands in for."""
+        turn, step = before or (2**62, 2**30)
+        found: dict[str, Any] | None = await self._read(sql.ORIGINALS, link, turn, step, page_size(limit))
+        return found
+
+    async def context_audit(
+        self, public_id: UUID, *, before: tuple[int, int] | None = None, limit: int = 50
+    ) -> dict[str, Any] | None:
+        """What each model call before `(turn, number)` was given, newest first."""
+        turn, number = before or (2**62, 0)
+        found: dict[str, Any] | None = await self._read(
+            sql.CONTEXT_AUDIT.format(limit=page_size(limit)), public_id, turn, number
+        )
+        return found
+
+    async def compactions(
+        self, public_id: UUID, *, before: int | None = None, limit: int = 50
+    ) -> dict[str, Any] | None:
+        """Summaries with what each cost and whether it can be undone, newest first; with the first page the
+        attempts that failed."""
+        statement = sql.COMPACTIONS.format(limit=page_size(limit), newest_call=sql.NEWEST_CALL)
+        found = await self._read(statement, public_id, 2**62 if before is None else before)
+        if found is None:
+            return None
+        standing = found.pop("standing")
+        for link in found["compactions"]:
+            link |= judge(link, **standing)
+        if before is not None:
+            found["failed"] = []
+        return dict(found)
+
+    async def compaction(self, link: UUID) -> tuple[int, dict[str, Any]] | None:
+        """One summary as the list has it, with the internal id of its session."""
+        owner = await self._owner(link)
+        if owner is None:
+            return None
+        page = await self.compactions(owner["public_id"], before=owner["link"] + 1, limit=1)
+        return owner["id"], page["compactions"][0] if page and page["compactions"] else {}
+
+    @store_method
+    async def _owner(self, link: UUID) -> asyncpg.Record | None:
+        return await self._pool.fetchrow(
+            """SELECT s.id, s.public_id, l.id AS link FROM links l JOIN sessions s ON s.id = l.session_id
+                WHERE l.public_id = $1 AND l.kind IN ('summary', 'digest')""",
+            link,
+            timeout=SECONDS,
+        )
+
+    async def _read(self, statement: str, *arguments: object) -> Any:
+        return await read_page(self._pool, statement, *arguments)
+
+
+def judge(
+    link: dict[str, Any],
+    *,
+    head: str | None,
+    head_kind: str | None,
+    redo: str | None,
+    context: int,
+    hard: int | None,
+    busy: bool,
+) -> dict[str, Any]:
+    """Whether this summary can be undone or restored, else the reason in words.
+
+    The command that does it decides for itself; this says beforehand what it would say.
+    """
+    if link["active"]:
+        refusal = _why_not_undo(link, head=head, head_kind=head_kind, context=context, hard=hard, busy=busy)
+        return {
+            "can_undo": refusal is None,
+            "undo_reason": refusal,
+            "can_restore": False,
+            "restore_reason": None,
+        }
+    if link["id"] == redo:
+        refusal = _BUSY if busy else None
+    elif link["undone_at"] is not None:
+        refusal = "The conversation was summarised anew since this was undone."
+    else:
+        refusal = "A newer summary contains this one."
+    return {
+        "can_undo": False,
+        "undo_reason": None,
+        "can_restore": refusal is None,
+        "restore_reason": refusal,
+    }
+
+
+_NOT_CROSSED = {
+    "new": "The conversation was begun anew after this summary.",
+    "separator": "A separator was set after this summary.",
+    "window": "Older messages have left the window since this summary.",
+}
+_BUSY = "A message is being answered just now. Try again in a moment."
+
+
+def _why_not_undo(
+    link: dict[str, Any],
+    *,
+    head: str | None,
+    head_kind: str | None,
+    context: int,
+    hard: int | None,
+    busy: bool,
+) -> str | None:
+    if link["id"] != head:
+        if head_kind in ("summary", "digest"):
+            return "A newer summary builds on this one. Undo the newer one first."
+        return _NOT_CROSSED.get(head_kind or "", _NOT_CROSSED["new"])
+    after = context + link["tokens_before"] - link["tokens_after"]
+    if hard is not None and after > hard:
+        return f"The original needs about {after:,} tokens; {hard:,} is the most that fits."
+    return _BUSY if busy else None
+
+
+def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}

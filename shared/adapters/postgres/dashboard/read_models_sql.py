@@ -1,0 +1,379 @@
+"""The statements of `insights`: one per page, each answers with one JSON text."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from shared.adapters.postgres.db.sort_keys import CACHE_PCT, CONTEXT_PCT, KNOWN_COST, READ_TOKENS
+from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
+from shared.adapters.postgres.turns.spend_sql import SUMS
+
+LEASE_SECONDS = 4
+NEAR_PCT = 90
+FULL_MARKS = (70, 90)
+"""Shares of the context from which on an index knows the conversations."""
+
+CHANNEL = "nullif(s.last_channel, '')"
+"""Where the newest turn came from; null before the first."""
+
+STATE = """(CASE
+  WHEN s.answered_turn < s.next_turn - 1 AND s.leased_by IS NOT NULL THEN 'answering'
+  WHEN s.answered_turn < s.next_turn - 1 THEN 'waiting'
+  WHEN s.id IN (SELECT session_id FROM jobs WHERE state = 'running') THEN 'tidying'
+  WHEN s.troubled_at IS NULL THEN 'idle'
+  WHEN (SELECT j.state FROM jobs j WHERE j.session_id = s.id ORDER BY j.id DESC LIMIT 1) = 'dead' THEN 'problem'
+  WHEN (SELECT n.state FROM turns n WHERE n.session_id = s.id AND n.turn_no = s.answered_turn) = 'failed'
+  THEN 'problem'
+  ELSE 'idle' END)"""
+"""The mark of a trouble tells those few whose newest job and turn have to be looked at; of the jobs that run, as many as
+workers can do at once, all are read once for a whole page.
+"""
+STATES = ("answering", "waiting", "tidying", "problem", "idle")
+UNENDED = "ARRAY(SELECT session_id FROM turns WHERE ended_at IS NULL)"
+"""Those with a message that has no answer yet, by the index of such turns: one of sessions would be told twice in
+every turn.
+"""
+_UNANSWERED = f"s.id = ANY ({UNENDED}) AND s.answered_turn < s.next_turn - 1"
+IN_STATE = {
+    "answering": f"{_UNANSWERED} AND s.leased_by IS NOT NULL",
+    "waiting": f"{_UNANSWERED} AND s.leased_by IS NULL",
+    "tidying": f"s.id IN (SELECT session_id FROM jobs WHERE state = 'running') AND {STATE} = 'tidying'",
+    "problem": f"s.troubled_at IS NOT NULL AND coalesce({STATE} = 'problem', false)",
+    "idle": f"coalesce({STATE} = 'idle', false)",
+}
+"""The same by way of the index that knows the few which are not idle. Of `coalesce` the planner guesses that it is true
+for half of the rows, of a bare comparison that it hardly ever is: then it would look at all of them to sort them.
+"""
+_TRUE_STATE = "(SELECT {} FROM sessions y WHERE y.id = s.id)".format(re.sub(r"\bs[.]", "y.", STATE))
+LISTED_IN_STATE = {
+    "answering": f"s.id = ANY ({UNENDED}) AND {_TRUE_STATE} = 'answering'",
+    "waiting": f"s.id = ANY ({UNENDED}) AND {_TRUE_STATE} = 'waiting'",
+    "tidying": f"s.id IN (SELECT session_id FROM jobs WHERE state = 'running') AND {_TRUE_STATE} = 'tidying'",
+    "problem": f"s.troubled_at IS NOT NULL AND coalesce({_TRUE_STATE} = 'problem', false)",
+    "idle": f"coalesce({_TRUE_STATE} = 'idle', false)",
+}
+"""The same of a row of `session_list`."""
+
+
+def _of(table: str, term: str) -> str:
+    """A term over the columns of one table, with its alias before each."""
+    return re.sub(r"\b([a-z]+_[a-z_]+)\b", rf"{table}.\1", term)
+
+
+_READ = f"({_of('t', READ_TOKENS)})"
+"""All that went in: the provider counts what its cache served apart from `input_tokens`."""
+_COST = f"({_of('t', KNOWN_COST)})"
+_HIT = _of("t", CACHE_PCT)
+_PCT = _of("s", CONTEXT_PCT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a column is ordered by: never null, so that a cursor can stand on it; `tie` is of the same table."""
+
+    key: str
+    kind: str
+    tie: str = "s.id"
+    listed: bool = False
+    """Whether `s` is a row of `session_list`, as it was some seconds ago."""
+
+    def holds(self, key: str) -> bool:
+        """Whether a text is a value of this order's kind."""
+        try:
+            match self.kind:
+                case "bigint":
+                    return abs(int(key)) < 2**63 and key.removeprefix("-").isdecimal() and key.isascii()
+                case "float8":
+                    return math.isfinite(float(key)) and len(key) < 40
+                case "timestamptz":
+                    return datetime.fromisoformat(key).tzinfo is not None
+        except (ValueError, OverflowError):
+            return False
+        return True
+
+
+def _listed(key: str, kind: str = "bigint") -> Order:
+    return Order(key=key, kind=kind, listed=True)
+
+
+SORTS = {
+    "active": _listed("s.last_active_at", "timestamptz"),
+    "channel": Order(key="s.last_channel", kind="text"),
+    "person": Order(key='lower(p.display_name) COLLATE "C"', kind="text"),
+    "agent": Order(key="a.name", kind="text"),
+    "turns": _listed("s.next_turn"),
+    "context": _listed(f"coalesce({_PCT}, -1)", "float8"),
+    "input": _listed(f"({_of('s', READ_TOKENS)})"),
+    "output": _listed("s.output_tokens"),
+    "cost": _listed(f"coalesce(({_of('s', KNOWN_COST)}), -1)"),
+    "cache": _listed(f"coalesce({_of('s', CACHE_PCT)}, -1)", "float8"),
+    "compactions": Order(key="t.compaction_count", kind="bigint", tie="t.session_id"),
+    "state": Order(key=STATE, kind="text"),
+}
+"""Columns of the list; each order has an index in `tables.py` over the same term. What each turn changes is ordered
+by its copy in `session_list`, all else by itself; what is shown of a row is always the truth.
+"""
+
+_SHOWN_PERSON = """
+  'person', nullif(coalesce(s.person_name, (SELECT display_name FROM parties WHERE id = s.party_id)), ''),
+  'kind', coalesce(s.person_kind, (SELECT kind FROM parties WHERE id = s.party_id)),
+  'anonymous', coalesce(s.person_anonymous, (SELECT anonymous FROM parties WHERE id = s.party_id)),
+"""
+"""Looked up for those sessions only that no worker has told yet whose they are."""
+_FACTS = f"""
+  'id', s.public_id, {_SHOWN_PERSON}
+  'agent', a.name, 'channel', {CHANNEL}, 'turns', s.next_turn - 1,
+  'context_tokens', CASE WHEN s.context_limit > 0 THEN s.context_tokens END,
+  'context_limit', nullif(s.context_limit, 0), 'context_pct', {_PCT},
+  'input_tokens', {_READ}, 'output_tokens', t.output_tokens,
+  'cache_read_tokens', t.cache_read_tokens, 'cache_write_tokens', t.cache_write_tokens,
+  'cache_hit_pct', {_HIT}, 'cost_micro', {_COST}, 'cost_unknown_calls', t.cost_unknown_calls,
+  'compactions', t.compaction_count, 'state', {STATE},
+  'created_at', s.created_at, 'last_active_at', s.last_active_at
+"""
+_OF_SESSION = """
+  FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
+  LEFT JOIN session_totals t ON t.session_id = s.id
+"""
+
+SESSIONS = f"""
+WITH page AS ({{page}}),
+placed AS (SELECT *, row_number() OVER () AS place FROM page)
+SELECT json_agg(json_build_object('row', s.id, 'key', s.key::text, {_FACTS.replace(STATE, "{state}")}) ORDER BY s.place)::text
+  FROM placed s {{joined}} JOIN agents a ON a.id = s.agent_id
+"""
+"""Whose state is known already, by order or by filter, is not looked at again; nor is what led to it."""
+TOTALS = "LEFT JOIN session_totals t ON t.session_id = s.id"
+TOTALS_OF_PAGE = "CROSS JOIN LATERAL (SELECT (s.totals).*) t"
+
+NEWEST_CALL = f"""(
+  SELECT x.* FROM turn_context_audit x WHERE (x.session_id, x.turn_id) < (s.id, {2**62}) AND x.session_id >= s.id
+   ORDER BY x.session_id DESC, x.turn_id DESC, x.id DESC LIMIT 1)"""
+"""Of `s`. Asked for those of one session, the planner takes them for a handful, and of a long one sorts them all."""
+
+SESSION = f"""
+SELECT json_build_object({_FACTS},
+  'party', coalesce((SELECT r.public_id FROM parties r WHERE r.id = p.merged_into), p.public_id), 'timezone', p.timezone, 'goal', nullif(s.goal, ''), 'mode', nullif(s.mode, ''),
+  'base_turn', s.base_turn, 'flushed_turn', s.flushed_turn, 'held', s.hold_compaction,
+  'answered_turn', s.answered_turn, 'view_epoch', s.view_epoch, 'newest_seq', s.next_seq - 1,
+  'handover', (SELECT json_build_object('state', h.state, 'asked_by', h.asked_by, 'reason', h.reason,
+        'operator_id', h.operator_id, 'operator', h.operator_name, 'asked_at', h.asked_at, 'taken_at', h.taken_at,
+        'waits_since', (SELECT n.opened_at FROM turns n
+                         WHERE n.session_id = s.id AND n.turn_no = s.answered_turn + 1))
+      FROM handovers h WHERE h.session_id = s.id AND h.ended_at IS NULL),
+  'first_channel', (SELECT json_agg(DISTINCT n.channel) FROM turns n
+                     WHERE n.session_id = s.id AND n.turn_no IN (1, s.next_turn - 1)),
+  'undone', (SELECT count(*) FROM links l WHERE l.session_id = s.id AND l.undone_at IS NOT NULL),
+  'now', (SELECT json_build_object('turn', c.turn_id, 'parts', c.parts, 'model', c.model_alias,
+              'window', c.model_context_limit, 'hard', c.hard_limit, 'budget', c.input_budget, 'at', c.created_at)
+            FROM {NEWEST_CALL} c),
+  'running', (SELECT json_build_object('kind', j.kind, 'since', j.started_at) FROM jobs j
+               WHERE j.session_id = s.id AND j.state = 'running'),
+  'notes', (SELECT json_build_object('kept', count(*), 'newest', max(n.id)::text)
+              FROM party_family(coalesce(p.merged_into, p.id)) AS family(id)
+             CROSS JOIN LATERAL (SELECT id FROM notes m WHERE m.party_id = family.id AND m.text <> ''
+                AND m.forgotten_at IS NULL AND m.superseded_by IS NULL OFFSET 0) n),
+  'flushes', coalesce((SELECT json_agg(json_build_object('id', f.public_id, 'threshold', f.threshold,
+        'from_turn', f.from_turn, 'through_turn', f.through_turn, 'outcome', f.outcome, 'note_count', f.note_count,
+        'stray_text', nullif(f.stray_text, ''), 'error', nullif(f.error, ''), 'model', nullif(f.model, ''),
+        'tokens', f.tokens, 'cost_micro', f.cost_micro, 'at', f.created_at, 'ended_at', f.ended_at,
+        'notes', coalesce((SELECT json_agg(json_build_object('id', m.public_id, 'kind', m.kind, 'text', m.text,
+             'importance', m.importance, 'authority', m.authority, 'superseded', m.superseded_by IS NOT NULL,
+             'forgotten', m.forgotten_at IS NOT NULL) ORDER BY m.id)
+             FROM notes m WHERE m.party_id = s.party_id AND m.flush_id = f.id), '[]'::json)) ORDER BY f.id DESC)
+      FROM (SELECT * FROM flushes x WHERE (x.session_id, x.id) < (s.id, {2**62}) AND x.session_id >= s.id
+             ORDER BY x.session_id DESC, x.id DESC LIMIT 50) f), '[]'::json),
+  'spend', coalesce((SELECT json_agg(u ORDER BY u.cost_micro DESC NULLS LAST, u.purpose, u.model) FROM (
+      SELECT purpose, model, {", ".join(SUMS)} FROM session_spend WHERE session_id = s.id) u), '[]'::json)
+)::text {_OF_SESSION} WHERE s.public_id = $1
+"""
+
+_MESSAGE = """json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step, 'author', e.author,
+  'blocks', e.blocks, 'tokens', e.tokens, 'at', e.at,
+  'pinned', EXISTS (SELECT FROM pins x WHERE x.session_id = e.session_id AND x.seq = e.seq),
+  'pruned', (SELECT d.form FROM prune_decisions d WHERE d.session_id = e.session_id AND d.seq = e.seq
+              ORDER BY d.turn_no DESC LIMIT 1),
+  'hidden', e.turn_no <= e.base_turn,
+  'name', CASE WHEN e.author = 'operator' THEN (
+      SELECT nullif(h.operator_name, '') FROM handovers h WHERE h.session_id = e.session_id AND h.taken_at <= e.at
+       ORDER BY h.taken_at DESC LIMIT 1) END,
+  'files', CASE WHEN e.blocks @? '$[*].attachment_id' THEN (SELECT json_agg(json_build_object(
+                'number', f.id, 'id', f.public_id, 'name', f.name, 'mime', f.mime, 'size', f.size,
+                'kept', f.body IS NOT NULL))
+              FROM attachments f WHERE f.session_id = e.session_id AND f.id IN (
+                   SELECT (b ->> 'attachment_id')::bigint FROM jsonb_array_elements(e.blocks) b)) END,
+  'feedback', CASE WHEN e.author = 'assistant' THEN (
+      SELECT json_build_object('opinion', b.opinion, 'words', nullif(b.words, '')) FROM feedback b
+       WHERE b.session_id = e.session_id AND b.turn_no = e.turn_no) END,
+  'turn_state', n.state, 'error_code', n.error_code)"""
+_PAGE = """
+bounds AS (SELECT *, greatest(earliest, newest - $4) AS oldest
+             FROM (SELECT s.*, greatest({first}::bigint, 1) AS earliest,
+                          least({last}::bigint, $2, s.next_turn) AS newest FROM s) x),
+page AS (
+  SELECT e.*, o.turn_no, o.step, s.base_turn FROM bounds s
+    CROSS JOIN LATERAL (SELECT * FROM turn_entries x
+      WHERE x.session_id = s.id AND x.turn_no BETWEEN s.oldest AND s.newest AND (x.turn_no, x.step) < ($2, $3)
+      ORDER BY x.turn_no DESC, x.step DESC LIMIT $4 + 1) o
+   CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = o.session_id AND x.seq = o.seq OFFSET 0) e
+), shown AS (SELECT * FROM page ORDER BY turn_no DESC, step DESC LIMIT $4)
+"""
+"""As many turns as messages are asked for hold them, for a turn has one at least; should some have none, the page is
+short and says where the next begins. Without the bound, a plan made for short conversations reads a whole long one.
+"""
+_SHOWN = f"""
+  'messages', coalesce((SELECT json_agg({_MESSAGE} ORDER BY e.turn_no, e.step) FROM shown e
+      CROSS JOIN LATERAL (SELECT state, error_code FROM turns n
+        WHERE n.session_id = e.session_id AND n.turn_no = e.turn_no LIMIT 1) n), '[]'::json),
+  'before', (SELECT CASE WHEN (SELECT count(*) FROM page) > $4
+                    THEN (SELECT turn_no || '.' || step FROM shown ORDER BY turn_no, step LIMIT 1)
+                    WHEN b.oldest > b.earliest THEN b.oldest || '.0' END FROM bounds b)
+"""
+
+MESSAGES = f"""
+WITH s AS (SELECT * FROM sessions WHERE public_id = $1), {_PAGE.format(first="$5", last="$6")}
+SELECT json_build_object({_SHOWN},
+  'dividers', coalesce((SELECT json_agg(json_build_object('id', l.public_id, 'kind', l.kind,
+      'from_turn', l.from_turn, 'through_turn', l.through_turn, 'trigger', l.trigger, 'tokens_before', l.tokens_before,
+      'tokens_after', l.tokens_after, 'at', l.created_at) ORDER BY l.through_turn, l.id)
+    FROM (SELECT min(turn_no) AS low, max(turn_no) AS high FROM shown) v JOIN links l
+      ON l.session_id = s.id AND l.active AND l.through_turn BETWEEN v.low AND v.high
+     AND int8range(l.from_turn, l.through_turn, '[]') && int8range(v.low, v.high, '[]')), '[]'::json),
+  'handovers', coalesce((SELECT json_agg(json_build_object('id', h.id, 'asked_by', h.asked_by, 'reason', h.reason,
+      'operator', h.operator_name, 'asked_at', h.asked_at, 'taken_at', h.taken_at, 'ended_at', h.ended_at,
+      'ended_by', h.ended_by) ORDER BY h.id)
+    FROM (SELECT * FROM handovers h WHERE h.session_id = s.id AND (h.ended_at IS NULL
+             OR h.ended_at >= (SELECT coalesce(min(at), '-infinity') FROM shown))
+           ORDER BY h.id DESC LIMIT 200) h), '[]'::json)
+)::text FROM s
+"""
+
+ORIGINALS = f"""
+WITH l AS (SELECT * FROM links WHERE public_id = $1 AND kind IN ('summary', 'digest')),
+s AS (SELECT s.*, l.from_turn, l.through_turn FROM l JOIN sessions s ON s.id = l.session_id),
+{_PAGE.format(first="s.from_turn", last="s.through_turn")}
+SELECT json_build_object({_SHOWN}, 'session', s.public_id)::text FROM s
+"""
+
+CONTEXT_AUDIT = """
+WITH s AS (SELECT id FROM sessions WHERE public_id = $1),
+page AS (SELECT c.* FROM s CROSS JOIN LATERAL (
+          SELECT * FROM turn_context_audit x
+           WHERE (x.session_id, x.turn_id, x.id) < (s.id, $2, $3::bigint) AND x.session_id >= s.id
+           ORDER BY x.session_id DESC, x.turn_id DESC, x.id DESC LIMIT {limit} + 1) c),
+shown AS (SELECT * FROM page ORDER BY turn_id DESC, id DESC LIMIT {limit})
+SELECT json_build_object(
+  'calls', coalesce((SELECT json_agg(json_build_object('turn', c.turn_id, 'at', c.created_at, 'model', c.model_alias,
+      'window', c.model_context_limit, 'budget', c.input_budget, 'hard', c.hard_limit,
+      'before', c.estimated_input_tokens_before, 'after_summary', c.estimated_input_tokens_after_summary,
+      'after_prune', c.estimated_input_tokens_after_prune, 'reported', c.reported_input_tokens,
+      'context', c.context_tokens, 'summary', c.summary_triggered, 'prune', c.prune_triggered,
+      'overflow', c.overflow_rejected) ORDER BY c.turn_id DESC, c.id DESC) FROM shown c), '[]'::json),
+  'before', (SELECT CASE WHEN (SELECT count(*) FROM page) > {limit}
+                    THEN (SELECT turn_id || '.' || id FROM shown ORDER BY turn_id, id LIMIT 1) END)
+)::text FROM s
+"""
+
+COMPACTIONS = """
+WITH s AS (SELECT * FROM sessions WHERE public_id = $1),
+page AS (SELECT l.* FROM s CROSS JOIN LATERAL (
+          SELECT * FROM links x WHERE (x.session_id, x.id) < (s.id, $2) AND x.session_id >= s.id
+             AND x.kind IN ('summary', 'digest')
+           ORDER BY x.session_id DESC, x.id DESC LIMIT {limit} + 1) l),
+shown AS (SELECT * FROM page ORDER BY id DESC LIMIT {limit})
+SELECT json_build_object(
+  'standing', json_build_object(
+    'head', (SELECT public_id FROM links WHERE id = s.head),
+    'head_kind', (SELECT kind FROM links WHERE id = s.head),
+    'redo', (SELECT public_id FROM links WHERE id = s.redo),
+    'context', s.context_tokens, 'busy', s.answered_turn < s.next_turn - 1,
+    'hard', (SELECT c.hard_limit FROM {newest_call} c)),
+  'compactions', coalesce((SELECT json_agg(json_build_object('id', l.public_id, 'kind', l.kind, 'active', l.active,
+      'trigger', l.trigger, 'from_turn', l.from_turn, 'through_turn', l.through_turn, 'summary', l.summary_text,
+      'tokens', l.tokens, 'tokens_before', l.tokens_before, 'tokens_after', l.tokens_after,
+      'saved_pct', CASE WHEN l.tokens_before > 0
+                   THEN ((l.tokens_before - l.tokens_after) * 100.0 / l.tokens_before)::float8 END,
+      'model', nullif(l.model, ''), 'duration_ms', nullif(l.duration_ms, 0), 'cost_micro', l.cost_micro,
+      'audit', l.audit, 'contract', l.contract, 'focus', nullif(l.focus, ''),
+      'at', l.created_at, 'undone_at', l.undone_at) ORDER BY l.id DESC)
+    FROM shown l), '[]'::json),
+  'before', (SELECT CASE WHEN (SELECT count(*) FROM page) > {limit} THEN (SELECT min(id)::text FROM shown) END),
+  'failed', coalesce((SELECT json_agg(json_build_object('id', j.id, 'trigger', j.trigger, 'attempt', j.attempt,
+      'error', nullif(j.last_error, ''), 'failures', j.failures, 'state', j.state,
+      'at', coalesce(j.ended_at, j.started_at, j.created_at)) ORDER BY j.id DESC)
+    FROM (SELECT * FROM (
+            (SELECT * FROM jobs WHERE session_id = s.id AND kind = 'compact' AND state = 'dead'
+              ORDER BY id DESC LIMIT 20)
+            UNION ALL
+            SELECT * FROM jobs WHERE session_id = s.id AND kind = 'compact' AND state IN ('due', 'running')
+               AND last_error <> '') x
+           ORDER BY id DESC LIMIT 20) j), '[]'::json)
+)::text FROM s
+"""
+"""Limits are written out: a plan for any number would look dearer each time than a new one for ours."""
+
+_PROVIDERS = f"""(
+  SELECT coalesce(json_agg(x ORDER BY x.host), '[]'::json) FROM (
+    SELECT p ->> 'provider' AS host,
+           CASE WHEN bool_or((p ->> 'refused')::boolean AND (p ->> 'open')::boolean) THEN 'refused'
+                WHEN bool_or((p ->> 'open')::boolean) THEN 'open' ELSE 'closed' END AS state,
+           coalesce(sum((p ->> 'calls')::bigint), 0) AS calls,
+           coalesce(sum((p ->> 'failures')::bigint), 0) AS failures,
+           coalesce(max((p ->> 'open_seconds')::bigint), 0) AS open_seconds,
+           count(DISTINCT w.id) AS processes, count(DISTINCT w.id) FILTER (WHERE (p ->> 'open')::boolean) AS out_of,
+           coalesce(json_agg(DISTINCT w.role) FILTER (WHERE (p ->> 'open')::boolean), '[]'::json) AS out_in,
+           coalesce(json_agg(DISTINCT jsonb_build_object('role', w.role, 'reason', p ->> 'reason'))
+                      FILTER (WHERE (p ->> 'open')::boolean AND p ->> 'reason' <> ''), '[]'::json) AS reasons
+      FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
+     WHERE w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s' GROUP BY 1) x)
+"""
+"""As all living processes tell with their heartbeats; each has breakers of its own."""
+
+NEWEST_CALLS = 500
+"""So many calls, as far as they are of the last day, tell how fast answers are: a busy day costs no more than that,
+and the slowest twenty-five are above the told figure."""
+
+OVERVIEW = f"""
+WITH calls AS (
+  SELECT * FROM (SELECT session_id, turn_id, model_ms, created_at FROM turn_context_audit
+                  ORDER BY id DESC LIMIT {NEWEST_CALLS}) c
+   WHERE created_at > now() - interval '1 day'
+), newest AS (
+  SELECT n.session_id, n.turn_no, n.state, n.opened_at, n.claimed_at, n.ended_at
+    FROM (SELECT DISTINCT session_id, turn_id FROM calls) c
+   CROSS JOIN LATERAL (SELECT * FROM turns x WHERE x.session_id = c.session_id AND x.turn_no = c.turn_id OFFSET 0) n
+   WHERE n.claimed_at IS NOT NULL
+)
+SELECT json_build_object(
+  'providers', {_PROVIDERS},
+  'active', (SELECT count(*) FROM session_list WHERE last_active_at > now() - interval '1 hour'),
+  'near_limit', (SELECT count(*) FROM session_list WHERE last_active_at > now() - interval '1 day'
+                    AND coalesce({CONTEXT_PCT}, -1) >= {NEAR_PCT}),
+  'waiting', (SELECT count(*) FROM sessions s WHERE {_UNANSWERED}),
+  'jobs_dead', (SELECT count(*) FROM jobs WHERE state = 'dead' AND ended_at > now() - interval '1 day'
+                   AND NOT outcome ? 'cancelled'),
+  'jobs_retrying', (SELECT count(*) FROM jobs WHERE state IN ('due', 'running') AND last_error <> ''),
+  'workers', (SELECT count(*) FROM workers WHERE role = 'worker' AND stopped_at IS NULL
+                 AND beat > now() - interval '{LEASE_SECONDS} s'),
+  'charged_micro', (SELECT coalesce(max(spent_micro), 0) + {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE $1)::date")} FROM spend_days
+                     WHERE scope = 'total' AND day = (now() AT TIME ZONE $1)::date),
+  'near_caps', (SELECT count(*) FROM spend_days WHERE scope ~ '^(party|session):' AND warned_at IS NOT NULL
+                   AND day = (now() AT TIME ZONE $1)::date),
+  'jobs_due', (SELECT count(*) FROM jobs WHERE state = 'due' AND due_at <= now()),
+  'summaries_resting', (SELECT count(DISTINCT session_id) FROM jobs
+                         WHERE state = 'due' AND kind = 'compact' AND outcome ->> 'resting' = 'breaker'),
+  'handovers_waiting', (SELECT count(*) FROM handovers WHERE state = 'waiting'),
+  'oldest_waiting', (SELECT min(asked_at) FROM handovers WHERE state = 'waiting'),
+  'turns_day', w.turns, 'wait_p95_ms', w.wait, 'overhead_p95_ms', o.overhead, 'overhead_turns', o.turns,
+  'at', now())::text
+  FROM (SELECT count(*) AS turns, (percentile_cont(0.95) WITHIN GROUP (
+               ORDER BY extract(epoch FROM claimed_at - opened_at) * 1000))::float8 AS wait FROM newest) w,
+  (SELECT count(*) AS turns, (percentile_cont(0.95) WITHIN GROUP (ORDER BY greatest(0,
+               extract(epoch FROM n.ended_at - n.claimed_at) * 1000 - c.model_ms)))::float8 AS overhead
+          FROM newest n JOIN calls c ON c.session_id = n.session_id AND c.turn_id = n.turn_no
+         WHERE n.state = 'answered' AND c.model_ms IS NOT NULL AND NOT EXISTS (
+               SELECT FROM turn_steps x WHERE x.session_id = n.session_id AND x.turn_no = n.turn_no)) o
+"""

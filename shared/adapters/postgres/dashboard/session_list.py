@@ -1,0 +1,357 @@
+"""The statements of the session list: whatever the order and the filters, an index leads to the page."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from shared.adapters.postgres.dashboard import read_models_sql as sql
+from shared.adapters.postgres.db.search_terms import FEW_FOUND, is_short, look_of
+
+FEW_PEOPLE = 4000
+"""A search begins with whom it finds up to so many; of more, the order is followed and each row looked at."""
+NEAR_ROWS = 1000
+"""One or two letters or a usual name mean so many that the next rows of the order fill a page before anybody
+is looked up.
+"""
+_ID_START = re.compile(r"[0-9a-f]{1,8}(-[0-9a-f-]{0,27})?")
+_MOST = 2**63 - 1
+
+
+class BadQuery(ValueError):
+    """A filter, an order or a cursor that does not exist; the text is for the person who asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionQuery:
+    """What the session list shows. `sort` names a column, with a minus for the largest first."""
+
+    search: str = ""
+    channel: str = ""
+    state: str = ""
+    agent: str = ""
+    site: str = ""
+    min_pct: float | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    sort: str = "-active"
+    cursor: str = ""
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matches:
+    """Whom a search means; `people` is None when there are too many to begin with, or unknown."""
+
+    people: tuple[int, ...] | None = ()
+    agents: tuple[int, ...] | None = ()
+
+
+NOBODY_LOOKED_UP = Matches(people=None, agents=None)
+
+
+_MATCHES = """
+SELECT json_build_object(
+  'people', (SELECT CASE WHEN {when} AND count(*) <= {few} THEN coalesce(json_agg(id), '[]'::json) END
+               FROM (SELECT id FROM parties WHERE {found} LIMIT {few} + 1) x),
+  'agents', (SELECT json_agg(id) FROM agents WHERE strpos(lower(name), lower($1)) > 0))::text
+"""
+_SOMEWHERE = """name_pieces(display_name) @> (SELECT pieces FROM look)
+  AND strpos(lower(display_name), lower($1)) > 0"""
+"""Some of the pieces lead to the names, each of which is then looked at."""
+_AT_THE_START = """lower(display_name) COLLATE "C" >= lower($1)
+  AND lower(display_name) COLLATE "C" < lower($1) || U&'\\+10FFFF'
+  ORDER BY lower(display_name) COLLATE "C", id"""
+"""Ordered, so that the index is the way however many there are."""
+
+
+def matches_statement(search: str, *, only_few: bool = False) -> str:
+    """Finds whom the words mean: anywhere in a name, or by its beginning when they are one or two letters.
+
+    With `only_few` nobody is told of words that have usual pieces alone: by an index those are found slowly.
+    """
+    if is_short(search):
+        return _MATCHES.format(found=_AT_THE_START, when="true", few=FEW_PEOPLE)
+    when, few = ("(SELECT rare FROM look)", FEW_FOUND) if only_few else ("true", FEW_PEOPLE)
+    matches = _MATCHES.format(found=f"{when} AND {_SOMEWHERE}", when=when, few=few)
+    return f"WITH look AS MATERIALIZED ({look_of('$1', 'parties_by_pieces')}) {matches}"
+
+
+def matches_of(found: Mapping[str, Sequence[int] | None]) -> Matches:
+    people = found["people"]
+    return Matches(people=None if people is None else tuple(people), agents=tuple(found["agents"] or ()))
+
+
+@dataclass(slots=True)
+class _Arguments:
+    values: list[object] = field(default_factory=list)
+
+    def put(self, value: object) -> str:
+        self.values.append(value)
+        return f"${len(self.values)}"
+
+
+def near_page(query: SessionQuery, *, limit: int) -> tuple[str, Sequence[object]] | None:
+    """What the next rows of the order hold of a search that means very many; None for other orders."""
+    if not query.search or check(query) in ("state", "agent", "person"):
+        return None
+    return session_page(query, NOBODY_LOOKED_UP, limit=limit)
+
+
+def session_page(
+    query: SessionQuery, matches: Matches = Matches(), *, limit: int
+) -> tuple[str, Sequence[object]]:
+    """The statement of one page of `limit` rows, and what goes with it. Raises BadQuery.
+
+    The limit is written out: with a parameter in its place the planner plans for a tenth of all.
+    """
+    column = check(query)
+    edge = _edge(query.cursor, query.sort) if query.cursor else None
+    put, falling = _Arguments(), query.sort.startswith("-")
+    meant = [_searched(query.search, matches, put)] if query.search else []
+    if matches is NOBODY_LOOKED_UP:
+        near = _by_column(column, _wanted(query, put), edge, put, falling=falling, limit=NEAR_ROWS)
+        page = _of_truth(near, meant, falling=falling, limit=limit)
+        return _shown(page, state=_told(column, query.state)), put.values
+    wanted = [*meant, *_wanted(query, put)]
+    if column == "state":
+        page = _by_state(wanted, query.state, edge, falling=falling, limit=limit)
+    elif column == "agent":
+        page = _by_agent(wanted, edge, put, falling=falling, limit=limit)
+    elif column == "person":
+        page = _by_person(wanted, edge, put, falling=falling, limit=limit)
+    else:
+        page = _by_column(column, wanted, edge, put, falling=falling, limit=limit)
+        if sql.SORTS[column].listed:
+            page = _of_truth(page, [], falling=falling, limit=limit)
+    return _shown(page, state=_told(column, query.state), with_totals=_by_totals(column)), put.values
+
+
+def _shown(page: str, *, state: str, with_totals: bool = False) -> str:
+    """The rows of a page with all that the list tells of them; the totals come along where they led to it."""
+    totals = sql.TOTALS_OF_PAGE if with_totals else sql.TOTALS
+    return sql.SESSIONS.format(page=page, state=state, joined=totals)
+
+
+def _told(column: str, only: str) -> str:
+    """The state of a row of the page."""
+    if column == "state":
+        return "s.key"
+    return f"'{only}'" if only else sql.STATE
+
+
+def _by_totals(column: str) -> bool:
+    return sql.SORTS[column].tie.startswith("t.")
+
+
+def check(query: SessionQuery) -> str:
+    """The column that it is ordered by; raises BadQuery for an order or a state that does not exist."""
+    column = query.sort.removeprefix("-")
+    if column not in sql.SORTS:
+        raise BadQuery(f"sort is one of {', '.join(sql.SORTS)}, with a minus for the largest first")
+    if query.state and query.state not in sql.STATES:
+        raise BadQuery(f"state is one of {', '.join(sql.STATES)}")
+    return column
+
+
+def _wanted(query: SessionQuery, put: _Arguments) -> list[str]:
+    wanted = []
+    if query.channel:
+        wanted.append(f"s.last_channel = {put.put(query.channel)}")
+    if query.state:
+        listed = sql.SORTS[check(query)].listed
+        wanted.append((sql.LISTED_IN_STATE if listed else sql.IN_STATE)[query.state])
+    if query.agent:
+        wanted.append(f"s.agent_id = (SELECT id FROM agents WHERE name = {put.put(query.agent)})")
+    if query.site:
+        wanted.append(
+            f"""s.id IN (SELECT x.session_id FROM addresses x
+                          WHERE x.channel = 'web' AND x.account = {put.put(query.site)})"""
+        )
+    among = []
+    if query.min_pct is not None:
+        among.append(_full(query.min_pct, put))
+    if query.since is not None:
+        among.append(f"s.last_active_at >= {put.put(query.since)}")
+    if query.until is not None:
+        among.append(f"s.last_active_at < {put.put(query.until)}")
+    if among and not sql.SORTS[check(query)].listed:
+        # What turns change has its indexes in the list.
+        among = [f"s.id IN (SELECT s.id FROM session_list s WHERE {_all(among)})"]
+    return [*wanted, *among]
+
+
+def _full(share: float, put: _Arguments) -> str:
+    """What the page offers to choose has an index of its own, by the number that is written out."""
+    key = sql.SORTS["context"].key
+    at_least = [f"{key} >= {mark}" for mark in sql.FULL_MARKS if mark <= share][-1:]
+    return _all([f"{key} >= {put.put(share)}::float8", "s.context_limit > 0", *at_least])
+
+
+def _searched(search: str, matches: Matches, put: _Arguments) -> str:
+    ways, exact = [], _exactly(search, matches, put)
+    if matches.people is None or is_short(search):
+        ways += [way.format(s="s") for way in exact]
+    elif exact:
+        each = " UNION ALL ".join(f"SELECT x.id FROM sessions x WHERE {way.format(s='x')}" for way in exact)
+        ways.append(f"s.id = ANY (ARRAY({each}))")
+    if matches.people is None:
+        how = "starts_with" if is_short(search) else "0 < strpos"
+        ways.append(f"{how}(s.person, (SELECT lower({put.put(search)})))")
+    if matches.agents is None:
+        ways.append(
+            f"s.agent_id IN (SELECT id FROM agents WHERE strpos(lower(name), lower({put.put(search)})) > 0)"
+        )
+    elif matches.agents:
+        ways.append(f"s.agent_id = ANY ({put.put(list(matches.agents))}::bigint[])")
+    return f"({' OR '.join(ways)})" if ways else "false"
+
+
+def _exactly(search: str, matches: Matches, put: _Arguments) -> list[str]:
+    """Those of the people found, and the one whose id begins so: few, each known to an index.
+
+    Collected before anything else is looked at; left to choose, the planner may follow the order of the list
+    to its end for them.
+    """
+    exact = []
+    if matches.people:
+        exact.append(f"{{s}}.party_id = ANY ((SELECT {put.put(list(matches.people))}::bigint[])::bigint[])")
+    if _ID_START.fullmatch(start := search.lower()):
+        bare = start.replace("-", "")
+        least, most = (f"(SELECT {put.put(bare.ljust(32, end)[:32])}::text::uuid)" for end in "0f")
+        exact.append(f"{{s}}.public_id BETWEEN {least} AND {most}")
+    return exact
+
+
+Edge = tuple[str, int]
+
+
+def _by_column(
+    column: str, wanted: list[str], edge: Edge | None, put: _Arguments, *, falling: bool, limit: int
+) -> str:
+    order = sql.SORTS[column]
+    if edge is not None:
+        sign = "<" if falling else ">"
+        place = f"({put.put(edge[0])}::text::{order.kind}, {put.put(edge[1])}::bigint)"
+        wanted = [*wanted, f"({order.key}, {order.tie}) {sign} {place}"]
+    direction = "DESC" if falling else "ASC"
+    if order.listed:
+        return f"""SELECT s.*, {order.key} AS key FROM session_list s WHERE {_all(wanted)}
+          ORDER BY {order.key} {direction}, {order.tie} {direction} LIMIT {limit}"""
+    joined, and_totals = "", ""
+    if _by_totals(column):
+        joined, and_totals = "JOIN session_totals t ON t.session_id = s.id", ", t AS totals"
+    return f"""SELECT s.*, {order.key} AS key{and_totals}
+      FROM sessions s {joined} WHERE {_all(wanted)}
+      ORDER BY {order.key} {direction}, {order.tie} {direction} LIMIT {limit}"""
+
+
+def _of_truth(rows: str, meant: Sequence[str], *, falling: bool, limit: int) -> str:
+    """The conversations themselves, in the order of their rows of the list; of these only what tells them
+    apart is read, which the index by activity has.
+    """
+    direction = "DESC" if falling else "ASC"
+    return f"""SELECT s.*, x.key FROM (
+        SELECT s.id, s.key FROM ({rows}) s WHERE {_all(meant)}
+         ORDER BY s.key {direction}, s.id {direction} LIMIT {limit}) x
+      CROSS JOIN LATERAL (SELECT * FROM sessions y WHERE y.id = x.id OFFSET 0) s
+      ORDER BY x.key {direction}, x.id {direction}"""
+
+
+def _by_person(wanted: list[str], edge: Edge | None, put: _Arguments, *, falling: bool, limit: int) -> str:
+    """Thousands may have no name: then the person's number orders them, which the index knows, too."""
+    key = sql.SORTS["person"].key
+    if edge is not None:
+        # A plan for any name is as good as one for this: by a sub-select it looks so to the planner, too.
+        name, row = f"(SELECT {put.put(edge[0])}::text)", f"{put.put(edge[1])}::bigint"
+        person = f"coalesce((SELECT party_id FROM sessions WHERE id = {row}), 0)"
+        sign = "<" if falling else ">"
+        wanted = [
+            *wanted,
+            f"({key}, p.id) {sign}= ({name}, {person})",
+            f"({key}, p.id, s.id) {sign} ({name}, {person}, {row})",
+        ]
+    direction = "DESC" if falling else "ASC"
+    return f"""SELECT s.*, {key} AS key FROM parties p JOIN sessions s ON s.party_id = p.id
+      WHERE {_all(wanted)} ORDER BY {key} {direction}, p.id {direction}, s.id {direction} LIMIT {limit}"""
+
+
+def _by_agent(wanted: list[str], edge: Edge | None, put: _Arguments, *, falling: bool, limit: int) -> str:
+    """A page of each of the few agents, in the order of their sessions, and of these the first."""
+    if edge is not None:
+        name, row = f"{put.put(edge[0])}::text", f"{put.put(edge[1])}::bigint"
+        sign, begin, end = ("<", _MOST, 0) if falling else (">", 0, _MOST)
+        start = f"CASE WHEN a.name = {name} THEN {row} WHEN a.name {sign} {name} THEN {begin} ELSE {end} END"
+        wanted = [*wanted, f"s.id {sign} {start}"]
+    direction = "DESC" if falling else "ASC"
+    return f"""SELECT g.*, a.name AS key FROM agents a CROSS JOIN LATERAL (
+        SELECT s.* FROM sessions s WHERE s.agent_id = a.id AND {_all(wanted)}
+         ORDER BY s.id {direction} LIMIT {limit}) g
+      ORDER BY a.name {direction}, g.id {direction} LIMIT {limit}"""
+
+
+def _by_state(wanted: list[str], only: str, edge: Edge | None, *, falling: bool, limit: int) -> str:
+    """State after state, each by the index that knows it, until the page is full."""
+    direction, sign = ("DESC", "<") if falling else ("ASC", ">")
+    pages = []
+    for state in sorted(sql.STATES, reverse=falling):
+        if (only and state != only) or (edge and (state > edge[0] if falling else state < edge[0])):
+            continue
+        after = [f"s.id {sign} {int(edge[1])}"] if edge and state == edge[0] else []
+        pages.append(
+            f"""(SELECT s.*, '{state}'::text AS key FROM sessions s
+                  WHERE {_all([sql.IN_STATE[state], *wanted, *after])}
+                  ORDER BY s.id {direction} LIMIT {limit})"""
+        )
+    if not pages:
+        raise BadQuery("the cursor belongs to another order")
+    return f"""SELECT * FROM (SELECT * FROM ({" UNION ALL ".join(pages)}) y LIMIT {limit}) x
+      ORDER BY key {direction}, id {direction}"""
+
+
+def _all(wanted: Sequence[str]) -> str:
+    return " AND ".join(wanted) or "true"
+
+
+def write_cursor(sort: str, key: str, row: int) -> str:
+    return base64.urlsafe_b64encode(json.dumps([sort, key, row]).encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str, sort: str) -> Edge:
+    """The key and row where the next page begins; raises BadQuery when it is of another order."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        made_for, key, row = json.loads(base64.urlsafe_b64decode(padded.encode()))
+        json.dumps(key, ensure_ascii=False).encode()
+    except (ValueError, binascii.Error, TypeError, RecursionError):
+        raise BadQuery("the cursor cannot be read") from None
+    if made_for != sort or not isinstance(key, str) or type(row) is not int:
+        raise BadQuery("the cursor belongs to another order")
+    if not 0 <= row <= _MOST or "\x00" in key:
+        raise BadQuery("the cursor was changed")
+    return key, row
+
+
+def is_moment(key: str) -> bool:
+    """A time as Postgres wrote it: whoever tampers with a cursor is told so."""
+    try:
+        datetime.fromisoformat(key)
+    except ValueError:
+        return False
+    return key.isascii()
+
+
+def _edge(cursor: str, sort: str) -> Edge:
+    """Of the session list, where a key is of its column."""
+    key, row = read_cursor(cursor, sort)
+    order = sql.SORTS.get(sort.removeprefix("-"))
+    if sort.removeprefix("-") == "state" and key not in sql.STATES:
+        raise BadQuery("the cursor was changed")
+    if order is None or not order.holds(key):
+        raise BadQuery("the cursor was changed")
+    return key, row

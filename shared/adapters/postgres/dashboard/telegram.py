@@ -1,0 +1,49 @@
+"""What operators see of Telegram: each bot, whether somebody serves it, and what may not have arrived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import asyncpg
+
+from shared.adapters.postgres.db.leases import LEASE_SECONDS
+from shared.adapters.postgres.db.pool import store_method
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BotState:
+    bot_id: int
+    username: str
+    access: str
+    mode: str
+    problem: str
+    """What an operator must know; empty when all is well."""
+    served_by: int | None
+    """The process that holds the bot's lease and lives."""
+    uncertain: int
+    """Parts of answers of the last 30 days of which nobody knows whether they arrived."""
+
+
+class PostgresTelegramOverview:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def bots(self) -> list[BotState]:
+        """The bots that were ever enrolled, by number."""
+        return [BotState(**dict(row)) for row in await self._pool.fetch(_BOTS)]
+
+
+_BOTS = f"""
+SELECT b.bot_id, b.username, b.access, b.mode, b.problem, w.pid AS served_by,
+       (SELECT count(*) FROM deliveries d JOIN addresses a ON a.id = d.address_id
+         WHERE d.channel = 'telegram' AND d.state = 'uncertain' AND a.account = b.bot_id::text
+           AND d.created_at > now() - interval '30 days') AS uncertain
+  FROM telegram_bots b
+  LEFT JOIN leases l ON l.name = 'telegram:' || b.bot_id
+  LEFT JOIN workers w ON w.id = l.leased_by AND w.stopped_at IS NULL
+        AND w.beat > now() - interval '{LEASE_SECONDS} s'
+ ORDER BY b.bot_id
+"""

@@ -1,0 +1,120 @@
+"""Every connection to a database is opened here, so that all read its address alike."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import asyncpg
+from asyncpg import connect_utils
+
+from shared.adapters.postgres.db.urls import Place, driver_url, place_of, places_of
+from shared.core.values.errors import StorageUnavailable
+
+_PORT = 5432
+CANNOT_CONNECT = (
+    asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError,
+)  # fmt: skip
+_ASK_THE_NEXT = (
+    asyncpg.CannotConnectNowError,
+    asyncpg.ConnectionDoesNotExistError,
+    asyncpg.TargetServerAttributeNotMatched,
+    OSError,
+    TimeoutError,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How one server is reached, as the driver itself has worked it out from the address."""
+
+    host: str
+    port: int | None
+    """None: `host` is the path of a Unix socket."""
+    user: str
+    password: str | None
+    database: str
+    tls: ssl.SSLContext | None
+    plain_too: bool
+    """Whether a server without TLS will do."""
+    direct_tls: bool
+
+
+class Doors:
+    """The hosts of one address in turn, the last good one first; each has its share of the time."""
+
+    def __init__(self, database_url: str) -> None:
+        self._places: Sequence[Place] = places_of(database_url)
+
+    async def __call__(
+        self, url: str, *, timeout: float, **options: Any
+    ) -> asyncpg.Connection[asyncpg.Record]:
+        if len(self._places) == 1:
+            return await asyncpg.connect(url, timeout=timeout, **options)
+        last: Exception | None = None
+        for place in self._places:
+            try:
+                opened: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(
+                    url, host=place.host, port=place.port or _PORT,
+                    timeout=timeout / len(self._places), **options,
+                )  # fmt: skip
+            except _ASK_THE_NEXT as error:
+                last = error
+                continue
+            self._places = [place, *(other for other in self._places if other != place)]
+            return opened
+        raise last or OSError("no host is named")
+
+
+async def connect(database_url: str, *, timeout: float = 10.0) -> asyncpg.Connection[asyncpg.Record]:
+    """For a few statements; raises StorageUnavailable.
+
+    None of them is kept prepared, so a pooler in between may give each to another server.
+    """
+    try:
+        return await Doors(database_url)(driver_url(database_url), timeout=timeout, statement_cache_size=0)
+    except CANNOT_CONNECT as error:
+        raise unusable(database_url, error) from error
+
+
+def unusable(database_url: str, error: BaseException) -> StorageUnavailable:
+    said = str(error) or type(error).__name__
+    advice = "Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more."
+    if isinstance(error, ssl.SSLCertVerificationError):
+        advice = (
+            "Its certificate must name the host of DATABASE_URL, and be signed by an authority in the "
+            "file of sslrootcert (without one: that this system trusts)."
+        )
+    elif isinstance(error, FileNotFoundError):
+        advice = "A socket or file that DATABASE_URL names is not there: look at host and sslrootcert."
+    return StorageUnavailable(f"PostgreSQL at {place_of(database_url)} cannot be used: {said}", advice=advice)
+
+
+async def find_way(database_url: str) -> Way:
+    """To the server that the driver would choose now, for a program that cannot choose by itself."""
+    connection = await connect(database_url)
+    try:
+        address = cast("Any", connection)._addr
+    finally:
+        await connection.close(timeout=5)
+    parameters = await asyncio.to_thread(_parameters, driver_url(database_url))
+    host, port = (address, None) if isinstance(address, str) else address
+    return Way(
+        host=host, port=port, user=parameters.user, password=parameters.password or None,
+        database=parameters.database, tls=parameters.ssl or None,
+        plain_too=parameters.sslmode.name in ("allow", "prefer"),
+        direct_tls=parameters.ssl_negotiation.value == "direct",
+    )  # fmt: skip
+
+
+def _parameters(url: str) -> Any:
+    """The driver's own reading, private there and pinned by hash: certificates, passfile and all."""
+    nothing = dict.fromkeys(
+        ("host", "port", "user", "password", "passfile", "database", "ssl", "service", "servicefile",
+         "direct_tls", "server_settings", "target_session_attrs", "krbsrvname", "gsslib")
+    )  # fmt: skip
+    _, parameters = cast("Any", connect_utils)._parse_connect_dsn_and_args(dsn=url, **nothing)
+    return parameters

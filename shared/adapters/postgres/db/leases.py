@@ -1,0 +1,41 @@
+"""What only one process may do at a time, such as polling a bot: held as long as its holder's heart beats."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+
+LEASE_SECONDS = 4
+"""A lease lapses this long after the last heartbeat of its process, which sends one each second."""
+WORKER_IS_ALIVE = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"
+"""Of a row `w` of workers: its leases hold."""
+
+_TAKE = f"""
+INSERT INTO leases AS l (name, leased_by, epoch) VALUES ($1, $2, 1)
+ON CONFLICT (name) DO UPDATE
+   SET leased_by = $2, epoch = l.epoch + (l.leased_by IS DISTINCT FROM $2)::int,
+       taken_at = CASE WHEN l.leased_by = $2 THEN l.taken_at ELSE now() END
+ WHERE l.leased_by = $2 OR NOT EXISTS (
+         SELECT FROM workers w WHERE w.id = l.leased_by AND {WORKER_IS_ALIVE})
+RETURNING epoch
+"""
+
+
+class PostgresLeases:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def take(self, name: str, *, worker_id: int) -> int | None:
+        """The epoch of the lease if it is ours now, else None. A new holder means a new epoch."""
+        epoch: int | None = await self._pool.fetchval(_TAKE, name, worker_id)
+        return epoch
+
+    @store_method
+    async def give_back(self, name: str, *, worker_id: int) -> None:
+        await self._pool.execute(
+            "UPDATE leases SET leased_by = NULL WHERE name = $1 AND leased_by = $2", name, worker_id
+        )

@@ -1,0 +1,90 @@
+"""Keeps `session_list` what the conversations say: seconds later, in portions, by one worker at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+AT_ONCE = 500
+SLOW_SECONDS = 2
+"""An answer that takes longer is not waited for."""
+_OF_SESSION = (
+    "party_id", "agent_id", "next_turn", "context_tokens", "context_limit", "last_active_at", "troubled_at",
+    "last_channel",
+)  # fmt: skip
+_OF_TOTALS = (
+    "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_micro",
+    "cost_unknown_calls",
+)  # fmt: skip
+COLUMNS = (*_OF_SESSION, *_OF_TOTALS)
+TRUTH = f"""SELECT s.id, {", ".join(f"s.{name}" for name in _OF_SESSION)},
+       {", ".join(f"coalesce(t.{name}, 0) AS {name}" for name in _OF_TOTALS)}
+  FROM sessions s LEFT JOIN session_totals t ON t.session_id = s.id"""
+LIST_ALL = f"""
+INSERT INTO session_list (id, public_id, person, {", ".join(COLUMNS)})
+SELECT x.id, s.public_id, s.person, {", ".join(f"x.{name}" for name in COLUMNS)}
+  FROM ({TRUTH}) x JOIN sessions s ON s.id = x.id ORDER BY x.id
+"""
+"""For whoever pours in conversations that no trigger hears of."""
+
+
+def differs(one: str, other: str) -> str:
+    return (
+        f"({', '.join(f'{one}.{name}' for name in COLUMNS)}) "
+        f"IS DISTINCT FROM ({', '.join(f'{other}.{name}' for name in COLUMNS)})"
+    )
+
+
+_BEHIND = f"""SELECT t.session_id FROM turns t JOIN session_list l ON l.id = t.session_id
+ WHERE t.ended_at IS NULL AND t.state = 'claimed' AND t.opened_at < now() - interval '{SLOW_SECONDS} s'
+   AND l.last_active_at < t.opened_at LIMIT {AT_ONCE}"""
+_ANY = f"SELECT EXISTS (SELECT FROM session_list_changes) OR EXISTS ({_BEHIND})"
+_ALONE = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.session_list'))"
+_TAKE = f"""WITH taken AS (
+  DELETE FROM session_list_changes WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM session_list_changes LIMIT {AT_ONCE})) RETURNING session_id
+) SELECT session_id FROM taken UNION ALL ({_BEHIND})"""
+_TELL = f"""
+WITH mine AS MATERIALIZED (
+  SELECT id FROM session_list WHERE id = ANY ($1::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
+), later AS (
+  INSERT INTO session_list_changes
+  SELECT id FROM session_list WHERE id = ANY ($1::bigint[]) AND id NOT IN (SELECT id FROM mine)
+)
+UPDATE session_list l SET ({", ".join(COLUMNS)}) = ROW({", ".join(f"x.{name}" for name in COLUMNS)})
+  FROM mine CROSS JOIN LATERAL ({TRUTH} WHERE s.id = mine.id OFFSET 0) x
+ WHERE l.id = x.id AND {differs("l", "x")}
+"""
+"""Its snapshot is made after the changes were taken: what they tell of is in it. A row that is held by
+whoever changes a name is told the next time.
+"""
+
+
+class PostgresSessionList:
+    """Raises StorageUnavailable."""
+
+    def __init__(self, pool: Pool, *, crash_point: Callable[[str], None] = lambda _: None) -> None:
+        self._pool = pool
+        self._crash_point = crash_point
+
+    @store_method
+    async def catch_up(self) -> bool:
+        """Tells the list one portion of what has changed; whether there may be more.
+
+        One transaction: a process that dies leaves the changes there. Two at once would write each other's
+        older rows over newer ones, so that one of them leaves it to the other.
+        """
+        if not await self._pool.fetchval(_ANY):
+            return False
+        async with self._pool.acquire() as connection, connection.transaction():
+            if not await connection.fetchval(_ALONE):
+                return False
+            changed = [row["session_id"] for row in await connection.fetch(_TAKE)]
+            self._crash_point("mid_listing")
+            await connection.execute(_TELL, sorted(set(changed)))
+        return len(changed) >= AT_ONCE

@@ -1,0 +1,203 @@
+"""The connections to Postgres, and how its failures are told to the services."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar, cast
+
+import asyncpg
+
+from shared.adapters.postgres.db.connecting import CANNOT_CONNECT, Doors, unusable
+from shared.adapters.postgres.db.pooler import look_between
+from shared.adapters.postgres.db.urls import driver_url
+from shared.adapters.postgres.db.wellness import WatchedPool, blame_storage_first, lost_by
+from shared.core.values.errors import EvertalkError, StorageUnavailable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+STATEMENT_SECONDS = 10.0
+QUERIES_PER_CONNECTION = 50_000
+_NAME = {"application_name": "evertalk"}
+_OF_A_SESSION = {"statement_timeout": "9000", "jit": "off"}
+_PREPARED = 100
+ACQUIRE_SECONDS = 5.0
+"""How long a statement waits for a connection while slow ones hold them all."""
+_AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.DiskFullError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.QueryCanceledError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresIOError,
+    OSError,
+    TimeoutError,
+)
+_AGAIN = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    # A newer revision has changed a table under a prepared statement.
+    asyncpg.InvalidCachedStatementError,
+    asyncpg.OutdatedSchemaCacheError,
+)
+_TRIES = 4
+
+
+class _Pool(WatchedPool):
+    """Nobody waits for a connection without end. What begins with `_` is the driver's own, pinned by hash."""
+
+    longest_wait = 0.0
+    """Seconds, since `longest_wait_of` was last asked."""
+
+    async def _acquire(self, timeout: float | None) -> Any:
+        acquire = cast("Any", super())._acquire
+        if timeout is None:
+            return await acquire(timeout)
+        began = time.monotonic()
+        try:
+            return await acquire(timeout)
+        finally:
+            self.longest_wait = max(self.longest_wait, time.monotonic() - began)
+
+    def acquire(self, *, timeout: float | None = None) -> Any:
+        free: asyncio.Queue[Any] | None = cast("Any", self)._queue
+        if timeout is None and free is not None and free.empty():
+            # Only then: a timeout costs a task of its own, and most calls find a free connection.
+            timeout = ACQUIRE_SECONDS
+        return super().acquire(timeout=timeout)
+
+    async def release(self, connection: Any, *, timeout: float | None = None) -> None:
+        """Without the task that guards against cancellation, where nothing is waited for on the way back."""
+        if self._comes_back_at_once(connection):
+            connection._con._on_release()
+            await connection._holder.release(None)
+        else:
+            await super().release(connection, timeout=timeout)
+
+    def _comes_back_at_once(self, connection: Any) -> bool:
+        held = connection._con
+        return (
+            held is not None
+            and connection._holder._pool is self
+            and connection._holder._generation == self._generation
+            and not (held.is_closed() or held.is_in_transaction() or held._protocol._is_cancelling())
+            and held._protocol.queries_count < QUERIES_PER_CONNECTION
+        )
+
+
+class _Connection(asyncpg.Connection):
+    """Given back as it is: nothing of ours outlives a transaction, so there is nothing to reset."""
+
+    def get_reset_query(self) -> str:
+        return ""
+
+
+async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncpg.Record]:
+    """At most `size` connections, opened when they are needed; a statement has 10 seconds.
+
+    Behind a pooler the role has the settings, and statements are prepared only where it carries them.
+    Raises StorageUnavailable when nobody answers at that address, or not to us.
+    """
+    between = await look_between(database_url)
+    try:
+        return await _Pool(
+            driver_url(database_url),
+            init_size=None,
+            min_size=1,
+            max_size=size,
+            max_queries=QUERIES_PER_CONNECTION,
+            max_inactive_connection_lifetime=300.0,
+            connect=cast("Any", Doors(database_url)),
+            setup=None,
+            init=_read_json,
+            reset=None,
+            loop=None,
+            connection_class=_Connection,
+            record_class=asyncpg.Record,
+            timeout=5,
+            command_timeout=STATEMENT_SECONDS,
+            server_settings=_NAME if between.pooler else _NAME | _OF_A_SESSION,
+            statement_cache_size=_PREPARED if between.keeps_prepared else 0,
+        )
+    except CANNOT_CONNECT as error:
+        raise unusable(database_url, error) from error
+
+
+def longest_wait_of(pool: asyncpg.Pool[asyncpg.Record]) -> float:
+    """For a connection, since it was last asked: where all are busy, there is more to do than can be done."""
+    if not isinstance(pool, _Pool):
+        return 0.0
+    longest, pool.longest_wait = pool.longest_wait, 0.0
+    return longest
+
+
+async def _read_json(connection: asyncpg.Connection) -> None:
+    await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=_WRITE, decoder=read_json)
+
+
+_WRITE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_SCAN = json.JSONDecoder().raw_decode
+
+
+def read_json(text: str) -> Any:
+    """Postgres writes jsonb without blanks around it: a row's few bytes need no search for them."""
+    return _SCAN(text)[0]
+
+
+def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """One transaction, whole or not at all: a cancelled caller waits for its end, a rival is tried again.
+
+    Raises StorageUnavailable when Postgres is away, full, too slow or somebody's standby, and for whatever
+    nobody expects while it is not known to be well.
+    """
+
+    @functools.wraps(function)
+    async def whole(*args: P.args, **kwargs: P.kwargs) -> T:
+        pool = _pool_of(args[0]) if args else None
+        work = asyncio.ensure_future(_translated(functools.partial(function, *args, **kwargs), pool))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # Cutting a transaction off in mid-air leaks its connection; its few milliseconds are waited for.
+            await asyncio.wait([work])
+            if not work.cancelled() and work.exception() is not None:
+                raise asyncio.CancelledError from work.exception()
+            raise
+
+    return whole
+
+
+def _pool_of(first: object) -> Any:
+    """The store's, or what a function was given."""
+    return first if isinstance(first, asyncpg.Pool) else getattr(first, "_pool", None)
+
+
+async def _translated(call: Callable[[], Awaitable[T]], pool: asyncpg.Pool[asyncpg.Record] | None) -> T:
+    since = lost_by(pool)
+    for attempt in range(1, _TRIES + 1):
+        try:
+            return await call()
+        except (EvertalkError, asyncpg.DataError):
+            raise
+        except _AGAIN as error:
+            if attempt == _TRIES:
+                raise StorageUnavailable(f"rivals kept winning: {error}") from error
+            await asyncio.sleep(0.005 * attempt)
+        except _AWAY as error:
+            if isinstance(error, asyncpg.ReadOnlySQLTransactionError) and pool is not None:
+                # No longer the primary: whoever is, is found behind the same address by new connections.
+                await pool.expire_connections()
+            raise StorageUnavailable(f"{type(error).__name__}: {error}") from error
+        except Exception as error:
+            await blame_storage_first(pool, error, since=since)
+            raise
+    raise AssertionError("unreachable")

@@ -1,0 +1,87 @@
+"""Whether a pooler stands between us and Postgres, and what may be asked of it.
+
+One that lends a server for a transaction keeps nothing of a session: settings would be the next one's, and
+a statement that was prepared may be gone. PgBouncer carries prepared statements from 1.21 on, where
+`max_prepared_statements` is above 0.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+import asyncpg
+
+from shared.adapters.postgres.db.connecting import connect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """What was found on the way to the server."""
+
+    pooler: bool
+    keeps_prepared: bool
+    """Whether a statement may be prepared once and run on whichever server comes."""
+
+
+NOTHING = Between(pooler=False, keeps_prepared=True)
+_SERVER = "SELECT pg_backend_pid()"
+_LOOKS = 3
+_PROBE = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%FROM pg_prepared_statements%'"
+
+
+async def look_between(database_url: str, *, timeout: float = 5.0) -> Between:
+    """Asks once; raises StorageUnavailable."""
+    connection = await connect(database_url, timeout=timeout)
+    try:
+        return await between(connection)
+    finally:
+        await connection.close(timeout=5)
+
+
+async def between(connection: asyncpg.Connection[asyncpg.Record]) -> Between:
+    """A server tells its own number when it lets us in; a pooler told one that no server has."""
+    if await connection.fetchval(_SERVER) == connection.get_server_pid():
+        return NOTHING
+    return Between(pooler=True, keeps_prepared=await _keeps_prepared(connection))
+
+
+async def _keeps_prepared(connection: asyncpg.Connection[asyncpg.Record]) -> bool:
+    """Who carries statements gives them names of its own, so that those of two clients never meet."""
+    async with connection.transaction():
+        ours = f"evertalk_{secrets.token_hex(4)}"
+        statement = await connection.prepare(_PROBE, name=ours)
+        there = [row["name"] for row in await statement.fetch()]
+        del statement
+        # With the next statement the driver closes what nobody holds: this server must not keep it.
+        await connection.fetchval("SELECT 1")
+    return bool(there) and ours not in there
+
+
+async def lends_by_the_transaction(database_url: str) -> bool:
+    """True when two of our connections were seen to share a server; raises StorageUnavailable.
+
+    Programs that set up a session would leave their settings to the next client.
+    """
+    one = await connect(database_url)
+    try:
+        if not (await between(one)).pooler:
+            return False
+        other = await connect(database_url)
+        try:
+            return await _share_servers(one, other)
+        finally:
+            await other.close(timeout=5)
+    finally:
+        await one.close(timeout=5)
+
+
+async def _share_servers(
+    one: asyncpg.Connection[asyncpg.Record], other: asyncpg.Connection[asyncpg.Record]
+) -> bool:
+    """A session keeps a server for itself; who is lent one changes it, or takes that of another."""
+    first = [await one.fetchval(_SERVER) for _ in range(_LOOKS)]
+    async with other.transaction():
+        taken = await other.fetchval(_SERVER)
+        later = await one.fetchval(_SERVER)
+    return len({*first, later}) > 1 or taken in first

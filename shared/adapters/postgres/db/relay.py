@@ -1,0 +1,119 @@
+"""A private socket by which programs without TLS reach a server that wants it: pg_dump, pg_restore, psql.
+
+Those that come along know no TLS. Here their words are encrypted and the certificate is checked, as for
+every other connection; only this account may enter the socket's folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import structlog
+
+from shared.adapters.postgres.db.connecting import Way, find_way
+
+log = structlog.get_logger(__name__)
+
+_PORT = 5432
+_TLS_WANTED = struct.pack("!ii", 8, 80877103)
+_AUTHENTICATION, _ERROR = b"R", b"E"
+_BY_MECHANISM = (10).to_bytes(4)
+_CONNECT_SECONDS = 10.0
+_CHUNK = 256 * 1024
+
+
+@contextlib.asynccontextmanager
+async def reachable_by_libpq(database_url: str) -> AsyncIterator[Mapping[str, str]]:
+    """The environment of such a program while it runs; a command line could be read by everybody."""
+    way = await find_way(database_url)
+    if way.port is None:
+        socket = Path(way.host)  # …/.s.PGSQL.5432
+        yield _environment(way, socket.parent, int(socket.name.rpartition(".")[2]))
+        return
+    with tempfile.TemporaryDirectory(prefix="evertalk-") as folder:
+        socket = Path(folder) / f".s.PGSQL.{_PORT}"
+        server = await asyncio.start_unix_server(_Relay(way).carry, socket, limit=_CHUNK)
+        async with server:
+            yield _environment(way, socket.parent, _PORT)
+
+
+class _Relay:
+    def __init__(self, way: Way) -> None:
+        self._way = way
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                there, back = await _opened(self._way)
+        except OSError as error:
+            log.warning("database_not_reached", reason=f"{type(error).__name__}: {error}")
+            writer.close()
+            return
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_pour(reader, back))
+                both.create_task(_answer(there, writer))
+        finally:
+            back.close()
+            writer.close()
+
+
+async def _opened(way: Way) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """With the words that come before TLS begins, where it does not begin at once."""
+    if way.tls is not None and way.direct_tls:
+        return await asyncio.open_connection(way.host, way.port, ssl=way.tls, limit=_CHUNK)
+    reader, writer = await asyncio.open_connection(way.host, way.port, limit=_CHUNK)
+    if way.tls is None:
+        return reader, writer
+    try:
+        writer.write(_TLS_WANTED)
+        await writer.drain()
+        answer = await reader.read(1)
+        if answer == b"S":
+            await writer.start_tls(way.tls, server_hostname=way.host)
+        elif not way.plain_too:
+            raise ConnectionError("the server does not speak TLS")
+    except BaseException:
+        writer.close()
+        raise
+    return reader, writer
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """To a client that believes its line is plain, the server may not offer what is bound to TLS."""
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        kind = b""
+        while kind not in (_AUTHENTICATION, _ERROR):
+            kind = await reader.readexactly(1)
+            size = int.from_bytes(await reader.readexactly(4))
+            body = _without_binding(kind, await reader.readexactly(size - 4))
+            writer.write(kind + (len(body) + 4).to_bytes(4) + body)
+    await _pour(reader, writer)
+
+
+def _without_binding(kind: bytes, body: bytes) -> bytes:
+    if kind != _AUTHENTICATION or not body.startswith(_BY_MECHANISM):
+        return body
+    return body.replace(b"SCRAM-SHA-256-PLUS\0", b"")
+
+
+async def _pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Until either side has gone, which the other then learns."""
+    with contextlib.suppress(OSError):
+        while some := await reader.read(_CHUNK):
+            writer.write(some)
+            await writer.drain()
+    writer.close()
+
+
+def _environment(way: Way, folder: Path, port: int) -> Mapping[str, str]:
+    known = {"PGPASSWORD": way.password} if way.password else {}
+    return {
+        **known, "PGHOST": str(folder), "PGPORT": str(port), "PGUSER": way.user, "PGDATABASE": way.database,
+        "PGCONNECT_TIMEOUT": "15", "LC_ALL": "C",
+    }  # fmt: skip

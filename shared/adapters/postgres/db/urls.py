@@ -1,0 +1,113 @@
+"""One database address, read once: asyncpg, SQLAlchemy and libpq's programs are told the same of it."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from shared.core.values.errors import StorageUnavailable
+
+_VERIFYING = ("verify-ca", "verify-full")
+_SYSTEM = "system"
+_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+"""Where systems keep the authorities that they trust, in one file as libpq and the driver want it."""
+_FOR_LIBPQ_ALONE = frozenset(
+    {
+        "connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count",
+        "tcp_user_timeout", "gssencmode", "sslcompression", "sslsni", "load_balance_hosts",
+        "fallback_application_name", "client_encoding", "channel_binding",
+    }
+)  # fmt: skip
+"""To the driver every other word is a setting for the server, which refuses what it does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    host: str
+    port: int | None = None
+
+    def __str__(self) -> str:
+        return self.host if self.port is None else f"{self.host}:{self.port}"
+
+
+def driver_url(url: str) -> str:
+    """As the driver reads it, whoever wrote it for libpq or SQLAlchemy; raises StorageUnavailable."""
+    parts = urlsplit(_plain(url))
+    said = dict(parse_qsl(parts.query))
+    if said.get("channel_binding") == "require":
+        raise StorageUnavailable(
+            "DATABASE_URL: channel_binding=require is not possible here",
+            advice="sslmode=verify-full with the server's authority in sslrootcert keeps impostors out.",
+        )
+    query = {name: value for name, value in said.items() if name not in _FOR_LIBPQ_ALONE}
+    if root := _root_of(query):
+        query["sslrootcert"] = root
+    return parts._replace(query=urlencode(query)).geturl()
+
+
+def places_of(url: str) -> Sequence[Place]:
+    """Each host that may be asked, in the order in which it is written."""
+    parts = urlsplit(_plain(url))
+    said = dict(parse_qsl(parts.query))
+    written = parts.netloc.rpartition("@")[2] or said.get("host", "") or "localhost"
+    ports = said.get("port", "").split(",")
+    hosts = written.split(",")
+    return [
+        _place(host, ports[number] if len(ports) == len(hosts) else ports[0])
+        for number, host in enumerate(hosts)
+    ]
+
+
+def place_of(url: str) -> str:
+    """Hosts and database, for people to read: never the password."""
+    return f"{','.join(map(str, places_of(url)))}{urlsplit(_plain(url)).path}"
+
+
+def _plain(url: str) -> str:
+    """Netlocs with several hosts are none that `urlsplit` takes a port from, but it keeps them whole."""
+    plain = url.replace("postgresql+asyncpg://", "postgresql://", 1)
+    if not plain.startswith(("postgresql://", "postgres://")):
+        raise StorageUnavailable(
+            "a database address begins with postgresql://",
+            advice="DATABASE_URL=postgresql://USER:PASSWORD@HOST:5432/DATABASE",
+        )
+    return plain
+
+
+def _place(host: str, port: str) -> Place:
+    name, separator, own = host.rpartition(":") if not host.startswith("/") else (host, "", "")
+    if not separator or host.endswith("]"):
+        name, own = host, port
+    return Place(host=name.strip("[]"), port=int(own) if own.isdigit() else None)
+
+
+def _root_of(query: dict[str, str]) -> str | None:
+    """Whose word counts where a certificate is checked: a file, else what this system trusts."""
+    mode, root = query.get("sslmode", os.environ.get("PGSSLMODE", "")), query.get("sslrootcert")
+    if root and root != _SYSTEM:
+        return str(Path(root).expanduser())
+    if root is None and (mode not in _VERIFYING or os.environ.get("PGSSLROOTCERT") or _own_root().is_file()):
+        return None
+    for bundle in (ssl.get_default_verify_paths().cafile, *_BUNDLES):
+        if bundle and Path(bundle).is_file():
+            return bundle
+    raise StorageUnavailable(
+        "DATABASE_URL wants the server's certificate checked, and this system has no list of authorities",
+        advice="Name the file of the authority: …?sslmode=verify-full&sslrootcert=/etc/evertalk/db-ca.pem",
+    )
+
+
+def _own_root() -> Path:
+    try:
+        return Path.home() / ".postgresql" / "root.crt"
+    except RuntimeError:
+        return Path("/nonexistent")

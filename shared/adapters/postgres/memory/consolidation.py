@@ -1,0 +1,164 @@
+"""The nightly tidying of notes in Postgres: who needs it, what there is, and carrying out a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+
+import asyncpg
+
+from shared.adapters.postgres.compaction.jobs import still_mine
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.memory.notes import erase_notes
+from shared.adapters.postgres.memory.notes_sql import WHOSE
+from shared.core.context.memory import core_line, gist_of, note_hash
+from shared.core.context.prompts import NOTES_OPENED
+from shared.core.memory.consolidation import LiveNote, TidyPlan
+from shared.core.memory.recall import NOTE_MARK
+from shared.core.session.session_state import JobClaim
+
+NOTES_AT_MOST = 5_000
+"""Of one person; the newest."""
+
+_FAMILY = "party_id IN (SELECT party_family((SELECT party_id FROM sessions WHERE id = $1)))"
+
+_ASK = """
+WITH day AS (
+  SELECT (now() AT TIME ZONE $1)::date AS today, extract(hour FROM now() AT TIME ZONE $1) AS hour
+), wanted AS (
+  SELECT DISTINCT coalesce(p.merged_into, p.id) AS party_id
+    FROM (SELECT party_id FROM notes WHERE created_at > now() - interval '25 hours'
+          UNION SELECT party_id FROM notes WHERE undo_until < now()
+          UNION SELECT party_id FROM notes WHERE durability = 'ephemeral' AND expired_at IS NULL
+                   AND superseded_by IS NULL AND forgotten_at IS NULL) n
+    JOIN parties p ON p.id = n.party_id, day
+   WHERE day.hour >= $2
+)
+INSERT INTO jobs (kind, session_id, key, trigger)
+SELECT 'tidy', s.id, 'tidy:' || w.party_id || ':' || day.today, 'nightly'
+  FROM day, wanted w CROSS JOIN LATERAL (
+       SELECT min(id) AS id FROM sessions WHERE party_id = w.party_id) s
+ WHERE s.id IS NOT NULL AND NOT EXISTS (
+       SELECT FROM jobs j WHERE j.session_id = s.id AND j.key = 'tidy:' || w.party_id || ':' || day.today)
+ ORDER BY w.party_id LIMIT $3
+ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
+"""
+"""Once per person and day, for whoever has something new, something to let go, or something dated."""
+
+_LIVE = f"""
+SELECT id, scope, text, gist, authority, durability, event_date, observed_at::date AS observed,
+       expired_at IS NOT NULL AS expired
+  FROM notes WHERE {_FAMILY} AND superseded_by IS NULL AND forgotten_at IS NULL ORDER BY id DESC LIMIT $2
+"""
+
+_DUE = f"""
+SELECT * FROM notes WHERE {_FAMILY} AND undo_until <= now() AND party_id NOT IN (SELECT held_parties())
+"""
+
+_SUPERSEDE = """
+UPDATE notes o SET superseded_by = x.heir, superseded_reason = 'duplicate'
+  FROM unnest($1::bigint[], $2::bigint[]) AS x(id, heir)
+ WHERE o.id = x.id AND o.superseded_by IS NULL AND o.forgotten_at IS NULL
+   AND EXISTS (SELECT FROM notes h WHERE h.id = x.heir AND h.superseded_by IS NULL AND h.forgotten_at IS NULL)
+RETURNING o.id
+"""
+
+_EXPIRE = """
+UPDATE notes SET expired_at = now()
+ WHERE id = ANY ($1::bigint[]) AND expired_at IS NULL AND superseded_by IS NULL AND forgotten_at IS NULL
+RETURNING id
+"""
+
+_SHOWN = f"""
+SELECT DISTINCT p.sha256, p.body FROM sessions s
+  JOIN turn_context_audit a ON a.session_id = s.id
+ CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) h(hash)
+  JOIN prompt_parts p ON p.sha256 = decode(h.hash, 'hex')
+ WHERE s.{_FAMILY} AND (p.body LIKE $2 || '%' OR strpos(p.body, $3) > 0)
+   AND EXISTS (SELECT FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_until IS NULL)
+"""
+
+_ERASED = f"""
+SELECT hash FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_until IS NULL
+"""
+
+
+class PostgresTidying:
+    """Each method is one transaction."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def ask(self, *, timezone: str, hour: int, limit: int = 100) -> list[int]:
+        """Ask for the tidying that is due today, once the night has come; the new jobs' ids."""
+        await self._pool.execute("DELETE FROM note_lists WHERE expires_at < now()")
+        return [row["id"] for row in await self._pool.fetch(_ASK, timezone, hour, limit)]
+
+    @store_method
+    async def live_notes(self, session_id: int) -> tuple[LiveNote, ...]:
+        """Of the session's person, under all agents. Notes from before gists existed get theirs here."""
+        rows = await self._pool.fetch(_LIVE, session_id, NOTES_AT_MOST)
+        missing = {row["id"]: list(gist_of(row["text"])) for row in rows if not row["gist"]}
+        for note_id, gist in missing.items():
+            await self._pool.execute("UPDATE notes SET gist = $2 WHERE id = $1", note_id, gist)
+        return tuple(
+            LiveNote(
+                id=row["id"],
+                scope=row["scope"],
+                gist=tuple(missing.get(row["id"]) or row["gist"]),
+                authority=row["authority"],
+                durability=row["durability"],
+                event_date=row["event_date"],
+                observed=row["observed"],
+                expired=row["expired"],
+            )
+            for row in rows
+        )
+
+    @store_method
+    async def today(self, timezone: str) -> date:
+        today: date = await self._pool.fetchval("SELECT (now() AT TIME ZONE $1)::date", timezone)
+        return today
+
+    @store_method
+    async def carry_out(self, job: JobClaim, plan: TidyPlan) -> Mapping[str, int]:
+        """What of the plan still holds, and what was due anyway; raises Fenced."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await still_mine(connection, job)
+            session = job.session_id
+            await connection.execute(
+                """SELECT id FROM parties WHERE id = (SELECT party_id FROM sessions WHERE id = $1)
+                      FOR NO KEY UPDATE""",
+                session,
+            )
+            olds, heirs = [old for old, _ in plan.doubles], [heir for _, heir in plan.doubles]
+            doubles = await connection.fetch(_SUPERSEDE, olds, heirs)
+            expired = await connection.fetch(_EXPIRE, list(plan.expired))
+            let_go = await connection.fetch(_DUE, session)
+            if let_go:
+                whose = await connection.fetchrow(WHOSE, session)
+                assert whose is not None
+                await erase_notes(connection, whose["party_id"], let_go)
+            erased = {row["hash"] for row in await connection.fetch(_ERASED, session)}
+            shown = await connection.fetch(_SHOWN, session, NOTES_OPENED, NOTE_MARK)
+            parts = [row["sha256"] for row in shown if _tells_of(row["body"], erased)]
+            await connection.execute("DELETE FROM prompt_parts WHERE sha256 = ANY ($1::bytea[])", parts)
+        return {
+            "doubles": len(doubles),
+            "expired": len(expired),
+            "let_go": len(let_go),
+            "parts": len(parts),
+        }
+
+
+def _tells_of(body: str, erased: set[bytes]) -> bool:
+    """Whether a block that was sent shows a note whose words are gone: its line has the same hash."""
+    lines: Sequence[str] = body.splitlines()
+    marks = (core_line("")[:2], NOTE_MARK)
+    return any(
+        note_hash(line.removeprefix(mark)) in erased
+        for line in lines
+        for mark in marks
+        if line.startswith(mark)
+    )

@@ -1,0 +1,377 @@
+"""Notes in Postgres: only ever added to, changed by newer ones, put away for a while, or erased for good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.memory import notes_sql as sql
+from shared.adapters.postgres.turns.turns import entry_from
+from shared.core.compaction.provenance import heard, looked_up, own_words
+from shared.core.context.memory import (
+    SAVES_PER_TURN,
+    UNDO_DAYS,
+    authority_of,
+    core_line,
+    gist_of,
+    near_gists,
+    note_hash,
+)
+from shared.core.context.memory_tools import MEMORY_TOOLS, SAVE_MEMORY, SEARCH_MEMORY
+from shared.core.context.notes import KeptNote, NewNote, NoteResult, NotesFound, NoteSource, NoteState
+from shared.core.context.prompts import NOTES_OPENED
+from shared.core.memory.recall import note_line
+from shared.core.values.errors import Fenced, OnHold, UnknownSession
+
+Record = asyncpg.Record
+Connection: TypeAlias = "PoolConnectionProxy[Record]"
+
+
+class PostgresNotes:
+    """Each method is one transaction. Whoever writes notes of a party waits for the one before."""
+
+    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def whose(self, session_id: int) -> NoteSource:
+        """The notes that belong to a session's person and agent; raises UnknownSession."""
+        row = await self._pool.fetchrow(sql.WHOSE, session_id)
+        if row is None:
+            raise UnknownSession(f"session {session_id}")
+        return NoteSource(session_id=session_id, party_id=row["party_id"], scope=row["scope"])
+
+    @store_method
+    async def find(
+        self, whose: NoteSource, stems: Sequence[str], *, limit: int, everything: bool = False
+    ) -> NotesFound:
+        """Those with most of the words, else the newest; `everything` also what was replaced or put away."""
+        query = sql.FIND if stems else sql.NEWEST
+        rows = await self._pool.fetch(
+            query, whose.party_id, whose.scope, limit, everything, *([list(stems)] if stems else [])
+        )
+        return NotesFound(notes=tuple(_note_from(row) for row in rows), total=rows[0]["total"] if rows else 0)
+
+    @store_method
+    async def save(self, note: NewNote, source: NoteSource) -> NoteResult:
+        """Keep it unless it is known, or was forgotten on purpose; raises Fenced."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _begin(connection, source)
+            if (done := await _done_before(connection, note, source, "saved")) is not None:
+                return done
+            if await _too_many(connection, source):
+                return NoteResult(outcome="too_many")
+            twin = await _twin(connection, note, source)
+            if twin is not None and (refusal := await _refused(connection, twin, source)) is not None:
+                return refusal
+            if twin is not None and twin["same"]:
+                return await _revived(connection, twin["id"], note, source, change="saved")
+            kept = await _insert(connection, note, source)
+            return await _told(connection, source, kept, "saved")
+
+    @store_method
+    async def change(self, short_id: str, note: NewNote, source: NoteSource) -> NoteResult:
+        """Newer words for a note, which stands for the old one from now on; raises Fenced."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _begin(connection, source)
+            if (done := await _done_before(connection, note, source, "changed")) is not None:
+                return done
+            old = await _by_short_id(connection, short_id, source)
+            if old is None or old["forgotten_at"] is not None:
+                return NoteResult(outcome="unknown")
+            if old["superseded_by"] is not None:
+                return NoteResult(outcome="replaced", note=await _heir(connection, old["id"]))
+            if old["hash"] == note_hash(note.text):
+                return NoteResult(outcome="known", note=_note_from(old))
+            twin = await _twin(connection, note, source, besides=old["id"])
+            if twin is None:
+                kept = await _insert(connection, note, source, tainted=old["authority"] == "tool")
+            elif twin["state"] in ("put_away", "erased") and not source.by_person:
+                return NoteResult(outcome="blocked")
+            elif twin["state"] == "kept":
+                kept = _note_from(twin)
+            elif twin["same"]:
+                await connection.execute(sql.UNCHAIN, twin["id"])
+                kept = (await _revived(connection, twin["id"], note, source, change=None)).note or _note_from(
+                    twin
+                )
+            else:
+                kept = await _insert(connection, note, source)
+            await connection.execute(sql.SUPERSEDE, [old["id"]], kept.id, "changed")
+            return await _told(connection, source, kept, "changed", replaces=_short_id(old))
+
+    @store_method
+    async def put_away(self, short_id: str, source: NoteSource) -> NoteResult:
+        """Out of sight, for the person to have back for a while; twice is once. Raises Fenced."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _begin(connection, source)
+            row = await _by_short_id(connection, short_id, source)
+            if row is None or row["state"] in ("erased", "replaced"):
+                return NoteResult(outcome="unknown")
+            if row["state"] == "put_away":
+                return NoteResult(outcome="forgotten", note=_note_from(row))
+            row = await connection.fetchrow(sql.PUT_AWAY, row["id"], UNDO_DAYS)
+            assert row is not None
+            return await _told(connection, source, _note_from(row), "forgotten")
+
+    @store_method
+    async def bring_back(self, short_id: str, source: NoteSource) -> NoteResult:
+        """The note as it was, while there is time; `gone` after that."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _begin(connection, source)
+            row = await _by_short_id(connection, short_id, source)
+            if row is None or row["state"] == "erased":
+                return NoteResult(outcome="unknown" if row is None else "gone")
+            if row["state"] != "put_away":
+                return NoteResult(outcome="known", note=_note_from(row))
+            row = await connection.fetchrow(sql.BRING_BACK, row["id"])
+            if row is None:
+                return NoteResult(outcome="gone")
+            return await _told(connection, source, _note_from(row), "restored")
+
+    @store_method
+    async def note(self, short_id: str, whose: NoteSource) -> KeptNote | None:
+        async with self._pool.acquire() as connection:
+            row = await _by_short_id(connection, short_id, whose)
+        return None if row is None or row["state"] == "erased" else _note_from(row)
+
+    @store_method
+    async def by_id(self, note_id: int, whose: NoteSource) -> KeptNote | None:
+        """By the number of its row, for buttons; None for a note of anybody else."""
+        row = await self._pool.fetchrow(sql.BY_ID, whose.party_id, whose.scope, note_id)
+        return None if row is None or row["state"] == "erased" else _note_from(row)
+
+    @store_method
+    async def erase(self, whose: NoteSource, note_ids: Sequence[int]) -> int:
+        """The words of these notes, of what they replaced, and of every row that shows them; how many notes.
+
+        What stays of each are hashes, so that nobody saves it again from the log. Raises OnHold.
+        """
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _begin(connection, whose)
+            if await connection.fetchval("SELECT $1::bigint IN (SELECT held_parties())", whose.party_id):
+                raise OnHold
+            rows = await connection.fetch(sql.CLOSURE, whose.party_id, whose.scope, list(note_ids))
+            if not rows:
+                return 0
+            await erase_notes(connection, whose.party_id, rows)
+            await connection.execute(sql.ASK_FOR_TIDY, whose.session_id, whose.party_id)
+            for row in rows:
+                if row["state"] == "kept":
+                    erased = {"id": _short_id(row), "text": "", "kind": row["kind"]}
+                    await _event(connection, whose.session_id, {**erased, "change": "forgotten"})
+            return sum(row["text"] != "" for row in rows)
+
+    @store_method
+    async def remember_list(
+        self, session_id: int, address_id: int, purpose: str, note_ids: Sequence[int]
+    ) -> None:
+        """What a place was shown, for ten minutes, by number."""
+        await self._pool.execute(sql.KEEP_LIST, session_id, address_id, purpose, list(note_ids))
+
+    @store_method
+    async def take_list(
+        self, session_id: int, address_id: int, *, number: int | None
+    ) -> tuple[int, ...] | None:
+        """The notes that were meant, once; all of a preview without a number. None when there is no such."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            row = await connection.fetchrow(sql.LOCK_LIST, session_id, address_id)
+            if row is None or (number is None and row["purpose"] != "forget"):
+                return None
+            ids: list[int] = row["note_ids"]
+            if number is not None and not 1 <= number <= len(ids):
+                return None
+            await connection.execute(sql.DROP_LIST, session_id, address_id)
+        return tuple(ids) if number is None else (ids[number - 1],)
+
+
+async def erase_notes(
+    connection: Connection, party_id: int, rows: Sequence[Record], *, actor: str = "memory"
+) -> None:
+    """The words of these notes, and of what shows them: events, a flush's stray words, blocks of prompts."""
+    ids = [row["id"] for row in rows]
+    for row in rows:
+        if not row["gist"]:
+            await connection.execute(sql.SET_GIST, row["id"], list(gist_of(row["text"])))
+    await connection.execute(sql.ERASE, ids)
+    about = {"notes": [str(row["public_id"]) for row in rows]}
+    await connection.execute(sql.LOG_ERASURE, party_id, about, len(rows), actor)
+    await connection.execute(sql.ERASE_EVENTS, party_id, [_short_id(row) for row in rows])
+    await connection.execute(sql.ERASE_STRAY, ids)
+    lines = [core_line(row["text"]) for row in rows if row["text"].strip()]
+    recalled = [note_line(row["text"]) for row in rows if row["text"].strip()]
+    await connection.execute(sql.ERASE_PARTS, party_id, lines, NOTES_OPENED, recalled)
+
+
+def _short_id(row: Record) -> str:
+    return f"n{row['public_id'].hex[:8]}"
+
+
+async def _begin(connection: Connection, source: NoteSource) -> None:
+    """Writers of one party's notes come one after the other; one of a turn that moved on writes nothing."""
+    await connection.execute(sql.LOCK_PARTY, source.party_id)
+    if source.epoch and not await connection.fetchval(
+        sql.STILL_MINE, source.session_id, source.epoch, source.through_turn
+    ):
+        raise Fenced(f"session {source.session_id}, epoch {source.epoch}")
+
+
+async def _done_before(
+    connection: Connection, note: NewNote, source: NoteSource, outcome: Any
+) -> NoteResult | None:
+    """What this very call did before its process died."""
+    row = await connection.fetchrow(sql.BY_CALL, _key(note, source))
+    return None if row is None else NoteResult(outcome=outcome, note=_note_from(row))
+
+
+def _key(note: NewNote, source: NoteSource) -> str | None:
+    """Some providers count their calls from nought in each reply: the words belong to the key."""
+    return source.call_key and f"{source.call_key}:{note_hash(note.text).hex()[:12]}"
+
+
+async def _too_many(connection: Connection, source: NoteSource) -> bool:
+    """Calls of one round run side by side: the order of their ids decides which of them are too many."""
+    if source.flush_id is not None or source.from_turn is None:
+        return False
+    saved: int = await connection.fetchval(
+        sql.SAVES_OF_TURN, source.session_id, source.from_turn, source.call_id, SAVE_MEMORY.name
+    )
+    return saved >= SAVES_PER_TURN
+
+
+async def _twin(
+    connection: Connection, note: NewNote, source: NoteSource, *, besides: int = 0
+) -> Record | None:
+    """The same note, live or forgotten or replaced; else nearly the same one, live or forgotten."""
+    gist = list(gist_of(note.text))
+    rows = await connection.fetch(
+        sql.TWINS, source.party_id, source.scope, note_hash(note.text), gist, besides
+    )
+    same = next((row for row in rows if row["same"]), None)
+    if same is not None:
+        return same
+    near = (row for row in rows if row["state"] != "replaced" and near_gists(gist, row["gist"]))
+    return next(near, None)
+
+
+async def _refused(connection: Connection, twin: Record, source: NoteSource) -> NoteResult | None:
+    """Why a twin keeps a note from being saved; what a person says again in so many words comes back."""
+    if twin["state"] == "kept":
+        return NoteResult(outcome="known", note=_note_from(twin))
+    if source.by_person:
+        return None
+    if twin["state"] == "replaced":
+        return NoteResult(outcome="replaced", note=await _heir(connection, twin["id"]))
+    return NoteResult(outcome="blocked")
+
+
+async def _insert(
+    connection: Connection, note: NewNote, source: NoteSource, *, tainted: bool = False
+) -> KeptNote:
+    authority, seqs = await _provenance(connection, note, source, tainted=tainted)
+    row = await connection.fetchrow(
+        sql.INSERT, source.party_id, source.scope, note.kind, note.text, note.subject, note.importance,
+        note_hash(note.text), authority, source.session_id, source.from_turn, source.through_turn,
+        source.flush_id, note.durability, note.event_date, seqs, list(gist_of(note.text)),
+        _key(note, source),
+    )  # fmt: skip
+    if row is None:
+        raise Fenced(f"what session {source.session_id} would keep was forgotten meanwhile")
+    return _note_from(row)
+
+
+async def _provenance(
+    connection: Connection, note: NewNote, source: NoteSource, *, tainted: bool
+) -> tuple[str, list[int]]:
+    """Who vouches for it, and which of the person's messages it was taken from."""
+    if source.by_operator:
+        return "operator", []
+    if source.by_person or source.from_turn is None:
+        return "person", []
+    turns = (source.session_id, source.from_turn, source.through_turn)
+    tools_used = await connection.fetchval(
+        sql.TOOLS_USED, *turns, sorted(MEMORY_TOOLS), SEARCH_MEMORY.name, source.party_id, source.scope
+    )
+    readable = [entry_from(row) for row in await connection.fetch(sql.READABLE, *turns)]
+    mine = [entry for entry in readable if entry.turn >= source.from_turn]
+    words = heard(readable)
+    authority = authority_of(
+        note.text,
+        [own_words(entry.blocks) for entry in mine if entry.author == "person"],
+        tools_used=tainted or tools_used or any(looked_up(entry.blocks) for entry in mine),
+        before=words.own,
+        foreign=(*words.foreign, *source.shown),
+    )
+    seqs = [entry.seq for entry in mine if entry.author == "person"]
+    return authority, [] if source.flush_id is not None else seqs
+
+
+async def _revived(
+    connection: Connection, note_id: int, note: NewNote, source: NoteSource, *, change: str | None
+) -> NoteResult:
+    row = await connection.fetchrow(
+        sql.REVIVE, note_id, note.text, note.subject, note.importance, note.event_date, note.durability,
+        "person" if source.by_person else "operator" if source.by_operator else None, _key(note, source),
+    )  # fmt: skip
+    assert row is not None
+    kept = _note_from(row)
+    if change is None:
+        return NoteResult(outcome="known", note=kept)
+    return await _told(connection, source, kept, "saved")
+
+
+async def _told(
+    connection: Connection, source: NoteSource, note: KeptNote, change: Any, *, replaces: str = ""
+) -> NoteResult:
+    """The durable event that screens show; it is committed with the note.
+
+    `quiet`: what a flush keeps stands in an open list at once, and is announced to nobody.
+    """
+    text = "" if change == "forgotten" else note.text
+    payload: dict[str, object] = {"id": note.short_id, "text": text, "kind": note.kind, "change": change}
+    if replaces:
+        payload["replaces"] = replaces
+    if source.flush_id is not None:
+        payload["quiet"] = True
+    event_seq = await _event(connection, source.session_id, payload)
+    return NoteResult(outcome=change, note=note, event_seq=event_seq, payload=dict(payload))
+
+
+async def _event(connection: Connection, session_id: int, payload: Mapping[str, Any]) -> int:
+    event_seq: int = await connection.fetchval(sql.ADD_EVENT, session_id, dict(payload))
+    return event_seq
+
+
+async def _by_short_id(connection: Connection, short_id: str, whose: NoteSource) -> Record | None:
+    """None, too, for a beginning that two notes share."""
+    rows = await connection.fetch(sql.BY_SHORT_ID, whose.party_id, whose.scope, short_id[1:9])
+    return rows[0] if len(rows) == 1 else None
+
+
+async def _heir(connection: Connection, note_id: int) -> KeptNote | None:
+    """What stands for a note now; None when that was forgotten."""
+    row = await connection.fetchrow(sql.HEIR, note_id)
+    return None if row is None else _note_from(row)
+
+
+def _note_from(row: Record) -> KeptNote:
+    state: NoteState = row["state"]
+    return KeptNote(
+        id=row["id"],
+        short_id=_short_id(row),
+        kind=row["kind"],
+        text=row["text"],
+        subject=row["subject"],
+        importance=row["importance"],
+        authority=row["authority"],
+        durability=row["durability"],
+        observed_at=row["observed_at"],
+        event_date=row["event_date"],
+        from_turn=row["from_turn"],
+        state=state,
+        undo_until=row["undo_until"],
+    )

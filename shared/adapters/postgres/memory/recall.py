@@ -1,0 +1,105 @@
+"""Finds passages of the past by their words: one statement for messages, notes and knowledge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.memory.recall_sql import ASKED_BEFORE, BETWEEN, SEARCH
+from shared.core.context.recall_query import RECALL, RecallQuery
+from shared.core.memory.recall import Found, Frequencies, Lane, Search
+from shared.core.values.searching import DICTIONARIES
+
+SEARCH_SECONDS = 3.0
+"""A person waits: beyond that the answer is made without."""
+LANES: tuple[Lane, ...] = ("said", "note", "knowledge")
+
+
+class PostgresRecall:
+    """Reads only; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def search(self, query: RecallQuery) -> Search:
+        """Candidates and their neighbours, each with how often the question's words are in it."""
+        rows = await self._pool.fetch(SEARCH, *_arguments(query), timeout=SEARCH_SECONDS)
+        return _search(rows[0]["known"], rows)
+
+    @store_method
+    async def between(self, query: RecallQuery) -> list[Found]:
+        """The first passages of a time or a range, in their order."""
+        rows = await self._pool.fetch(BETWEEN, *_arguments(query), timeout=SEARCH_SECONDS)
+        return [_found(row, lambda _: ()) for row in rows]
+
+    @store_method
+    async def asked_before(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]:
+        """The newest message's number, and how often this turn has used the tool before this call."""
+        row = await self._pool.fetchrow(ASKED_BEFORE, session_id, turn, call_id, RECALL.name)
+        return (0, 0) if row is None else (row["last_seq"], row["asked"])
+
+
+def _arguments(query: RecallQuery) -> tuple[Any, ...]:
+    return (
+        query.session_id, query.base_turn, list(query.words), query.dictionary, list(DICTIONARIES),
+        query.turn, query.automatic, list(query.known_notes), query.after, query.before, query.from_seq,
+        query.through_seq,
+    )  # fmt: skip
+
+
+def _search(known: Mapping[str, Any], rows: Sequence[asyncpg.Record]) -> Search:
+    hits_of = _reader(known["forms"])
+    found = tuple([_found(row, hits_of) for row in rows if row["lane"] is not None])
+    frequencies: dict[Lane, Frequencies] = {}
+    for lane in LANES:
+        mine = [passage for passage in found if passage.lane == lane]
+        if mine:
+            frequencies[lane] = _frequencies(known["lanes"].get(lane), known, mine)
+    return Search(found=found, frequencies=frequencies)
+
+
+def _frequencies(
+    counted: Mapping[str, Any] | None, known: Mapping[str, Any], mine: Sequence[Found]
+) -> Frequencies:
+    words = range(len(known["forms"]))
+    if counted is not None:
+        return Frequencies(
+            passages=counted["passages"],
+            terms=counted["terms"],
+            with_word=tuple(counted["words"].get(str(at), 0) for at in words),
+        )
+    passages = max(len(mine), known["notes"])
+    return Frequencies(
+        passages=passages,
+        terms=sum(passage.terms for passage in mine) * passages // max(1, len(mine)),
+        with_word=tuple(sum(1 for passage in mine if passage.hits and passage.hits[at]) for at in words),
+    )
+
+
+def _found(row: asyncpg.Record, hits_of: Callable[[str], tuple[int, ...]]) -> Found:
+    """The columns stand in the order of the fields, with the words where their number goes."""
+    _, lane, owner, number, at, text, terms, vector, *rest = row
+    return Found(lane, owner, number, at, text, terms, hits_of(vector) if vector else (), *rest)
+
+
+def _reader(forms: Sequence[Sequence[str]]) -> Callable[[str], tuple[int, ...]]:
+    """How often each word stands in a vector as Postgres writes it: `'hike':3,9 'lake':4`."""
+    words = tuple(tuple((f"'{form}':", len(form) + 3) for form in word) for word in forms)
+
+    def hits_of(vector: str) -> tuple[int, ...]:
+        hits: list[int] = []
+        for word in words:
+            most = 0
+            for mark, length in word:
+                begin = vector.find(mark)
+                if begin >= 0:
+                    end = vector.find(" ", begin + length)
+                    most = max(most, vector.count(",", begin, end if end >= 0 else len(vector)) + 1)
+            hits.append(most)
+        return tuple(hits)
+
+    return hits_of

@@ -1,0 +1,175 @@
+"""Makes hidden messages and new notes searchable: behind the turns, never inside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.turns.turns import described, entry_from
+from shared.core.context.build_context import plain_words
+from shared.core.session.regeneration import without_former
+from shared.core.session.session import Entry
+from shared.core.values.searching import date_words, dictionary_of, pieces, prevailing_dictionary, searchable
+
+Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+
+TURNS_AT_ONCE = 100
+NOTES_AT_ONCE = 200
+PIECES_OF_A_RESULT = 3
+"""What a tool returned is found by its beginning, where an artifact's id stands too."""
+SITTING = timedelta(hours=3)
+"""After so long a pause people have come back to talk about something else."""
+
+
+class PostgresRecallIndex:
+    """Each method is one transaction, and doing it twice changes nothing; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def behind(self, *, limit: int = 20) -> list[int]:
+        """Sessions with hidden messages, or notes of their party, that cannot be found yet."""
+        rows = await self._pool.fetch(_BEHIND, limit)
+        return [row["id"] for row in rows]
+
+    @store_method
+    async def index(self, session_id: int) -> bool:
+        """Make the next hidden turns searchable; True while there are more."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            if not await connection.fetchval(_MINE, session_id):
+                return False  # somebody else is at it, and will finish
+            session = await connection.fetchrow(_SESSION, session_id)
+            if session is None or session["indexed_turn"] >= session["through"]:
+                return False
+            through = min(session["through"], session["indexed_turn"] + TURNS_AT_ONCE)
+            rows = await connection.fetch(_ENTRIES, session_id, session["indexed_turn"], through)
+            said = without_former([entry_from(row) for row in rows])
+            entries = await described(connection, said)
+            await connection.execute(_ADD, session_id, _passages(entries, dict(session)))
+            await connection.execute(_ADVANCE, session_id, through)
+            return bool(through < session["through"])
+
+    @store_method
+    async def index_notes(self) -> int:
+        """Make notes searchable that are not yet; how many."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            if not await connection.fetchval(_NOTES_MINE):
+                return 0
+            rows = await connection.fetch(_NEW_NOTES, NOTES_AT_ONCE)
+            fallback = prevailing_dictionary(row["text"] for row in rows)
+            notes = [
+                {
+                    "id": row["id"],
+                    "dictionary": dictionary_of(row["text"], otherwise=fallback),
+                    "words": searchable(_day(row["observed_at"]), row["subject"], row["text"]),
+                }
+                for row in rows
+            ]
+            await connection.execute(_ADD_NOTES, notes)
+            return len(rows)
+
+
+def _passages(entries: Sequence[Entry], session: Mapping[str, Any]) -> list[dict[str, Any]]:
+    said = [plain_words(entry.blocks) for entry in entries if entry.author != "tool"]
+    fallback = prevailing_dictionary([*session["recent"], *said])
+    number, sitting, before = session["number"], session["sitting"], session["last_at"]
+    made: list[dict[str, Any]] = []
+    for entry in entries:
+        if before is not None and entry.at - before > SITTING:
+            sitting += 1
+        before = entry.at if before is None else max(before, entry.at)
+        for part, text in _pieces(entry):
+            number += 1
+            made.append(_passage(entry, part, text, number, sitting, session, fallback))
+    return made
+
+
+def _pieces(entry: Entry) -> Iterator[tuple[int, str]]:
+    said = pieces(plain_words(entry.blocks))
+    return enumerate(said[:PIECES_OF_A_RESULT] if entry.author == "tool" else said)
+
+
+def _passage(
+    entry: Entry, part: int, text: str, number: int, sitting: int, session: Mapping[str, Any], fallback: str
+) -> dict[str, Any]:
+    speaker = {"person": session["person"], "assistant": session["assistant"]}.get(entry.author, "")
+    dictionary = dictionary_of(text, otherwise=fallback)
+    return {
+        "number": number,
+        "seq": entry.seq,
+        "part": part,
+        "turn": entry.turn,
+        "author": entry.author,
+        "speaker": speaker,
+        "sitting": sitting,
+        "at": entry.at.isoformat(),
+        "text": text,
+        "dictionary": dictionary,
+        "words": searchable(date_words(entry.at.astimezone(UTC), dictionary), speaker, text),
+    }
+
+
+def _day(at: datetime) -> str:
+    return date_words(at.astimezone(UTC))
+
+
+_BEHIND = """
+(SELECT id FROM sessions WHERE indexed_turn < base_turn ORDER BY id LIMIT $1)
+UNION ALL
+(SELECT s.id FROM sessions s WHERE s.indexed_turn < s.answered_turn AND s.indexed_turn >= s.base_turn
+    AND NOT EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id) ORDER BY s.id LIMIT $1)
+"""
+"""A session that no address leads to any more was put away: all of it can only be found."""
+_MINE = "SELECT pg_try_advisory_xact_lock(hashtextextended('recall:' || $1::bigint, 0))"
+_NOTES_MINE = "SELECT pg_try_advisory_xact_lock(hashtextextended('recall:notes', 0))"
+_SESSION = """
+SELECT s.indexed_turn,
+       CASE WHEN EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id) THEN s.base_turn
+            ELSE s.answered_turn END AS through,
+       p.display_name AS person, coalesce(a.config ->> 'name', '') AS assistant,
+       coalesce(l.number, 0) AS number, coalesce(l.sitting, 0) AS sitting, l.at AS last_at,
+       ARRAY (SELECT x.text FROM passages x WHERE x.session_id = s.id AND x.author <> 'tool'
+               ORDER BY x.number DESC LIMIT 20) AS recent
+  FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
+  LEFT JOIN LATERAL (SELECT x.number, x.sitting, x.at FROM passages x WHERE x.session_id = s.id
+                      ORDER BY x.number DESC LIMIT 1) l ON true
+ WHERE s.id = $1 FOR KEY SHARE OF s
+"""
+"""Whoever erases waits for it, or it for them: nothing is made searchable of what was just forgotten."""
+_ENTRIES = """
+SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
+       false AS pinned, NULL AS form, NULL AS shown
+  FROM turn_entries te JOIN entries e USING (session_id, seq)
+ WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3
+ ORDER BY te.turn_no, te.step
+"""
+_ADD = """
+INSERT INTO passages (session_id, number, seq, part, turn_no, author, speaker, sitting, at, text, terms,
+                      vector)
+SELECT $1, x.number, x.seq, x.part, x.turn, x.author, x.speaker, x.sitting, x.at, x.text,
+       (SELECT coalesce(sum(cardinality(positions)), 0) FROM unnest(v)), v
+  FROM jsonb_to_recordset($2::jsonb) AS x(number bigint, seq bigint, part int, turn bigint, author text,
+       speaker text, sitting int, at timestamptz, text text, dictionary text, words text)
+ CROSS JOIN LATERAL to_tsvector(x.dictionary::regconfig, x.words) AS v
+ON CONFLICT (session_id, seq, part) DO NOTHING
+"""
+_ADVANCE = "UPDATE sessions SET indexed_turn = $2 WHERE id = $1 AND indexed_turn < $2"
+_NEW_NOTES = """
+SELECT n.id, n.text, n.subject, n.observed_at FROM notes n
+ WHERE n.forgotten_at IS NULL AND n.superseded_by IS NULL AND n.authority <> 'tool'
+   AND NOT EXISTS (SELECT FROM note_words w WHERE w.note_id = n.id)
+ ORDER BY n.id LIMIT $1 FOR SHARE OF n
+"""
+_ADD_NOTES = """
+INSERT INTO note_words (note_id, party_id, terms, vector)
+SELECT n.id, n.party_id, (SELECT coalesce(sum(cardinality(positions)), 0) FROM unnest(v)), v
+  FROM jsonb_to_recordset($1::jsonb) AS x(id bigint, dictionary text, words text) JOIN notes n ON n.id = x.id
+ CROSS JOIN LATERAL to_tsvector(x.dictionary::regconfig, x.words) AS v
+ON CONFLICT (note_id) DO NOTHING
+"""

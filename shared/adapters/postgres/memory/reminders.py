@@ -1,0 +1,196 @@
+"""Reminders in Postgres: kept once, begun once as a turn of their own, ended when that is in its chat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.memory.notes_sql import STILL_MINE
+from shared.core.tools.reminders import PENDING_AT_MOST, PER_HOUR, DueReminder, NewReminder, Refusal, Reminder
+from shared.core.values.errors import Fenced
+from shared.core.values.messages import Block, blocks_to_json
+
+FAILED_SHOWN_DAYS = 30
+_AT_ONCE = 50
+
+
+class PostgresReminders:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def add(self, new: NewReminder) -> Refusal | None:
+        """Keep it; None when it is kept, also when it was before. Rivals of one party wait for each other.
+
+        Raises Fenced.
+        """
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.reminders', $1))", new.party_id
+            )
+            row = await connection.fetchrow(_ROOM, new.key, new.party_id, new.due_at, new.address_id)
+            assert row is not None
+            if row["known"]:
+                return None
+            if new.epoch and not await connection.fetchval(STILL_MINE, new.session_id, new.epoch, new.turn):
+                raise Fenced(f"session {new.session_id}, epoch {new.epoch}")
+            if row["audience"] == "public":
+                return "public"
+            if row["pending"] >= PENDING_AT_MOST:
+                return "too_many"
+            if row["near"] >= PER_HOUR:
+                return "crowded"
+            await connection.execute(
+                _ADD, new.key, new.party_id, new.session_id, new.address_id, new.text, new.due_at
+            )
+        return None
+
+    @store_method
+    async def of_session(self, session_id: int) -> tuple[Reminder, ...]:
+        """What waits for the people of a session, soonest first; then what failed of late."""
+        rows = await self._pool.fetch(_LIST, session_id, FAILED_SHOWN_DAYS)
+        return tuple(Reminder(**dict(row)) for row in rows)
+
+    @store_method
+    async def cancel(self, session_id: int, reminder_id: int) -> bool:
+        """False when it is not theirs, or its time has come meanwhile."""
+        found = await self._pool.fetchval(
+            """UPDATE reminders SET state = 'cancelled', ended_at = now()
+                WHERE id = $2 AND state = 'pending' AND party_id IN (
+                      SELECT party_family(s.party_id) FROM sessions s WHERE s.id = $1) RETURNING id""",
+            session_id, reminder_id,
+        )  # fmt: skip
+        return found is not None
+
+    @store_method
+    async def due(self, channel: str, *, accounts: Sequence[str] | None = None) -> tuple[DueReminder, ...]:
+        """Whose time has come in a channel; and those whose turns are over end with them."""
+        named = None if accounts is None else list(accounts)
+        rows = await self._pool.fetch(_DUE, channel, named, _AT_ONCE)
+        return tuple(DueReminder(**dict(row)) for row in rows)
+
+    @store_method
+    async def wait_until(self, reminder_id: int, at: datetime) -> None:
+        await self._pool.execute(
+            "UPDATE reminders SET tell_at = $2 WHERE id = $1 AND state = 'pending'", reminder_id, at
+        )
+
+    @store_method
+    async def fail(self, reminder_id: int, reason: Literal["unreachable"]) -> None:
+        await self._pool.execute(
+            """UPDATE reminders SET state = 'failed', reason = $2, ended_at = now()
+                WHERE id = $1 AND state = 'pending'""",
+            reminder_id, reason,
+        )  # fmt: skip
+
+    @store_method
+    async def begin(self, reminder_id: int, *, blocks: Sequence[Block], tokens: int) -> int | None:
+        """Claim it and begin its turn, both or neither; the session, or None when a rival was there first.
+
+        A turn of people that is still being collected is closed by it: theirs is answered first.
+        """
+        session_id: int | None = await self._pool.fetchval(
+            _BEGIN, reminder_id, blocks_to_json(blocks), tokens
+        )
+        return session_id
+
+    @store_method
+    async def words_of(self, session_id: int, turn: int) -> str | None:
+        """What a turn reminds of; None when it is not a reminder's."""
+        words: str | None = await self._pool.fetchval(
+            "SELECT text FROM reminders WHERE session_id = $1 AND turn_no = $2", session_id, turn
+        )
+        return words
+
+    @store_method
+    async def overdue(self, minutes: int) -> int:
+        """How many wait although their time came so long ago: nobody serves their channel."""
+        number: int = await self._pool.fetchval(
+            """SELECT count(*) FROM reminders r JOIN addresses a ON a.id = r.address_id
+                 JOIN sessions s ON s.id = a.session_id
+                WHERE r.state = 'pending' AND r.tell_at < now() - make_interval(mins => $1)
+                  AND s.held_after IS NULL""",
+            minutes,
+        )
+        return number
+
+
+_ROOM = """
+SELECT EXISTS (SELECT FROM reminders WHERE key = $1) AS known,
+       (SELECT coalesce(b.audience, w.audience)
+          FROM addresses a
+          LEFT JOIN telegram_bots b ON a.channel = 'telegram' AND b.bot_id::text = a.account
+          LEFT JOIN sites w ON a.channel = 'web' AND w.name = a.account
+         WHERE a.id = $4) AS audience,
+       count(*) AS pending,
+       count(*) FILTER (WHERE due_at > $3::timestamptz - interval '1 hour'
+                          AND due_at < $3::timestamptz + interval '1 hour') AS near
+  FROM reminders WHERE state = 'pending' AND party_id IN (SELECT party_family($2))
+"""
+_ADD = """
+INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at)
+VALUES ($1, $2, $3, $4, $5, $6, $6)
+"""
+_LIST = """
+SELECT r.id, r.text, r.due_at, r.state, r.reason, p.timezone
+  FROM sessions s JOIN parties p ON p.id = s.party_id
+  JOIN reminders r ON r.party_id IN (SELECT party_family(s.party_id))
+ WHERE s.id = $1 AND (r.state = 'pending'
+                      OR r.state = 'failed' AND r.ended_at > now() - make_interval(days => $2))
+ ORDER BY r.state = 'failed', r.due_at, r.id
+"""
+# On the web what is stored is shown: a process that died before it noted so changes nothing.
+_DUE = """
+WITH over AS (
+  SELECT r.id, EXISTS (SELECT FROM deliveries d WHERE d.session_id = r.session_id AND d.turn_no = r.turn_no
+                          AND d.state = 'dead') AS is_dead
+    FROM reminders r JOIN turns t ON t.session_id = r.session_id AND t.turn_no = r.turn_no
+   WHERE r.state = 'claimed' AND t.ended_at IS NOT NULL AND NOT EXISTS (
+         SELECT FROM deliveries d WHERE d.session_id = r.session_id AND d.turn_no = r.turn_no
+            AND d.channel <> 'web' AND d.state IN ('queued', 'sending', 'sent'))
+), ended AS (
+  UPDATE reminders r
+     SET state = CASE WHEN over.is_dead THEN 'failed' ELSE 'done' END,
+         reason = CASE WHEN over.is_dead THEN 'unreachable' ELSE '' END, ended_at = now()
+    FROM over WHERE r.id = over.id AND r.state = 'claimed'
+)
+SELECT r.id, r.text, r.created_at AS asked_at, r.due_at, now() AS now, p.timezone,
+       a.unreachable_since IS NULL AS reachable
+  FROM reminders r JOIN addresses a ON a.id = r.address_id
+  JOIN sessions s ON s.id = a.session_id JOIN parties p ON p.id = s.party_id
+ WHERE r.state = 'pending' AND r.tell_at <= now() AND a.channel = $1 AND s.held_after IS NULL
+   AND ($2::text[] IS NULL OR a.account = ANY ($2))
+ ORDER BY r.tell_at LIMIT $3
+"""
+_BEGIN = """
+WITH r AS (
+  SELECT r.id, a.id AS address_id, a.channel, a.session_id
+    FROM reminders r JOIN addresses a ON a.id = r.address_id
+   WHERE r.id = $1 AND r.state = 'pending' AND r.tell_at <= now() FOR UPDATE OF r SKIP LOCKED
+), s AS (
+  UPDATE sessions s SET next_seq = next_seq + 1, next_turn = next_turn + 1, open_turn = NULL,
+                        last_channel = r.channel
+    FROM r WHERE s.id = r.session_id AND s.archived_at IS NULL AND s.held_after IS NULL
+      AND (s.left_by IS NULL OR NOT r.address_id = ANY (s.left_by))
+  RETURNING s.id, s.party_id, s.next_seq - 1 AS seq, s.next_turn - 1 AS turn_no
+), t AS (
+  INSERT INTO turns (session_id, turn_no, channel, address_id)
+  SELECT s.id, s.turn_no, r.channel, r.address_id FROM s, r
+), e AS (
+  INSERT INTO entries (session_id, seq, role, author, blocks, tokens, dedupe_key)
+  SELECT s.id, s.seq, 'user', 'program', $2::jsonb, $3, 'reminder:' || r.id FROM s, r
+), te AS (
+  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT id, seq, turn_no, seq FROM s
+), begun AS (
+  UPDATE reminders SET state = 'claimed', session_id = s.id, party_id = s.party_id, turn_no = s.turn_no,
+                       claimed_at = now()
+    FROM s WHERE reminders.id = $1
+)
+SELECT id FROM s
+"""

@@ -1,0 +1,232 @@
+"""A whole database out of and into PostgreSQL's own archive, by the programs that come with the servers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+
+from shared.adapters.embedded.binaries import POSTGRES_MAJOR, find_binaries
+from shared.adapters.embedded.errors import EmbeddedServerFailed
+from shared.adapters.postgres.db.connecting import connect
+from shared.adapters.postgres.db.pooler import lends_by_the_transaction
+from shared.adapters.postgres.db.relay import reachable_by_libpq
+from shared.core.values.errors import EvertalkError, StorageUnavailable
+
+_PATIENCE_SECONDS = 6 * 3600.0
+_STOP_SECONDS = 10.0
+_LIST_SECONDS = 120.0
+_CHUNK = 256 * 1024
+_HEAD_BYTES = 2_000
+_AS_SCRIPT = ("--no-owner", "--no-privileges", "--exit-on-error", "--file=-")
+_WHOLE_OR_NOT = (
+    "--no-psqlrc", "--quiet", "--output=/dev/null", "--single-transaction", "--set=ON_ERROR_STOP=1",
+    "--file=-",
+)  # fmt: skip
+_UNKNOWN_BEFORE_17 = b"\nSET transaction_timeout = 0;"
+_VERSION_SECONDS = 10
+
+
+class DumpFailed(EvertalkError):
+    """The database could not be written to a file, or read from one."""
+
+    code = "dump_failed"
+    advice = "Look at the reason above; ./evertalk doctor tells about room and the database."
+
+
+async def dump(database_url: str, target: Path) -> None:
+    """All of it as of one moment, while everybody goes on writing; raises DumpFailed."""
+    major = await _major_of(database_url)
+    async with _environment(database_url) as environment:
+        await _run(
+            _program("pg_dump", major),
+            ["--format=custom", "--compress=6", "--no-owner", "--no-privileges", f"--file={target}"],
+            environment,
+        )
+
+
+async def read_through(dumped: Path, *, major: int = POSTGRES_MAJOR) -> None:
+    """Every byte unpacked and thrown away; raises DumpFailed for what could not be restored."""
+    await _run(_program("pg_restore", major), ["--file=/dev/null", str(dumped)], {})
+
+
+async def restore(dumped: Path, database_url: str) -> None:
+    """Into an empty database, in one transaction; raises DumpFailed."""
+    major = await _major_of(database_url)
+    async with (
+        asyncio.timeout(_PATIENCE_SECONDS),
+        _environment(database_url) as environment,
+        _started(_program("pg_restore", major), [*_AS_SCRIPT, str(dumped)], {}, writes=True) as reading,
+        _started(_program("psql"), _WHOLE_OR_NOT, environment, reads=True) as filling,
+    ):
+        await _hand_over(reading, filling)
+
+
+async def facts_of(database_url: str) -> tuple[str, str | None, int]:
+    """The server's version, the schema's revision (None: none yet), `log_epoch`; raises DumpFailed."""
+    try:
+        return await _facts_of(database_url)
+    except (StorageUnavailable, asyncpg.PostgresError, OSError) as error:
+        raise DumpFailed(f"the database cannot be read: {error}") from error
+
+
+async def _facts_of(database_url: str) -> tuple[str, str | None, int]:
+    connection = await connect(database_url)
+    try:
+        version = str(await connection.fetchval("SHOW server_version", timeout=10)).split(" ", 1)[0]
+        if not await connection.fetchval("SELECT to_regclass('deployment') IS NOT NULL", timeout=10):
+            return version, None, 0
+        revision = await connection.fetchval("SELECT version_num FROM alembic_version", timeout=10)
+        return version, revision, await connection.fetchval("SELECT log_epoch FROM deployment", timeout=10)
+    finally:
+        await connection.close(timeout=5)
+
+
+async def counts_of(database_url: str) -> dict[str, int]:
+    """A few numbers that tell a person which state this is."""
+    connection = await connect(database_url)
+    try:
+        row = await connection.fetchrow(_COUNTS, timeout=_LIST_SECONDS)
+    finally:
+        await connection.close(timeout=5)
+    assert row is not None
+    return dict(row)
+
+
+async def is_empty(database_url: str) -> bool:
+    """Whether nobody has put a table into it yet."""
+    connection = await connect(database_url)
+    try:
+        tables = await connection.fetchval(
+            """SELECT count(*) FROM pg_class
+                WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace""",
+            timeout=10,
+        )
+        return bool(tables == 0)
+    finally:
+        await connection.close(timeout=5)
+
+
+async def _major_of(database_url: str) -> int:
+    version, _, _ = await facts_of(database_url)
+    return int(version.split(".", 1)[0])
+
+
+def _program(name: str, major: int = POSTGRES_MAJOR) -> Path:
+    """Of a version that a server of `major` can be read and written by."""
+    for program in _programs(name, major):
+        return program
+    raise DumpFailed(
+        f"{name} of PostgreSQL {major} or newer is not installed",
+        advice=f"Install PostgreSQL's client programs (Debian: apt-get install postgresql-client-{major}).",
+    )
+
+
+def _programs(name: str, major: int) -> Iterator[Path]:
+    if major <= POSTGRES_MAJOR:
+        with contextlib.suppress(EmbeddedServerFailed):
+            yield find_binaries().postgres_bin / name
+    yield from sorted(Path("/usr/lib/postgresql").glob(f"{major}/bin/{name}"))
+    found = shutil.which(name)
+    if found is not None and _version_of(found) >= major:
+        yield Path(found)
+
+
+def _version_of(program: str) -> int:
+    """The major one; 0 where it does not say."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired, ValueError, IndexError):
+        shown = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, cwd="/"
+        )
+        return int(shown.stdout.split(") ", 1)[1].split(".", 1)[0])
+    return 0
+
+
+async def _run(program: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    async with asyncio.timeout(_PATIENCE_SECONDS), _started(program, arguments, environment) as running:
+        await _ended(running)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    name: str
+    process: asyncio.subprocess.Process
+
+
+@contextlib.asynccontextmanager
+async def _started(
+    program: Path, arguments: Sequence[str], environment: Mapping[str, str], *,
+    reads: bool = False, writes: bool = False,
+) -> AsyncIterator[_Running]:  # fmt: skip
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        program, *arguments, cwd="/", env=dict(environment),
+        stdin=pipe if reads else nothing, stdout=pipe if writes else nothing, stderr=pipe,
+    )  # fmt: skip
+    try:
+        yield _Running(name=program.name, process=process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+
+
+async def _ended(running: _Running) -> None:
+    assert running.process.stderr is not None
+    errors = await running.process.stderr.read()
+    if code := await running.process.wait():
+        said = errors.decode(errors="replace").strip()[-800:]
+        raise DumpFailed(f"{running.name}: {said or f'exit code {code}'}")
+
+
+async def _hand_over(reading: _Running, filling: _Running) -> None:
+    """A script that breaks off is never committed: psql hears of its end only when that was a good one."""
+    source, target = reading.process.stdout, filling.process.stdin
+    assert source is not None
+    assert target is not None
+    try:
+        target.write((await _head(source)).replace(_UNKNOWN_BEFORE_17, b"", 1))
+        while some := await source.read(_CHUNK):
+            target.write(some)
+            await target.drain()
+    except OSError:
+        await _ended(filling)
+        raise
+    await _ended(reading)
+    target.close()
+    await _ended(filling)
+
+
+async def _head(source: asyncio.StreamReader) -> bytes:
+    """The settings with which every script begins, before the first word of anybody."""
+    head = b""
+    while len(head) < _HEAD_BYTES and (some := await source.read(_CHUNK)):
+        head += some
+    return head
+
+
+@contextlib.asynccontextmanager
+async def _environment(database_url: str) -> AsyncIterator[Mapping[str, str]]:
+    try:
+        if await lends_by_the_transaction(database_url):
+            raise DumpFailed(
+                "a pooler that lends servers for a transaction stands in between, and a copy needs a session",
+                advice="Set EVERTALK_DIRECT_DATABASE_URL to the address of PostgreSQL itself.",
+            )
+        async with reachable_by_libpq(database_url) as environment:
+            yield environment
+    except (StorageUnavailable, OSError) as error:
+        raise DumpFailed(f"the database cannot be reached: {error}") from error
+
+
+_COUNTS = """
+SELECT (SELECT count(*) FROM sessions) AS conversations, (SELECT count(*) FROM entries) AS messages,
+       (SELECT count(*) FROM notes WHERE forgotten_at IS NULL) AS notes,
+       (SELECT count(*) FROM attachments) AS files
+"""

@@ -1,0 +1,93 @@
+"""A dump made into a database that may be served: migrated, forgotten in again, with a new epoch, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+
+from shared.adapters.postgres.db.connecting import connect
+from shared.adapters.postgres.db.migrate import migrate
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.operations.dump import facts_of, restore
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.postgres.people.operator_auth import append_audit
+from shared.adapters.postgres.privacy.erasure_log import PostgresErasureLog
+from shared.core.privacy.erasures import Erased
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refilled:
+    """What was done before anybody was let in."""
+
+    erased_again: int
+    log_epoch: int
+    revision: str
+    broken: Sequence[str]
+
+
+async def refill(database_url: str, dumped: Path, logged: Sequence[Erased], *, about: str) -> Refilled:
+    """Into an empty database, as another state than people have seen last; raises DumpFailed."""
+    await restore(dumped, database_url)
+    await migrate(database_url)
+    pool = await open_pool(database_url, size=2)
+    try:
+        erased_again = await PostgresErasureLog(pool).do_again(logged)
+    finally:
+        await pool.close()
+    connection = await connect(database_url)
+    try:
+        await _begin_afresh(connection, about)
+        broken = await _checked(connection)
+    finally:
+        await connection.close(timeout=5)
+    _, revision, epoch = await facts_of(database_url)
+    return Refilled(erased_again=erased_again, log_epoch=epoch, revision=revision or "", broken=broken)
+
+
+async def carry_over(database_url: str, dumped: Path) -> Sequence[str]:
+    """Into an empty database, as the very state that people have seen last; what is broken in it."""
+    await restore(dumped, database_url)
+    await migrate(database_url)
+    connection = await connect(database_url)
+    try:
+        return await _checked(connection)
+    finally:
+        await connection.close(timeout=5)
+
+
+async def broken_promises(database_url: str) -> Sequence[str]:
+    connection = await connect(database_url)
+    try:
+        return await _checked(connection)
+    finally:
+        await connection.close(timeout=5)
+
+
+async def _checked(connection: asyncpg.Connection[asyncpg.Record]) -> list[str]:
+    await connection.execute("SET statement_timeout = 0", timeout=10)
+    await connection.execute("ANALYZE", timeout=600)
+    return [str(violation) for violation in await check_invariants(connection)]
+
+
+async def _begin_afresh(connection: asyncpg.Connection[asyncpg.Record], about: str) -> None:
+    async with connection.transaction():
+        epoch: int = await connection.fetchval(_NEW_EPOCH, timeout=10)
+        for statement in _LOGGED_OUT:
+            await connection.execute(statement, timeout=60)
+        await append_audit(
+            connection, actor="command line", action="backup.restored", about=about,
+            detail={"log_epoch": epoch},
+        )  # fmt: skip
+
+
+_NEW_EPOCH = """
+UPDATE deployment SET log_epoch = greatest(log_epoch + 1, extract(epoch FROM clock_timestamp())::bigint)
+RETURNING log_epoch
+"""
+"""Higher than any that its screens can have seen, on whatever machine the same backup was restored before."""
+
+_LOGGED_OUT = ("DELETE FROM operator_sessions", "DELETE FROM login_links")
+"""Who was locked out since then must not be let in again by an old cookie."""

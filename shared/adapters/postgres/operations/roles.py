@@ -1,0 +1,144 @@
+"""Who may do what in a PostgreSQL of one's own: four roles, and the statements that make them.
+
+`app` is what Evertalk runs as: it can neither change the schema nor what was said, used or audited.
+`erase` is what it becomes for a transaction that forgets. `migrate` owns everything. `readonly` looks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from shared.adapters.postgres.db.partitions import PARTITIONED
+from shared.adapters.postgres.privacy.retention import RULES
+from shared.core.values.errors import BadInput
+
+Role: TypeAlias = Literal["app", "erase", "migrate", "readonly"]
+PREFIX = "evertalk"
+_PREFIX = re.compile(r"[a-z][a-z0-9_]{0,40}")
+
+ADDED = ("SELECT", "INSERT")
+ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
+ONLY_ADDED = frozenset({"audit"})
+"""Nobody changes them."""
+ONLY_ERASED = frozenset({"entry_rows", "usage", "turn_context_audit"})
+"""Only forgetting changes them."""
+ONLY_READ = frozenset({"deployment"})
+"""A restored backup changes it, which is the owner's work, and `note_timeline`."""
+SECRET = frozenset(
+    {
+        "api_keys", "login_links", "login_places", "login_tries", "one_time_codes", "operator_factors",
+        "operator_sessions", "operator_steps", "operators",
+        "recovery_codes", "site_secrets", "visitors",
+    }
+)  # fmt: skip
+"""Hashes and sealed secrets: nothing that somebody who counts conversations needs."""
+
+
+def granted(role: Role, table: str) -> Sequence[str]:
+    """What a role may do with a table."""
+    match role:
+        case "migrate":
+            return ALL
+        case "readonly":
+            return () if table in SECRET else ("SELECT",)
+        case _ if table in ONLY_READ:
+            return ("SELECT",)
+        case _ if table in ONLY_ADDED or (role == "app" and table in ONLY_ERASED):
+            return ADDED
+        case _:
+            return ALL
+
+
+def roles_sql(prefix: str = PREFIX) -> str:
+    """Of PostgreSQL 15 or newer, for its administrator, once and after each upgrade; raises BadInput."""
+    if not _PREFIX.fullmatch(prefix):
+        raise BadInput(
+            prefix, advice="A prefix begins with a letter and has small letters, digits and _ only."
+        )
+    names: Mapping[Role, str] = {
+        "app": f"{prefix}_app", "erase": f"{prefix}_erase",
+        "migrate": f"{prefix}_migrate", "readonly": f"{prefix}_readonly",
+    }  # fmt: skip
+    return "\n".join(("BEGIN;", *_made(names), *_owned(names), *_grants(names), "COMMIT;", ""))
+
+
+def _made(names: Mapping[Role, str]) -> Iterator[str]:
+    for role, name in names.items():
+        # NOINHERIT: what `erase` may do is done by becoming it, never by the way.
+        kind = "NOLOGIN" if role == "erase" else "LOGIN NOINHERIT" if role == "app" else "LOGIN"
+        yield (f"DO $$ BEGIN IF to_regrole('{name}') IS NULL THEN CREATE ROLE {name} {kind}; END IF; END $$;")
+    yield f"GRANT {names['erase']} TO {names['app']};"
+
+
+def _owned(names: Mapping[Role, str]) -> Iterator[str]:
+    """All that is ours belongs to `migrate`; nobody else makes anything here."""
+    owner = names["migrate"]
+    yield _OWNED.format(owner=owner)
+    everybody = ", ".join(names[role] for role in names if role != "migrate")
+    yield (
+        f"DO $$ BEGIN EXECUTE format('REVOKE ALL ON DATABASE %I FROM PUBLIC, {everybody}', "
+        f"current_database()); EXECUTE format('GRANT CONNECT ON DATABASE %I TO {names['app']}, "
+        f"{names['readonly']}', current_database()); EXECUTE format('ALTER DATABASE %I OWNER TO {owner}', "
+        "current_database()); END $$;"
+    )
+    yield "REVOKE CREATE ON SCHEMA public FROM PUBLIC;"
+    yield f"GRANT USAGE ON SCHEMA public TO {everybody};"
+    yield f"GRANT CREATE ON SCHEMA public TO {owner};"
+
+
+def _grants(names: Mapping[Role, str]) -> Iterator[str]:
+    app, erase, readonly = names["app"], names["erase"], names["readonly"]
+    three = f"{app}, {erase}, {readonly}"
+    yield f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM PUBLIC, {three};"
+    yield f"REVOKE ALL ON ALL SEQUENCES IN SCHEMA public FROM PUBLIC, {three};"
+    roles: tuple[Role, ...] = ("app", "erase", "readonly")
+    for table in RULES:
+        for role in roles:
+            if may := granted(role, table):
+                yield f"GRANT {', '.join(may)} ON {table} TO {names[role]};"
+    for role in roles:
+        yield f"GRANT {', '.join(granted(role, 'entry_rows'))} ON entries TO {names[role]};"
+    yield f"GRANT SELECT ON alembic_version, session_summaries TO {three};"
+    for table in PARTITIONED:
+        # What came before its month had a place, and is too old.
+        yield f"GRANT SELECT, DELETE ON {table}_other TO {app};"
+    # A backup reads months one by one, and where numbers go on.
+    yield _MONTHS.format(app=app)
+    yield f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {app}, {erase};"
+    yield "REVOKE ALL ON FUNCTION make_months(integer), drop_months(text, integer) FROM PUBLIC;"
+    yield f"GRANT EXECUTE ON FUNCTION make_months(integer), drop_months(text, integer) TO {app};"
+    yield "REVOKE ALL ON FUNCTION note_timeline() FROM PUBLIC;"
+    yield f"GRANT EXECUTE ON FUNCTION note_timeline() TO {app};"
+    # So that a table of the next version works before this is run again.
+    owner = names["migrate"]
+    for who in (app, erase):
+        yield f"ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT {', '.join(ALL)} ON TABLES TO {who};"
+        yield f"ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT USAGE, SELECT ON SEQUENCES TO {who};"
+
+
+_OURS = "NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = {oid} AND d.deptype = 'e')"
+_OWNED = f"""DO $$
+DECLARE statement text;
+BEGIN
+  FOR statement IN
+    SELECT format('ALTER TABLE public.%I OWNER TO {{owner}}', c.relname) FROM pg_class c
+     WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v')
+       AND {_OURS.format(oid="c.oid")}
+    UNION ALL
+    SELECT format('ALTER FUNCTION %s OWNER TO {{owner}}', p.oid::regprocedure) FROM pg_proc p
+     WHERE p.pronamespace = 'public'::regnamespace AND {_OURS.format(oid="p.oid")}
+  LOOP
+    EXECUTE statement;
+  END LOOP;
+END $$;"""
+_MONTHS = """DO $$
+DECLARE month text;
+BEGIN
+  FOR month IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                WHERE c.relkind = 'r' AND i.inhparent IN ('usage'::regclass, 'turn_context_audit'::regclass)
+  LOOP
+    EXECUTE format('GRANT SELECT ON public.%I TO {app}', month);
+  END LOOP;
+END $$;"""

@@ -1,0 +1,257 @@
+"""Joins the persons of two channels into one, and parts them again: each is one transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.people import account_links_sql as sql
+from shared.core.context.build_context import plain_words
+from shared.core.identity.people import (
+    CODE_ALPHABET,
+    CODE_CHARS,
+    CODE_MINUTES,
+    CODES_PER_HOUR,
+    GUESS_MINUTES,
+    GUESSES,
+    GUESSES_OF_ALL,
+    ArchivedSession,
+    Joined,
+    LinkRefusal,
+    LinkShown,
+    Parted,
+    Spoken,
+    UnlinkRefusal,
+    read_code,
+)
+from shared.core.values.messages import blocks_from_json
+
+Record = asyncpg.Record
+Connection: TypeAlias = "PoolConnectionProxy[Record]"
+
+SESSIONS_SHOWN = 20
+MESSAGES_SHOWN = 200
+
+
+class PostgresPeople:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[Record], *, timezone: str = "UTC") -> None:
+        """`timezone` is where a day of the caps begins."""
+        self._pool = pool
+        self._timezone = timezone
+
+    @store_method
+    async def issue_code(self, session_id: int, address_id: int) -> str | LinkRefusal:
+        """A code for the person of this address, eight characters; only its hash is stored."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(sql.ONE_AT_A_TIME)
+            me = await _place(connection, address_id)
+            refusal = _misplaced(me, session_id)
+            if me is None or refusal is not None:
+                return refusal or "moved"
+            await connection.execute(sql.FORGET_OLD_CODES)
+            if await connection.fetchval(sql.ISSUED_LATELY, me["party_id"]) >= CODES_PER_HOUR:
+                return "too_many_codes"
+            code = "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_CHARS))
+            await connection.execute(sql.ISSUE, _hash(code), me["party_id"], address_id, CODE_MINUTES)
+        return code
+
+    @store_method
+    async def join(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal:
+        """The person of the code becomes one with the person who typed it; this session goes on."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(sql.ONE_AT_A_TIME)
+            me = await _place(connection, address_id)
+            refusal = _misplaced(me, session_id)
+            if me is None or refusal is not None:
+                return refusal or "moved"
+            limits = (GUESSES, GUESSES_OF_ALL, GUESS_MINUTES)
+            if await connection.fetchval(sql.TOO_MANY_GUESSES, session_id, me["party_id"], *limits):
+                return "no_code"
+            found = await _bearer(connection, words)
+            if found is None or _tells_nothing(me, found):
+                await connection.execute(sql.GUESSED, session_id, me["party_id"])
+                return "no_code"
+            if found["party_id"] == me["party_id"]:
+                return _joined(me, found, again=True) if _is_done(me, found) else "own_code"
+            joined = await self._join(connection, me, found)
+            if not isinstance(joined, str):
+                await connection.execute(sql.USE_CODE, _hash(read_code(words) or ""))
+            return joined
+
+    async def join_places(self, connection: Connection, *, kept: int, joined: int) -> bool:
+        """Who proved that both places are theirs is one person; in the caller's transaction.
+
+        Without a code, and on public sites, too: the place that was left opens nothing afterwards. False
+        while an answer is being written; one of the kept place may wait for its next attempt.
+        """
+        await connection.execute(sql.ONE_AT_A_TIME)
+        me, other = await _place(connection, kept), await _place(connection, joined)
+        if me is None or other is None or me["party_id"] == other["party_id"]:
+            return True
+        return not isinstance(await self._join(connection, me, other, patient=True), str)
+
+    async def _join(
+        self,
+        connection: Connection,
+        me: Mapping[str, Any],
+        other: Mapping[str, Any],
+        *,
+        patient: bool = False,
+    ) -> Joined | LinkRefusal:
+        kept, archived = me["session_id"], other["session_id"]
+        joined = [row[0] for row in await connection.fetch("SELECT party_family($1)", other["party_id"])]
+        locked = await connection.fetch(sql.LOCK_SESSIONS, [kept, archived], joined)
+        if any(row["is_held"] for row in locked if row["id"] in (kept, archived)):
+            return "with_human"
+        waits = [row["id"] for row in locked if patient and row["is_waiting"] and row["id"] == kept]
+        if any(row["is_open"] for row in locked if row["id"] in (kept, archived) and row["id"] not in waits):
+            return "busy"
+        link_id = await connection.fetchval(
+            sql.REMEMBER, me["party_id"], other["party_id"], kept, archived, self._timezone
+        )
+        await connection.execute(sql.MERGE_PARTIES, me["party_id"], other["party_id"])
+        await connection.execute(sql.ARCHIVE, archived)
+        moved = await connection.fetch(sql.MOVE_ADDRESSES, archived, kept)
+        await connection.execute(sql.WELCOME_BACK, kept, [row["id"] for row in moved])
+        await connection.execute(sql.TAKE_OVER_SESSIONS, me["party_id"], other["party_id"])
+        merged = await connection.fetchval(sql.SUPERSEDE_NOTES, me["party_id"], joined, link_id)
+        await connection.execute(sql.CARRY_SPENDING, link_id)
+        return _joined(me, other, notes_merged=merged)
+
+    @store_method
+    async def links(self, session_id: int) -> tuple[LinkShown, ...]:
+        """What the person of this session can part again, the oldest first."""
+        party = await self._pool.fetchval("SELECT party_id FROM sessions WHERE id = $1", session_id)
+        rows = await self._pool.fetch(sql.LINKS, party)
+        return tuple(_shown(row) for row in rows)
+
+    @store_method
+    async def part(self, session_id: int, address_id: int, link_id: int | None) -> Parted | UnlinkRefusal:
+        """Bring the archived session back to its own addresses; without a link the only one is meant."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(sql.ONE_AT_A_TIME)
+            me = await _place(connection, address_id)
+            if me is None or me["session_id"] != session_id:
+                return "moved"
+            links = await connection.fetch(sql.LINKS, me["party_id"])
+            meant = [link for link in links if link_id in (None, link["id"])]
+            if len(meant) != 1:
+                return "which" if meant else "not_linked"
+            return await self._part(connection, meant[0], address_id)
+
+    async def _part(self, connection: Connection, link: Record, address_id: int) -> Parted | UnlinkRefusal:
+        root, back = link["joined_party_id"], link["archived_session_id"]
+        family: list[int] = await connection.fetchval(sql.SUBTREE, root)
+        session_id: int = await connection.fetchval(sql.WHERE_IT_WENT_ON, link["kept_session_id"])
+        locked = await connection.fetch(sql.LOCK_SESSIONS, [session_id, back], family)
+        if any(row["is_held"] for row in locked if row["id"] == session_id):
+            return "with_human"
+        if any(row["is_open"] for row in locked if row["id"] == session_id):
+            return "busy"
+        await connection.execute(sql.FORGET_LINK, link["id"])
+        await connection.execute(sql.PART_PARTIES, root, family)
+        rows = await connection.fetch(sql.TAKE_ADDRESSES_BACK, family, session_id, back)
+        addresses = [row["id"] for row in rows]
+        await connection.execute(sql.BRING_BACK, back, root)
+        await connection.execute(sql.WELCOME_BACK, back, addresses)
+        await connection.execute(sql.LEAVE, session_id, addresses)
+        await connection.execute(sql.TAKE_SESSIONS_BACK, root, family)
+        await connection.execute(sql.RESTORE_NOTES, family, session_id)
+        await connection.execute(sql.TAKE_REMINDERS_BACK, family)
+        await connection.execute(sql.LEAVE_REMINDERS, root)
+        return Parted(
+            session_id=session_id,
+            back_session_id=back,
+            addresses=tuple(addresses),
+            channel=link["channel"] or "",
+            is_caller=address_id in addresses,
+        )
+
+    @store_method
+    async def archived(self, session_id: int) -> tuple[ArchivedSession, ...]:
+        """Earlier conversations of this session's person, the newest first, with their newest messages."""
+        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+            rows = await connection.fetch(sql.ARCHIVED, session_id, SESSIONS_SHOWN)
+            said = {row["id"]: await connection.fetch(sql.SAID, row["id"], MESSAGES_SHOWN) for row in rows}
+        return tuple(
+            ArchivedSession(
+                public_id=row["public_id"],
+                channel=row["channel"],
+                archived_at=row["archived_at"],
+                messages=tuple(map(_spoken, said[row["id"]])),
+            )
+            for row in rows
+        )
+
+
+async def _place(connection: Connection, address_id: int) -> dict[str, Any] | None:
+    row = await connection.fetchrow(sql.PLACE, address_id)
+    return None if row is None else dict(row)
+
+
+async def _bearer(connection: Connection, words: str) -> dict[str, Any] | None:
+    """The place that a living code was given to, and whether the code has done its work already."""
+    code = read_code(words)
+    row = None if code is None else await connection.fetchrow(sql.CODE, _hash(code))
+    place = None if row is None else await _place(connection, row["address_id"])
+    return None if row is None or place is None else {**place, "used": row["used_at"] is not None}
+
+
+def _misplaced(place: Mapping[str, Any] | None, session_id: int) -> LinkRefusal | None:
+    """Why nothing can be linked here at all."""
+    if place is None or place["session_id"] != session_id:
+        return "moved"
+    if place["is_group"]:
+        return "group"
+    return "not_here" if place["is_public"] else None
+
+
+def _tells_nothing(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """A code that joins nothing any more is as if it had never been."""
+    used_by_others = other["used"] and other["party_id"] != me["party_id"]
+    return bool(used_by_others or other["is_group"] or other["is_public"])
+
+
+def _is_done(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Of one person: what the code is for has come true, by this code or by another one."""
+    leads_here = other["session_id"] == me["session_id"] and other["address_id"] != me["address_id"]
+    return bool(other["used"] or leads_here)
+
+
+def _joined(
+    me: Mapping[str, Any], other: Mapping[str, Any], *, notes_merged: int = 0, again: bool = False
+) -> Joined:
+    return Joined(
+        session_id=me["session_id"],
+        archived_session_id=other["session_id"],
+        other_channel=other["channel"],
+        agent=me["agent"],
+        other_agent=me["agent"] if again else other["agent"],
+        notes_merged=notes_merged,
+        again=again,
+    )
+
+
+def _shown(row: Record) -> LinkShown:
+    return LinkShown(
+        id=row["id"],
+        channel=row["channel"] or "",
+        title=row["title"] or "",
+        linked_at=row["linked_at"],
+    )
+
+
+def _spoken(row: Record) -> Spoken:
+    return Spoken(author=row["author"], text=plain_words(blocks_from_json(row["blocks"])), at=row["at"])
+
+
+def _hash(code: str) -> bytes:
+    return hashlib.sha256(code.encode()).digest()

@@ -1,0 +1,150 @@
+"""Conversations as programs reach them: by public id within a key's limits, or opened for their people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+
+EXTERNAL = "x:"
+"""Before a program's own id in an address; a browser's visitors have a random id there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """A conversation, and where on the web its person writes from."""
+
+    session_id: int
+    public_id: UUID
+    party_id: int
+    address_id: int | None
+    """None where it is reached from other channels only."""
+    site: str
+    audience: str
+    created: bool = False
+
+
+class PostgresApiSessions:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def reach(
+        self, public_id: UUID, *, site: str | None = None, agent_id: int | None = None
+    ) -> Reached | None:
+        """None when there is none, or not within these limits."""
+        row = await self._pool.fetchrow(_REACH, public_id, site, agent_id)
+        return None if row is None else _reached(row)
+
+    @store_method
+    async def open(
+        self,
+        external_id: str,
+        *,
+        site: str,
+        agent: str | None = None,
+        agent_id: int | None = None,
+        name: str = "",
+    ) -> Reached | None:
+        """The conversation of a program's own person, made at the first call; None when the place is unknown.
+
+        `agent_id` is the only agent that the caller may reach.
+        """
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.external' || $1 || ' ' || $2, 0))",
+                site,
+                external_id,
+            )
+            known = await connection.fetchrow(_KNOWN, site, EXTERNAL + external_id)
+            row = known or await connection.fetchrow(
+                _OPEN, site, EXTERNAL + external_id, agent, agent_id, name
+            )
+            if row is None or (agent_id is not None and row["agent_id"] != agent_id):
+                return None
+        return _reached(row, created=known is None)
+
+    @store_method
+    async def answer_of(self, session_id: int, turn: int, *, after: int) -> int | None:
+        """The number of the event that ended a turn, where it ended."""
+        number: int | None = await self._pool.fetchval(
+            """SELECT v.event_seq FROM events v
+                 LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
+                WHERE v.session_id = $1 AND v.event_seq > $3 AND v.turn_no = $2 AND v.kind = 'msg'
+                  AND (e.author IN ('assistant', 'operator')
+                       OR v.seq IS NULL AND v.payload ->> 'waiting' IS DISTINCT FROM 'true')
+                ORDER BY v.event_seq LIMIT 1""",
+            session_id,
+            turn,
+            after,
+        )
+        return number
+
+    @store_method
+    async def command_done(self, session_id: int, cid: str) -> Mapping[str, Any] | None:
+        """What a command with this id has answered, with its number; looked for among the newest events."""
+        row = await self._pool.fetchrow(
+            """SELECT v.event_seq, v.payload FROM events v JOIN sessions s ON s.id = v.session_id
+                WHERE v.session_id = $1 AND v.event_seq >= s.next_event_seq - 2000
+                  AND v.kind = 'command.result' AND v.payload ->> 'cid' = $2
+                ORDER BY v.event_seq DESC LIMIT 1""",
+            session_id,
+            cid,
+        )
+        return None if row is None else {**row["payload"], "event_seq": row["event_seq"]}
+
+
+_REACH = """
+SELECT s.id, s.public_id, s.party_id, s.agent_id, a.id AS address_id, coalesce(w.name, '') AS site,
+       coalesce(w.audience, 'personal') AS audience
+  FROM sessions s
+  LEFT JOIN LATERAL (
+       SELECT id, account FROM addresses WHERE session_id = s.id AND channel = 'web'
+          AND ($2::text IS NULL OR account = $2) ORDER BY id LIMIT 1) a ON true
+  LEFT JOIN sites w ON w.name = a.account
+ WHERE s.public_id = $1 AND ($2::text IS NULL OR a.id IS NOT NULL)
+   AND ($3::bigint IS NULL OR s.agent_id = $3)
+"""
+_KNOWN = """
+SELECT s.id, s.public_id, s.party_id, s.agent_id, a.id AS address_id, w.name AS site, w.audience
+  FROM addresses a JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = a.account
+ WHERE a.channel = 'web' AND a.account = $1 AND a.chat = $2 AND a.thread = ''
+"""
+_OPEN = """
+-- Whom a program brings is as anonymous to us as a browser's visitor: the same limits, the same tools.
+WITH w AS (
+  SELECT w.name, w.audience, g.id AS agent_id FROM sites w
+    JOIN agents g ON CASE WHEN $3::text IS NOT NULL THEN g.name = $3 ELSE g.id = coalesce($4, w.agent_id) END
+   WHERE w.name = $1 AND ($4::bigint IS NULL OR g.id = $4)
+), p AS (
+  INSERT INTO parties (anonymous, display_name) SELECT true, $5 FROM w RETURNING id
+), s AS (
+  INSERT INTO sessions (party_id, agent_id) SELECT p.id, w.agent_id FROM p, w RETURNING id, public_id
+), t AS (
+  INSERT INTO session_totals (session_id) SELECT id FROM s
+), a AS (
+  INSERT INTO addresses (channel, account, chat, party_id, session_id)
+  SELECT 'web', w.name, $2, p.id, s.id FROM w, p, s RETURNING id
+)
+SELECT s.id, s.public_id, p.id AS party_id, w.agent_id, a.id AS address_id, w.name AS site, w.audience
+  FROM w, p, s, a
+"""
+
+
+def _reached(row: asyncpg.Record, *, created: bool = False) -> Reached:
+    return Reached(
+        session_id=row["id"],
+        public_id=row["public_id"],
+        party_id=row["party_id"],
+        address_id=row["address_id"],
+        site=row["site"],
+        audience=row["audience"],
+        created=created,
+    )

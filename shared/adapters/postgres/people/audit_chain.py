@@ -1,0 +1,45 @@
+"""How a line of the audit follows from the one before, and whether all of them still do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shared.adapters.postgres.db.page_read import Pool, read_page
+
+CHAIN_ROWS = 50_000
+CHAIN = """
+  sha256(p.prev || convert_to(jsonb_build_array(
+    extract(epoch FROM {at})::text, {actor}, {action}, {object}, {detail})::text, 'UTF8'))
+"""
+
+
+async def check_chain(pool: Pool) -> dict[str, Any]:
+    """`{state: empty|intact|broken, entries, through, broken_at}`; every entry is computed anew.
+
+    A batch is a statement, so that none runs into the time that a statement has.
+    """
+    entries, through, broken, after, former = 0, None, None, 0, b""
+    while (batch := await read_page(pool, _CHAINED, after, former, CHAIN_ROWS))["entries"]:
+        entries += batch["entries"]
+        if broken is None:
+            broken, through = batch["broken"], batch["through"] or through
+        after, former = batch["last"], bytes.fromhex(batch["hash"])
+    state = "empty" if not entries else "intact" if broken is None else "broken"
+    return {"state": state, "entries": entries, "through": through, "broken_at": broken}
+
+
+_CHAINED = f"""
+WITH batch AS (SELECT * FROM audit WHERE id > $1 ORDER BY id LIMIT $3),
+links AS (
+  SELECT p.id, p.at, p.hash, p.prev_hash = p.prev AND p.hash = {
+    CHAIN.format(at="p.at", actor="p.actor", action="p.action", object="p.object", detail="p.detail")
+} AS holds FROM (SELECT *, coalesce(lag(hash) OVER (ORDER BY id), $2::bytea) AS prev FROM batch) p
+), counted AS (
+  SELECT count(*) AS entries, min(id) FILTER (WHERE NOT holds) AS broken, max(id) AS last FROM links)
+SELECT jsonb_build_object('entries', c.entries, 'last', c.last,
+  'hash', (SELECT encode(l.hash, 'hex') FROM links l WHERE l.id = c.last),
+  'through', (SELECT jsonb_build_object('id', l.id, 'at', l.at) FROM links l
+               WHERE c.broken IS NULL OR l.id < c.broken ORDER BY l.id DESC LIMIT 1),
+  'broken', (SELECT jsonb_build_object('id', l.id, 'at', l.at) FROM links l WHERE l.id = c.broken)
+)::text FROM counted c
+"""

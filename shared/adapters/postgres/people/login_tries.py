@@ -1,0 +1,156 @@
+"""How often somebody may try to log in: counted in Postgres, so that no restart forgets."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+
+SECONDS = 10.0
+FREE_TRIES: Mapping[str, int] = {"pair": 5, "address": 20, "account": 50, "codes": 50}
+"""Failures before the first wait: of one name from one address, of one address, of one name from anywhere,
+and of its codes. Strangers can use up the third: it keeps nobody out where they have logged in, nor who is
+asked for a code, too. The fourth takes the password.
+"""
+FIRST_WAIT_SECONDS = 60
+MOST_WAIT_SECONDS = 900
+FORGET_HOURS = 24
+PLACES_AT_MOST = 20
+"""Of one operator; the newest ones."""
+
+
+class LoginTries:
+    """A try is counted before it is looked at, so that many at once are no more than many in a row."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def begin(self, keys: Mapping[str, bytes], *, operator_id: int | None = None) -> int:
+        """0 when it may be tried, and is counted as failed until `succeeded`; else the seconds to wait."""
+        async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
+            # In one order, so that two who wait for each other's rows do not.
+            places = sorted(keys.items(), key=lambda item: item[1])
+            await connection.execute(
+                "INSERT INTO login_tries (key) SELECT unnest($1::bytea[]) ON CONFLICT (key) DO NOTHING",
+                [key for _, key in places],
+                timeout=SECONDS,
+            )
+            wait = await connection.fetchval(_WAIT, [key for _, key in places], timeout=SECONDS)
+            if not wait:
+                await connection.execute(
+                    _COUNT,
+                    [key for _, key in places],
+                    [FREE_TRIES[name] for name, _ in places],
+                    [None if name == "address" else operator_id for name, _ in places],
+                    timeout=SECONDS,
+                )
+        return int(wait)
+
+    @store_method
+    async def succeeded(self, keys: Mapping[str, bytes], *, tries: int = 1) -> None:
+        """The pair's failures are forgotten; elsewhere the try is taken back, or the two of two steps."""
+        await self._pool.execute(_TAKE_BACK, list(keys.values()), keys.get("pair"), tries, timeout=SECONDS)
+
+
+class LoginPlaces:
+    """Where operators have logged in, as a hash that only this installation can make: addresses are few
+    enough to try them all.
+    """
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], key: Callable[[], bytes | None]) -> None:
+        """Without a key no place is known, and none is remembered."""
+        self._pool = pool
+        self._key = key
+
+    def key_of(self, operator_id: int, address: str) -> bytes | None:
+        if (key := self._key()) is None:
+            return None
+        about = f"evertalk.login-place.1\n{operator_id}\n{network_of(address)}"
+        return hmac.digest(key, about.encode("utf-8", "replace"), "sha256")
+
+    @store_method
+    async def knows(self, operator_id: int, address: str) -> bool:
+        found: bool = await self._pool.fetchval(
+            "SELECT EXISTS (SELECT FROM login_places WHERE key = $1 AND operator_id = $2)",
+            self.key_of(operator_id, address),
+            operator_id,
+            timeout=SECONDS,
+        )
+        return found
+
+
+async def remember_place(connection: Any, operator_id: int, key: bytes | None) -> None:
+    """Inside of the transaction of a login."""
+    if key is not None:
+        await connection.execute(_REMEMBER, key, operator_id, timeout=SECONDS)
+
+
+def keys_of(
+    *, name: str, address: str, everywhere: Literal["account", "codes"] | None = "account"
+) -> dict[str, bytes]:
+    """Hashes: people type passwords into the wrong field."""
+    name = name.casefold()[:200]
+    keys = {"pair": _digest("pair", name, network_of(address)), **address_key(address)}
+    return keys if everywhere is None else {**keys, everywhere: _digest(everywhere, name)}
+
+
+def address_key(address: str) -> dict[str, bytes]:
+    return {"address": _digest("address", network_of(address))}
+
+
+def network_of(address: str) -> str:
+    """Of IPv6 the /56, since many a customer has that many addresses."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address[:100]
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 56), strict=False))
+
+
+def _digest(*parts: str) -> bytes:
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).digest()
+
+
+_WAIT = """
+SELECT coalesce(ceil(extract(epoch FROM max(refused_until) FILTER (WHERE refused_until > clock_timestamp())
+         - clock_timestamp())), 0)::int
+  FROM (SELECT refused_until FROM login_tries WHERE key = ANY($1::bytea[]) ORDER BY key FOR UPDATE) t
+"""
+_COUNT = f"""
+WITH counted AS (
+  SELECT t.key, g.free, g.operator_id,
+         1 + CASE WHEN t.last_at < now() - interval '{FORGET_HOURS} hours' THEN 0 ELSE t.failures END
+           AS failures
+    FROM unnest($1::bytea[], $2::int[], $3::bigint[]) AS g(key, free, operator_id)
+    JOIN login_tries t ON t.key = g.key
+)
+UPDATE login_tries t
+   SET failures = c.failures, last_at = clock_timestamp(), operator_id = c.operator_id,
+       refused_until = CASE WHEN c.failures >= c.free THEN clock_timestamp() + make_interval(
+         secs => least({MOST_WAIT_SECONDS}, {FIRST_WAIT_SECONDS} * 2.0 ^ least(c.failures - c.free, 10))) END
+  FROM counted c WHERE t.key = c.key
+"""
+_TAKE_BACK = """
+WITH gone AS (DELETE FROM login_tries WHERE key = $2)
+UPDATE login_tries SET failures = greatest(failures - $3, 0), refused_until = NULL
+ WHERE key = ANY($1::bytea[]) AND key IS DISTINCT FROM $2
+"""
+_REMEMBER = f"""
+WITH old AS (
+  DELETE FROM login_places WHERE key IN (
+    SELECT key FROM login_places WHERE operator_id = $2 AND key <> $1
+     ORDER BY at DESC, key OFFSET {PLACES_AT_MOST - 1})
+)
+INSERT INTO login_places (key, operator_id) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET at = now()
+"""

@@ -1,0 +1,455 @@
+"""Operators: how they log in, how long they stay so, and the chained record of what they read and changed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import asyncpg
+
+from shared.adapters.postgres.db.connecting import connect
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.people.audit_chain import CHAIN, check_chain
+from shared.adapters.postgres.people.login_tries import (
+    LoginPlaces,
+    LoginTries,
+    address_key,
+    keys_of,
+    remember_place,
+)
+from shared.core.identity.operators import ROLES, Role
+from shared.core.identity.passwords import why_too_easy
+from shared.core.values.errors import StorageUnavailable
+from shared.core.values.user_agent import browser_words
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
+How = Literal["link", "password", "provider"]
+
+LINK_MINUTES = 15
+STEP_MINUTES = 5
+IDLE_MINUTES = 30
+SESSION_HOURS = 12
+MAX_PASSWORD_CHARS = 1000
+
+_TOKEN_BYTES = 32
+_STATEMENT_SECONDS = 10.0
+_HASH_SECONDS = 15.0
+_MAX_WAITING_HASHES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedIn:
+    """Who is at the dashboard."""
+
+    operator_id: int
+    name: str
+    role: Role
+    has_password: bool
+    by_provider: bool = False
+    """Known to an identity provider, which alone lets them in."""
+
+    def may(self, role: Role) -> bool:
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooManyTries:
+    """Refused before any hashing."""
+
+    retry_after_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeNeeded:
+    """So far all is right; `token` stands for it until the code of the authenticator app comes."""
+
+    token: str
+
+
+class WeakPassword(ValueError):
+    """The password is too short, longer than anybody types, or among the first that are guessed."""
+
+
+class Passwords:
+    """argon2id in one thread of its own, so that hashing never holds up a conversation."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="argon2")
+        self._hasher: PasswordHasher | None = None
+        self._nobody = ""
+        self._waiting = 0
+
+    @property
+    def busy(self) -> bool:
+        return self._waiting >= _MAX_WAITING_HASHES
+
+    async def hash(self, password: str) -> str:
+        return str(await self._in_thread(lambda: self._argon2().hash(password)))
+
+    async def matches(self, stored: str | None, password: str) -> bool:
+        """Takes the same work for an operator that does not exist."""
+        return bool(await self._in_thread(lambda: self._verify(stored, password)))
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(_HASH_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            self._waiting -= 1
+
+    def _argon2(self) -> PasswordHasher:
+        if self._hasher is None:
+            from argon2 import PasswordHasher, Type
+
+            # The smallest of OWASP's equivalent settings: the web process has a memory budget.
+            self._hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1, type=Type.ID)
+            self._nobody = self._hasher.hash(secrets.token_urlsafe())
+        return self._hasher
+
+    def _verify(self, stored: str | None, password: str) -> bool:
+        from argon2.exceptions import InvalidHashError, VerificationError
+
+        hasher = self._argon2()
+        try:
+            matched = hasher.verify(stored or self._nobody, password)
+        except (VerificationError, InvalidHashError):
+            return False
+        return bool(matched) and stored is not None
+
+
+class Operators:
+    """Logins by password or one-time link, and server-side sessions; tokens are stored as hashes only."""
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool[asyncpg.Record],
+        *,
+        passwords: Passwords | None = None,
+        place_key: Callable[[], bytes | None] = lambda: None,
+    ) -> None:
+        """`place_key` makes the hashes of places where somebody has logged in before."""
+        self._pool = pool
+        self._passwords = passwords or Passwords()
+        self._tries = LoginTries(pool)
+        self.places = LoginPlaces(pool, place_key)
+
+    async def log_in(
+        self, *, name: str, password: str, source: str, browser: str = ""
+    ) -> str | TooManyTries | CodeNeeded | None:
+        """A new session token; None when name or password are wrong; `source` is the client's address."""
+        if self._passwords.busy:
+            return TooManyTries(retry_after_seconds=5)
+        found = await self._known(name[:200])
+        open_to_all = found is None or not (
+            found["has_factor"] or await self.places.knows(found["id"], source)
+        )
+        keys = keys_of(name=name, address=source, everywhere="account" if open_to_all else None)
+        wait = await self._tries.begin(keys, operator_id=found["id"] if found else None)
+        if wait:
+            return TooManyTries(retry_after_seconds=wait)
+        stored = found["password_hash"] if found else None
+        matched = await self._passwords.matches(stored, password[:MAX_PASSWORD_CHARS])
+        if found is None or not matched:
+            await self.record(actor="nobody", action="login.refused", detail={"source": source})
+            return None
+        # With a second factor the try stays counted: a known password must not make guesses of codes free.
+        if (step := await self._step(found["id"], how="password")) is not None:
+            return step
+        await self._tries.succeeded(keys)
+        return await self.begin(found["id"], how="password", source=source, browser=browser)
+
+    @store_method
+    async def use_link(
+        self, *, token: str, source: str, browser: str = ""
+    ) -> str | TooManyTries | CodeNeeded | None:
+        """A new session token; None when the link is unknown, used or too old."""
+        keys = address_key(source)
+        wait = await self._tries.begin(keys)
+        if wait:
+            return TooManyTries(retry_after_seconds=wait)
+        outcome = await self._spend_link(digest_of(token), source=source, browser=browser)
+        if isinstance(outcome, str):
+            # The login is committed: where Postgres leaves now, tries that stay counted lapse by themselves.
+            with suppress(StorageUnavailable):
+                await self._tries.succeeded(keys)
+        return outcome
+
+    async def _spend_link(self, token_hash: bytes, *, source: str, browser: str) -> str | CodeNeeded | None:
+        """In one commit with what it opens: a link whose login never was would be of no more use."""
+        async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
+            operator_id = await connection.fetchval(
+                "SELECT operator_id FROM login_links WHERE token_hash = $1", token_hash
+            )
+            await hold_operator(connection, operator_id)
+            spent = await connection.fetchval(
+                """UPDATE login_links l SET used_at = now() FROM operators o
+                    WHERE l.token_hash = $1 AND l.used_at IS NULL AND l.expires_at > now()
+                      AND o.id = l.operator_id AND o.disabled_at IS NULL
+                   RETURNING true""",
+                token_hash,
+            )
+            if not spent:
+                return None
+            if (step := await _begin_step(connection, operator_id, how="link")) is not None:
+                return step
+            await remember_place(connection, operator_id, self.places.key_of(operator_id, source))
+            return await begin_login(connection, operator_id, how="link", source=source, browser=browser)
+
+    @store_method
+    async def signed_in(self, token: str, *, present: bool = True) -> SignedIn | None:
+        """Whose token this is. `present=False` (a screen refreshing itself) does not keep it alive."""
+        row = await self._pool.fetchrow(
+            f"""WITH found AS (
+                  SELECT s.token_hash, s.seen_at, o.id, o.name, o.role,
+                         o.password_hash IS NOT NULL AS has_password, o.issuer IS NOT NULL AS by_provider
+                    FROM operator_sessions s JOIN operators o ON o.id = s.operator_id
+                   WHERE s.token_hash = $1 AND s.expires_at > now() AND o.disabled_at IS NULL
+                     AND s.seen_at > now() - interval '{IDLE_MINUTES} minutes'
+                ), seen AS (
+                  UPDATE operator_sessions s SET seen_at = now() FROM found f
+                   WHERE s.token_hash = f.token_hash AND $2 AND f.seen_at < now() - interval '1 minute'
+                )
+                SELECT * FROM found""",
+            digest_of(token),
+            present,
+            timeout=_STATEMENT_SECONDS,
+        )
+        if row is None:
+            return None
+        return SignedIn(
+            operator_id=row["id"], name=row["name"], role=row["role"], has_password=row["has_password"],
+            by_provider=row["by_provider"],
+        )  # fmt: skip
+
+    @store_method
+    async def log_out(self, token: str) -> None:
+        await self._pool.execute(
+            "DELETE FROM operator_sessions WHERE token_hash = $1",
+            digest_of(token),
+            timeout=_STATEMENT_SECONDS,
+        )
+
+    async def set_password(self, operator_id: int, password: str, *, keep: str = "") -> None:
+        """Ends every other session of this operator; raises WeakPassword."""
+        if why := why_too_easy(password, name=await self._name_of(operator_id)):
+            raise WeakPassword(why)
+        hashed = await self._passwords.hash(password)
+        await self._store_password(operator_id, hashed, digest_of(keep))
+
+    @store_method
+    async def _step(self, operator_id: int, *, how: How) -> CodeNeeded | None:
+        return await _begin_step(self._pool, operator_id, how=how)
+
+    @store_method
+    async def _known(self, name: str) -> asyncpg.Record | None:
+        return await self._pool.fetchrow(
+            """SELECT o.id, o.password_hash, f.confirmed_at IS NOT NULL AS has_factor
+                 FROM operators o LEFT JOIN operator_factors f ON f.operator_id = o.id
+                WHERE o.name = $1 AND o.disabled_at IS NULL AND o.issuer IS NULL""",
+            name,
+            timeout=_STATEMENT_SECONDS,
+        )
+
+    @store_method
+    async def _name_of(self, operator_id: int) -> str:
+        name = await self._pool.fetchval(
+            "SELECT name FROM operators WHERE id = $1", operator_id, timeout=_STATEMENT_SECONDS
+        )
+        return str(name or "")
+
+    @store_method
+    async def _store_password(self, operator_id: int, hashed: str, keep: bytes) -> None:
+        await self._pool.execute(
+            """WITH changed AS (UPDATE operators SET password_hash = $2 WHERE id = $1),
+                    links AS (DELETE FROM login_links WHERE operator_id = $1),
+                    steps AS (DELETE FROM operator_steps WHERE operator_id = $1)
+               DELETE FROM operator_sessions WHERE operator_id = $1 AND token_hash <> $3""",
+            operator_id,
+            hashed,
+            keep,
+            timeout=_STATEMENT_SECONDS,
+        )
+
+    @store_method
+    async def record(
+        self, *, actor: str, action: str, about: str = "", detail: Mapping[str, Any] | None = None
+    ) -> None:
+        async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
+            await append_audit(connection, actor=actor, action=action, about=about, detail=detail)
+
+    @store_method
+    async def record_once(self, *, actor: str, action: str, about: str = "", minutes: int = 15) -> None:
+        """What a screen reads again and again by itself is told once in a while, not each time."""
+        told = await self._pool.fetchval(
+            """SELECT EXISTS (SELECT FROM audit WHERE actor = $1 AND action = $2 AND object = $3
+                AND at > now() - make_interval(mins => $4))""",
+            actor,
+            action,
+            about,
+            minutes,
+            timeout=_STATEMENT_SECONDS,
+        )
+        if not told:
+            await self.record(actor=actor, action=action, about=about)
+
+    async def broken_audit_link(self) -> int | None:
+        """The id of the first audit row that does not follow from the one before, None when all do."""
+        broken = (await check_chain(self._pool))["broken_at"]
+        return None if broken is None else int(broken["id"])
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._passwords.close)
+
+    @store_method
+    async def begin(self, operator_id: int, *, how: How, source: str, browser: str = "") -> str | None:
+        """The token of a new login; None when the operator was locked meanwhile."""
+        async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
+            token = await begin_login(connection, operator_id, how=how, source=source, browser=browser)
+            if token is not None and how == "password":
+                await remember_place(connection, operator_id, self.places.key_of(operator_id, source))
+            return token
+
+
+async def hold_operator(
+    connection: asyncpg.Connection[asyncpg.Record] | Any, operator_id: int | None
+) -> None:
+    """First of all, before anything of theirs is touched: whoever changes an operator waits here, or we do.
+
+    It is a write, so that it waits for `LOCK TABLE operators` of the roster while nothing else is held.
+    """
+    await connection.execute(
+        "UPDATE operators SET last_login_at = last_login_at WHERE id = $1",
+        operator_id,
+        timeout=_STATEMENT_SECONDS,
+    )
+
+
+async def _begin_step(
+    connection: asyncpg.Connection[asyncpg.Record] | asyncpg.Pool[asyncpg.Record] | Any,
+    operator_id: int,
+    *,
+    how: How,
+) -> CodeNeeded | None:
+    """None for who has no second factor."""
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    made = await connection.fetchval(
+        f"""INSERT INTO operator_steps (token_hash, operator_id, how, expires_at)
+            SELECT $1, operator_id, $3, now() + interval '{STEP_MINUTES} minutes' FROM operator_factors
+             WHERE operator_id = $2 AND confirmed_at IS NOT NULL RETURNING operator_id""",
+        digest_of(token),
+        operator_id,
+        how,
+        timeout=_STATEMENT_SECONDS,
+    )
+    return None if made is None else CodeNeeded(token=token)
+
+
+async def begin_login(
+    connection: asyncpg.Connection[asyncpg.Record] | Any,
+    operator_id: int,
+    *,
+    how: How,
+    source: str,
+    browser: str = "",
+) -> str | None:
+    """Inside of the caller's transaction: the token of a new login, None for who is locked."""
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    name = await connection.fetchval(
+        f"""WITH lapsed AS (
+              DELETE FROM operator_sessions WHERE expires_at <= now()
+                  OR seen_at <= now() - interval '{IDLE_MINUTES} minutes'
+            ), who AS (
+              UPDATE operators SET last_login_at = now() WHERE id = $2 AND disabled_at IS NULL
+              RETURNING id, name
+            ), begun AS (
+              INSERT INTO operator_sessions
+                     (token_hash, operator_id, expires_at, how, source, browser)
+              SELECT $1, id, now() + interval '{SESSION_HOURS} hours', $3, $4, $5 FROM who
+            )
+            SELECT name FROM who""",
+        digest_of(token),
+        operator_id,
+        how,
+        source[:100],
+        browser_words(browser),
+        timeout=_STATEMENT_SECONDS,
+    )
+    if name is None:
+        return None
+    await append_audit(connection, actor=name, action="login", detail={"how": how, "source": source})
+    return token
+
+
+async def append_audit(
+    connection: asyncpg.Connection[asyncpg.Record] | Any,
+    *,
+    actor: str,
+    action: str,
+    about: str = "",
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    """One more link of the chain, inside the caller's transaction. Ids and numbers only, never text."""
+    # Taken first and by itself: the next statement must see the row that the holder before us wrote.
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.audit'))", timeout=10)
+    chained = CHAIN.format(
+        at="n.at", actor="n.actor", action="n.action", object="n.object", detail="n.detail"
+    )
+    await connection.execute(
+        f"""INSERT INTO audit (at, actor, action, object, detail, prev_hash, hash)
+            SELECT n.at, n.actor, n.action, n.object, n.detail, p.prev, {chained}
+              FROM (SELECT clock_timestamp() AS at, $1::text AS actor, $2::text AS action, $3::text AS object,
+                           $4::text::jsonb AS detail) n,
+                   (SELECT coalesce((SELECT hash FROM audit ORDER BY id DESC LIMIT 1), '') AS prev) p""",
+        actor,
+        action,
+        about,
+        json.dumps(detail or {}),
+        timeout=_STATEMENT_SECONDS,
+    )
+
+
+async def create_login_link(database_url: str) -> str:
+    """The raw token of a link that logs the first operator in once; makes `admin` when there is none."""
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    connection = await connect(database_url)
+    try:
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE operators IN SHARE ROW EXCLUSIVE MODE", timeout=10)
+            operator_id = await connection.fetchval(
+                """SELECT id FROM operators WHERE disabled_at IS NULL AND role = 'admin' AND issuer IS NULL
+                    ORDER BY id LIMIT 1"""
+            ) or await connection.fetchval(
+                """INSERT INTO operators (name, role)
+                   SELECT CASE WHEN EXISTS (SELECT FROM operators WHERE name = 'admin')
+                          THEN 'admin-' || (SELECT count(*) FROM operators) ELSE 'admin' END, 'admin'
+                   RETURNING id"""
+            )
+            await connection.execute("DELETE FROM login_links WHERE expires_at <= now()")
+            await connection.execute(
+                f"""INSERT INTO login_links (token_hash, operator_id, expires_at)
+                    VALUES ($1, $2, now() + interval '{LINK_MINUTES} minutes')""",
+                digest_of(token),
+                operator_id,
+            )
+            await append_audit(connection, actor="command line", action="login_link.made")
+    finally:
+        await connection.close(timeout=5)
+    return token
+
+
+def digest_of(token: str) -> bytes:
+    """What is stored of a token: it has 256 random bits, so a plain hash is enough."""
+    return hashlib.sha256(token.encode()).digest()

@@ -1,0 +1,108 @@
+"""People as operators find them: who there is, and through which conversation they are reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
+from shared.adapters.postgres.people.operator_auth import append_audit
+
+LISTED_AT_MOST = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonRow:
+    public_id: UUID
+    kind: str
+    name: str
+    places: Sequence[str]
+    conversations: int
+    messages: int
+    last_active_at: datetime
+
+
+class PostgresPersons:
+    """Raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def find(self, search: str = "") -> list[PersonRow]:
+        """The last active ones first; `search` is a part of a name, a place or an id."""
+        rows = await self._pool.fetch(_FIND, f"%{_literal(search)}%", LISTED_AT_MOST)
+        return [PersonRow(**dict(row)) for row in rows]
+
+    @store_method
+    async def session_of(self, public_id: UUID) -> int | None:
+        """Any conversation of this person: through it all of them are reached."""
+        session_id: int | None = await self._pool.fetchval(_SESSION, public_id)
+        return session_id
+
+    @store_method
+    async def hold(self, public_id: UUID, *, on: bool, by: str) -> bool | None:
+        """Nothing of the person goes any more, or may again; False when it was so, None for nobody."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            # An erasure begins under the same lock: it is either before this, or refused.
+            await connection.execute(ONE_AT_A_TIME)
+            person = await connection.fetchval(_PERSON, public_id)
+            if person is None:
+                return None
+            changed = await connection.fetch(_HOLD if on else _RELEASE, person, *([by] if on else []))
+            if changed:
+                action = "person.hold" if on else "person.release"
+                await append_audit(connection, actor=by, action=action, about=str(public_id))
+        return bool(changed)
+
+    @store_method
+    async def audited(self, action: str, *, about: str) -> None:
+        async with self._pool.acquire() as connection, connection.transaction():
+            await append_audit(connection, actor="command line", action=action, about=about)
+
+
+def _literal(search: str) -> str:
+    """Signs that LIKE would read otherwise stand for themselves."""
+    return search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+_FIND = """
+SELECT p.public_id, p.kind, p.display_name AS name, x.places, x.conversations, x.messages,
+       coalesce(x.last_active_at, p.created_at) AS last_active_at
+  FROM parties p
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS conversations, coalesce(sum(s.next_seq - 1), 0)::bigint AS messages,
+              max(s.last_active_at) AS last_active_at,
+              ARRAY (SELECT DISTINCT
+                            concat_ws(' ', a.channel, CASE a.channel WHEN 'telegram' THEN a.chat END)
+                       FROM addresses a WHERE a.party_id IN (SELECT party_family(p.id)) ORDER BY 1) AS places
+         FROM sessions s WHERE s.party_id IN (SELECT party_family(p.id))) x
+ WHERE p.merged_into IS NULL
+   AND (p.display_name ILIKE $1 OR p.public_id::text ILIKE $1 OR array_to_string(x.places, ' ') ILIKE $1
+        OR EXISTS (SELECT FROM addresses a
+                    WHERE a.party_id IN (SELECT party_family(p.id)) AND a.title ILIKE $1))
+ ORDER BY last_active_at DESC LIMIT $2
+"""
+_SESSION = """
+SELECT s.id FROM parties o JOIN parties p ON p.id = coalesce(o.merged_into, o.id)
+  JOIN sessions s ON s.party_id IN (SELECT party_family(p.id))
+ WHERE o.public_id = $1 ORDER BY (s.party_id = p.id) DESC, s.id DESC LIMIT 1
+"""
+
+_PERSON = "SELECT coalesce(merged_into, id) FROM parties WHERE public_id = $1"
+_HOLD = """
+UPDATE parties SET on_hold_since = now(), on_hold_by = $2
+ WHERE id = $1 AND NOT EXISTS (SELECT FROM parties f WHERE f.id IN (SELECT party_family($1))
+                                  AND f.on_hold_since IS NOT NULL)
+RETURNING id
+"""
+_RELEASE = """
+UPDATE parties SET on_hold_since = NULL, on_hold_by = NULL
+ WHERE id IN (SELECT party_family($1)) AND on_hold_since IS NOT NULL RETURNING id
+"""
+"""Also of whoever was on hold when they were joined."""

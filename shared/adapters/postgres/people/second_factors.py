@@ -1,0 +1,303 @@
+"""The second factor of operators: an authenticator app, and codes for when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import asyncpg
+
+from shared.adapters.encryption import Sealed, Vault
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.people.login_tries import LoginTries, keys_of, remember_place
+from shared.adapters.postgres.people.operator_auth import (
+    How,
+    Operators,
+    TooManyTries,
+    append_audit,
+    begin_login,
+    digest_of,
+    hold_operator,
+)
+from shared.core.identity.operators import OfTheProvider
+from shared.core.identity.totp import (
+    KEY_BYTES,
+    RECOVERY_BYTES,
+    RECOVERY_CODES,
+    app_address,
+    matching_step,
+    recovery_digest,
+    shown_key,
+    shown_recovery,
+)
+from shared.core.values.errors import EvertalkError, StorageUnavailable
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+ISSUER = "Evertalk"
+SECONDS = 10.0
+PENDING_MINUTES = 30
+
+
+class WrongCode(EvertalkError):
+    """The code is not the one of the app, or was used."""
+
+    code = "wrong_code"
+    advice = "That code is not right, or was used already. Wait for the next one that the app shows."
+
+
+class NoSuchFactor(EvertalkError):
+    """Nothing to confirm, or to take away."""
+
+    code = "no_second_factor"
+    advice = "There is no second factor to do this with. Begin again on the page Account."
+
+
+class HasFactor(EvertalkError):
+    """There is one already."""
+
+    code = "has_second_factor"
+    advice = "You have a second factor already. Take it away first, then set up another."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactorBegun:
+    """Shown this once: whoever sees the key can make codes."""
+
+    key: str
+    address: str
+
+
+class SecondFactors:
+    """Raises StorageUnavailable; CannotUnseal with another secret key than the one it was set up with."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        operators: Operators,
+        vault: Callable[[], Vault],
+        crash_point: Callable[[str], None],
+    ) -> None:
+        """`vault` is called in a thread when one is needed: most operators have no second factor."""
+        self._pool = pool
+        self._operators = operators
+        self._vault = vault
+        self._crash_point = crash_point
+        self._tries = LoginTries(pool)
+
+    @store_method
+    async def state(self, operator_id: int) -> tuple[datetime, int] | None:
+        """Since when, and how many recovery codes are left; None without one."""
+        row = await self._pool.fetchrow(
+            """SELECT confirmed_at, cardinality(recovery) AS codes FROM operator_factors
+                WHERE operator_id = $1 AND confirmed_at IS NOT NULL""",
+            operator_id,
+            timeout=SECONDS,
+        )
+        return None if row is None else (row["confirmed_at"], row["codes"])
+
+    @store_method
+    async def begin(self, operator_id: int) -> FactorBegun:
+        """It counts from the first right code on. Raises OfTheProvider, HasFactor."""
+        key = secrets.token_bytes(KEY_BYTES)
+        sealed = (await asyncio.to_thread(self._vault)).seal(key, about=_about(operator_id))
+        name = await self._pool.fetchval(_BEGIN, operator_id, sealed.key_id, sealed.data, timeout=SECONDS)
+        if name is None:
+            raise HasFactor if await self.state(operator_id) else OfTheProvider
+        return FactorBegun(key=shown_key(key), address=app_address(key, name=name, issuer=ISSUER))
+
+    async def confirm(
+        self, operator_id: int, code: str, *, source: str, keep: str = ""
+    ) -> tuple[str, ...] | TooManyTries:
+        """The recovery codes, shown this once; other logins end. Raises WrongCode, NoSuchFactor."""
+        drawn = [secrets.token_bytes(RECOVERY_BYTES) for _ in range(RECOVERY_CODES)]
+        codes = shown_recovery(drawn)
+        wait = await self._counted(operator_id, source)
+        if isinstance(wait, TooManyTries):
+            return wait
+        await self._confirm(operator_id, code, [recovery_digest(one) for one in codes], digest_of(keep))
+        await self._forgive(wait)
+        return codes
+
+    async def remove(self, operator_id: int, code: str, *, source: str) -> TooManyTries | None:
+        """By a code of the app or a recovery code. Raises WrongCode, NoSuchFactor."""
+        if await self.state(operator_id) is None:
+            raise NoSuchFactor
+        wait = await self._counted(operator_id, source)
+        if isinstance(wait, TooManyTries):
+            return wait
+        await self._remove(operator_id, code)
+        await self._forgive(wait)
+        return None
+
+    async def log_in(
+        self, *, token: str, code: str, source: str, browser: str = ""
+    ) -> str | TooManyTries | None:
+        """A new session's token; None for a wrong code. Raises NoSuchFactor when it began too long ago."""
+        step = await self._begun(token)
+        if step is None:
+            raise NoSuchFactor
+        wait = await self._counted(step["operator_id"], source)
+        if isinstance(wait, TooManyTries):
+            return wait
+        try:
+            begun = await self._take_step(
+                step["operator_id"], code, digest_of(token), source=source, browser=browser
+            )
+        except WrongCode:
+            detail = {"source": source, "how": "code"}
+            await self._operators.record(actor="nobody", action="login.refused", detail=detail)
+            return None
+        await self._forgive(wait, tries=2)
+        return begun
+
+    @store_method
+    async def _begun(self, token: str) -> asyncpg.Record | None:
+        return await self._pool.fetchrow(_STEP, digest_of(token), timeout=SECONDS)
+
+    async def _counted(self, operator_id: int, source: str) -> dict[str, bytes] | TooManyTries:
+        """At an address the same count as of passwords: who has one of both guesses the other no faster.
+
+        From everywhere together a count of its own: nobody gets here without the password.
+        """
+        name = await self._name(operator_id)
+        known = await self._operators.places.knows(operator_id, source)
+        keys = keys_of(name=name, address=source, everywhere=None if known else "codes")
+        wait = await self._tries.begin(keys, operator_id=operator_id)
+        return TooManyTries(retry_after_seconds=wait) if wait else keys
+
+    async def _forgive(self, counted: dict[str, bytes], *, tries: int = 1) -> None:
+        """What is committed stands, and is told: tries that stay counted lapse by themselves."""
+        with suppress(StorageUnavailable):
+            await self._tries.succeeded(counted, tries=tries)
+
+    @store_method
+    async def _name(self, operator_id: int) -> str:
+        name = await self._pool.fetchval(
+            "SELECT name FROM operators WHERE id = $1", operator_id, timeout=SECONDS
+        )
+        return str(name or "")
+
+    @store_method
+    async def _confirm(self, operator_id: int, code: str, recovery: list[bytes], keep: bytes) -> None:
+        async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
+            row = await connection.fetchrow(_PENDING, operator_id)
+            if row is None:
+                raise NoSuchFactor
+            step = await self._matching(row, code)
+            if step is None:
+                raise WrongCode
+            await connection.execute(
+                """UPDATE operator_factors SET confirmed_at = now(), last_step = $2, recovery = $3
+                    WHERE operator_id = $1""",
+                operator_id,
+                step,
+                recovery,
+            )
+            await connection.execute(_END_OTHERS, operator_id, keep)
+            await _audit(connection, row, "second_factor.on")
+
+    @store_method
+    async def _remove(self, operator_id: int, code: str) -> None:
+        async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
+            row = await self._used(connection, operator_id, code)
+            await connection.execute("DELETE FROM operator_factors WHERE operator_id = $1", operator_id)
+            await connection.execute("DELETE FROM operator_steps WHERE operator_id = $1", operator_id)
+            await _audit(connection, row, "second_factor.off")
+
+    @store_method
+    async def _take_step(
+        self, operator_id: int, code: str, token_hash: bytes, *, source: str, browser: str
+    ) -> str | None:
+        """A code is spent for a login that stands, or not at all: a recovery code is not to be had again."""
+        async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
+            await hold_operator(connection, operator_id)
+            await self._used(connection, operator_id, code)
+            self._crash_point("mid_login")
+            how: How | None = await connection.fetchval(
+                "DELETE FROM operator_steps WHERE token_hash = $1 RETURNING how", token_hash
+            )
+            if how is None:
+                raise WrongCode  # another browser was faster with the same half of a login
+            key = self._operators.places.key_of(operator_id, source)
+            await remember_place(connection, operator_id, key)
+            return await begin_login(connection, operator_id, how=how, source=source, browser=browser)
+
+    async def _used(self, connection: Any, operator_id: int, code: str) -> asyncpg.Record:
+        """The factor's row, its code or recovery code spent; raises WrongCode."""
+        row: asyncpg.Record | None = await connection.fetchrow(_CONFIRMED, operator_id)
+        if row is None:
+            raise NoSuchFactor
+        step = await self._matching(row, code)
+        if step is not None:
+            await connection.execute(
+                "UPDATE operator_factors SET last_step = $2 WHERE operator_id = $1", operator_id, step
+            )
+            return row
+        digest = recovery_digest(code)
+        if digest not in row["recovery"]:
+            raise WrongCode
+        await connection.execute(
+            "UPDATE operator_factors SET recovery = array_remove(recovery, $2) WHERE operator_id = $1",
+            operator_id,
+            digest,
+        )
+        await _audit(connection, row, "second_factor.recovery", left=len(row["recovery"]) - 1)
+        return row
+
+    async def _matching(self, row: asyncpg.Record, code: str) -> int | None:
+        sealed = Sealed(key_id=row["key_id"], data=bytes(row["sealed"]))
+        key = (await asyncio.to_thread(self._vault)).open(sealed, about=_about(row["operator_id"]))
+        return matching_step(key, code, seconds=row["seconds"], after=row["last_step"])
+
+
+async def reset_factor(pool: Pool, operator_id: int, *, by: str) -> bool:
+    """Without any code, by who has the machine; False when there was none."""
+    async with pool.acquire(timeout=SECONDS) as connection, connection.transaction():
+        row = await connection.fetchrow(_ROW.format(where="TRUE"), operator_id)
+        if row is None:
+            return False
+        await connection.execute("DELETE FROM operator_factors WHERE operator_id = $1", operator_id)
+        await connection.execute("DELETE FROM operator_steps WHERE operator_id = $1", operator_id)
+        await append_audit(
+            connection, actor=by, action="second_factor.reset", about=f"operator:{row['public_id']}"
+        )
+    return True
+
+
+async def _audit(connection: Any, row: asyncpg.Record, action: str, **detail: int) -> None:
+    await append_audit(
+        connection, actor=row["name"], action=action, about=f"operator:{row['public_id']}", detail=detail
+    )
+
+
+def _about(operator_id: int) -> str:
+    return f"operator-factor:{operator_id}"
+
+
+_BEGIN = """
+WITH who AS (
+  SELECT id, name FROM operators WHERE id = $1 AND issuer IS NULL AND disabled_at IS NULL
+), made AS (
+  INSERT INTO operator_factors AS f (operator_id, key_id, sealed) SELECT id, $2, $3 FROM who
+  ON CONFLICT (operator_id) DO UPDATE SET key_id = $2, sealed = $3, last_step = 0, created_at = now()
+   WHERE f.confirmed_at IS NULL RETURNING operator_id
+) SELECT w.name FROM who w JOIN made m ON m.operator_id = w.id
+"""
+_ROW = """
+SELECT f.*, o.name, o.public_id, extract(epoch FROM clock_timestamp())::float8 AS seconds
+  FROM operator_factors f JOIN operators o ON o.id = f.operator_id
+ WHERE f.operator_id = $1 AND {where} FOR UPDATE OF f
+"""
+"""Locked, so that one code opens once however many bring it at the same moment."""
+_CONFIRMED = _ROW.format(where="f.confirmed_at IS NOT NULL AND o.disabled_at IS NULL")
+_PENDING = _ROW.format(
+    where=f"f.confirmed_at IS NULL AND f.created_at > now() - interval '{PENDING_MINUTES} minutes'"
+)
+_STEP = "SELECT operator_id, how FROM operator_steps WHERE token_hash = $1 AND expires_at > now()"
+_END_OTHERS = "DELETE FROM operator_sessions WHERE operator_id = $1 AND token_hash <> $2"

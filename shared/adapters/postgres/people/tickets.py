@@ -1,0 +1,78 @@
+"""Tickets: an event stream's address may carry no secret, so it carries a word that opens it once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.people.visitors import VisitorRow, new_token
+
+TICKET_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """Whose ticket it was, and what they wished for when they got it."""
+
+    row: VisitorRow
+    wishes: Mapping[str, Any]
+
+
+class PostgresTickets:
+    """Each method is one transaction, so that any web process may redeem; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def issue(self, row: VisitorRow, wishes: Mapping[str, Any]) -> str:
+        """Good for 30 seconds; only its hash is stored."""
+        ticket = new_token()
+        await self._pool.execute(
+            """INSERT INTO one_time_codes (code_hash, purpose, party_id, address_id, wishes, expires_at)
+               VALUES ($1, 'stream', $2, $3, $4, now() + make_interval(secs => $5))""",
+            _hash(ticket), row.party_id, row.address_id, dict(wishes), TICKET_SECONDS,
+        )  # fmt: skip
+        return ticket
+
+    @store_method
+    async def redeem(self, ticket: str) -> Admitted | None:
+        """None for one that is unknown, too old, or used, or whose place no browser may open any more."""
+        row = await self._pool.fetchrow(_REDEEM, _hash(ticket))
+        if row is None:
+            return None
+        visitor = VisitorRow(
+            site=row["site"],
+            audience=row["audience"],
+            party_id=row["party_id"],
+            address_id=row["address_id"],
+            session_id=row["session_id"],
+            session_public_id=row["public_id"],
+            identified=row["identified"],
+            place=row["place"],
+        )
+        return Admitted(row=visitor, wishes=row["wishes"] or {})
+
+
+_REDEEM = """
+WITH c AS (
+  UPDATE one_time_codes SET used_at = now()
+   WHERE code_hash = $1 AND purpose = 'stream' AND used_at IS NULL AND expires_at > now()
+  RETURNING address_id, wishes
+)
+SELECT c.wishes, w.name AS site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id,
+       v.identified, a.chat AS place
+  FROM c JOIN addresses a ON a.id = c.address_id JOIN sessions s ON s.id = a.session_id
+  JOIN sites w ON w.name = a.account
+  JOIN LATERAL (
+       SELECT identified FROM visitors WHERE address_id = a.id AND expires_at > now() LIMIT 1) v ON true
+"""
+
+
+def _hash(ticket: str) -> bytes:
+    return hashlib.sha256(ticket.encode()).digest()

@@ -1,0 +1,197 @@
+"""Visitors of widget sites: a browser's token opens one address, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from shared.adapters.encryption import Sealed
+from shared.adapters.postgres.db.pool import store_method
+
+TOKEN_BYTES = 32
+YEARS = 1
+"""How long a token lives after it was last seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRow:
+    """Where a widget may live, and for whom."""
+
+    name: str
+    audience: str
+    allowed_origins: tuple[str, ...]
+    config: Mapping[str, Any]
+    secrets: Mapping[str, Sealed]
+    """By id; sign who a site's people are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisitorRow:
+    """Who a token belongs to, and the conversation it opens."""
+
+    site: str
+    audience: str
+    party_id: int
+    address_id: int
+    session_id: int
+    session_public_id: UUID
+    identified: bool = False
+    """Let in for the site's signature."""
+    place: str = ""
+    """The chat of their address: of signed-in people, who they are on the site."""
+
+
+def new_token() -> str:
+    """256 random bits; only their hash is ever stored."""
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+class PostgresVisitors:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def sites(self) -> dict[str, SiteRow]:
+        rows = await self._pool.fetch(_SITES)
+        return {row["name"]: _site(row) for row in rows}
+
+    @store_method
+    async def find(self, token: str, *, network: str | None = None) -> VisitorRow | None:
+        """Who comes with this token; each visit begins the year of an anonymous one anew.
+
+        `network` is a hash of where they come from, which their money is counted by, too.
+        """
+        row = await self._pool.fetchrow(
+            f"""WITH seen AS (
+                  UPDATE visitors SET last_seen_at = now(), expires_at = now() + interval '{YEARS} years'
+                   WHERE token_hash = $1 AND expires_at > now() AND NOT identified
+                     AND last_seen_at < now() - interval '1 minute'
+                  RETURNING address_id
+                ), comes AS (
+                  UPDATE parties p SET network = $2::text, network_at = now()
+                    FROM seen JOIN addresses x ON x.id = seen.address_id
+                   WHERE p.id = x.party_id AND p.anonymous AND $2::text IS NOT NULL
+                ) {_KNOWN}""",
+            token_hash(token),
+            network,
+        )
+        return None if row is None else visitor_of(row)
+
+    @store_method
+    async def revoke(self, token: str) -> None:
+        """From now on it opens nothing."""
+        await self._pool.execute("DELETE FROM visitors WHERE token_hash = $1", token_hash(token))
+
+    @store_method
+    async def ended(
+        self, token_hashes: Iterable[bytes], key_ids: Iterable[int]
+    ) -> tuple[frozenset[bytes], frozenset[int]]:
+        """Which of these tokens of visitors and keys of programs open nothing any more."""
+        rows = await self._pool.fetch(_ENDED, list(token_hashes), list(key_ids))
+        return (
+            frozenset(row["token_hash"] for row in rows if row["token_hash"] is not None),
+            frozenset(row["key_id"] for row in rows if row["key_id"] is not None),
+        )
+
+    @store_method
+    async def create(
+        self, token: str, *, site: str, timezone: str | None = None, network: str | None = None
+    ) -> VisitorRow | None:
+        """A person nobody knows yet, with a session and an address; None when there is no such site.
+
+        Two tabs may come with the same new token at once: both get the same visitor.
+        """
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.visitor' || $1, 0))",
+                token_hash(token).hex(),
+            )
+            known = await connection.fetchrow(_KNOWN, token_hash(token))
+            row = known or await connection.fetchrow(_CREATE, token_hash(token), site, timezone, network)
+        return None if row is None else visitor_of(row)
+
+
+_SITES = """
+SELECT w.name, w.audience, w.allowed_origins, w.config,
+       coalesce((SELECT jsonb_object_agg(c.secret_id, jsonb_build_array(c.key_id, encode(c.sealed, 'hex')))
+                   FROM site_secrets c WHERE c.site = w.name), '{}') AS secrets
+  FROM sites w
+"""
+_KNOWN = """
+SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id, v.identified,
+       a.chat AS place
+  FROM visitors v JOIN addresses a ON a.id = v.address_id
+  JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
+ WHERE v.token_hash = $1 AND v.expires_at > now()
+"""
+_ENDED = """
+SELECT t.token_hash, NULL::bigint AS key_id FROM unnest($1::bytea[]) AS t(token_hash)
+ WHERE NOT EXISTS (SELECT FROM visitors v WHERE v.token_hash = t.token_hash AND v.expires_at > now())
+UNION ALL
+SELECT NULL, t.id FROM unnest($2::bigint[]) AS t(id)
+ WHERE NOT EXISTS (SELECT FROM api_keys k WHERE k.id = t.id AND k.revoked_at IS NULL
+                      AND (k.expires_at IS NULL OR k.expires_at > now()))
+"""
+_CREATE = f"""
+WITH w AS (
+  SELECT name, audience, agent_id FROM sites WHERE name = $2
+), p AS (
+  INSERT INTO parties (anonymous, timezone, network, network_at)
+  SELECT true, $3, $4::text, CASE WHEN $4 IS NOT NULL THEN now() END FROM w RETURNING id, public_id
+), s AS (
+  INSERT INTO sessions (party_id, agent_id) SELECT p.id, w.agent_id FROM p, w RETURNING id, public_id
+), t AS (
+  INSERT INTO session_totals (session_id) SELECT id FROM s
+), a AS (
+  INSERT INTO addresses (channel, account, chat, party_id, session_id)
+  SELECT 'web', w.name, p.public_id::text, p.id, s.id FROM w, p, s RETURNING id, chat
+), v AS (
+  INSERT INTO visitors (token_hash, site, address_id, expires_at)
+  SELECT $1, w.name, a.id, now() + interval '{YEARS} years' FROM w, a
+  ON CONFLICT (token_hash) DO UPDATE
+     SET site = excluded.site, address_id = excluded.address_id, expires_at = excluded.expires_at,
+         identified = false
+)
+SELECT w.name AS site, w.audience, p.id AS party_id, a.id AS address_id, s.id AS session_id, s.public_id,
+       false AS identified, a.chat AS place
+  FROM w, p, s, a
+"""
+
+
+def visitor_of(row: asyncpg.Record) -> VisitorRow:
+    return VisitorRow(
+        site=row["site"],
+        audience=row["audience"],
+        party_id=row["party_id"],
+        address_id=row["address_id"],
+        session_id=row["session_id"],
+        session_public_id=row["public_id"],
+        identified=row["identified"],
+        place=row["place"],
+    )
+
+
+def _site(row: asyncpg.Record) -> SiteRow:
+    sealed = {
+        name: Sealed(key_id=key_id, data=bytes.fromhex(data))
+        for name, (key_id, data) in row["secrets"].items()
+    }
+    return SiteRow(
+        name=row["name"],
+        audience=row["audience"],
+        allowed_origins=tuple(row["allowed_origins"]),
+        config=row["config"],
+        secrets=sealed,
+    )
+
+
+def token_hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

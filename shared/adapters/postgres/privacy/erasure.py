@@ -1,0 +1,221 @@
+"""Forgetting in Postgres: one transaction stops everything, small batches follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
+from shared.adapters.postgres.people.operator_auth import append_audit
+from shared.adapters.postgres.privacy import erasure_sql as sql
+from shared.adapters.postgres.privacy.erasure_map import AT_ONCE, STEPS
+from shared.adapters.postgres.privacy.erasure_messages import erase_messages
+from shared.core.privacy.erasure import WISH_MINUTES, Preview, Report
+from shared.core.privacy.erasures import AGAIN
+from shared.core.values.errors import OnHold, UnknownSession
+
+Record = asyncpg.Record
+Connection: TypeAlias = "PoolConnectionProxy[Record]"
+_SCAN_SECONDS = 120
+"""Whether others were sent the same parts is looked up in all audits; nobody waits for it but this."""
+
+
+class PostgresErasure:
+    """Raises StorageUnavailable, UnknownSession."""
+
+    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def preview(self, session_id: int) -> Preview:
+        """What belongs to the person of this session, in all their conversations."""
+        row = await self._pool.fetchrow(_PREVIEW, session_id)
+        assert row is not None
+        return Preview(counts=dict(row))
+
+    @store_method
+    async def wish(self, session_id: int) -> None:
+        """Remember that the person was asked whether they mean it."""
+        await self._pool.execute(
+            """INSERT INTO erasure_wishes (session_id) VALUES ($1)
+               ON CONFLICT (session_id) DO UPDATE SET asked_at = now()""",
+            session_id,
+        )
+
+    @store_method
+    async def take_wish(self, session_id: int) -> bool:
+        """Whether they were asked a short while ago; once."""
+        found = await self._pool.fetchval(
+            f"""WITH gone AS (DELETE FROM erasure_wishes WHERE session_id = $1 RETURNING asked_at)
+                SELECT asked_at > now() - interval '{WISH_MINUTES} minutes' FROM gone""",
+            session_id,
+        )
+        return bool(found)
+
+    @store_method
+    async def begin(self, session_id: int, *, actor: str, scope: str = "everything") -> Report:
+        """Everything that runs is fenced off and every screen told, in one commit; the words go in batches.
+
+        With the scope `retention` it is this conversation alone, and the person's notes stay.
+        Raises UnknownSession, OnHold.
+        """
+        async with self._pool.acquire() as connection, connection.transaction():
+            # Persons are joined and parted one at a time, and not while one of them is forgotten.
+            await connection.execute(ONE_AT_A_TIME)
+            party_hash = await connection.fetchval(sql.PARTY_HASH, session_id)
+            if party_hash is None:
+                raise UnknownSession(f"session {session_id}")
+            whole = scope == "everything"
+            if await _is_held(connection, session_id, actor):
+                if whole:
+                    raise OnHold
+                return Report(erasure_id=0, counts={})
+            parties = [row["id"] for row in await connection.fetch(sql.FAMILY, session_id)] if whole else []
+            lock, owner = (sql.LOCK_SESSIONS, parties) if whole else (sql.LOCK_ONE, session_id)
+            sessions = [row["id"] for row in await connection.fetch(lock, owner)]
+            if not sessions:
+                return Report(erasure_id=0, counts={})  # somebody has come back meanwhile
+            bounds = [await _fence(connection, session) for session in sessions]
+            work = {"parties": parties, "sessions": bounds, "place": 0, "cursor": 0}
+            told, of = (sql.ABOUT_PARTIES, parties) if whole else (sql.ABOUT_SESSION, session_id)
+            about = await connection.fetchval(told, of)
+            row = await connection.fetchrow(sql.BEGIN, party_hash, actor, scope, work, about)
+            assert row is not None
+            counts = {table: await _all_of(connection, table, work, row["at"]) for table in AT_ONCE}
+            await connection.execute("UPDATE erasures SET counts = $2 WHERE id = $1", row["id"], counts)
+            await append_audit(
+                connection, actor=actor, action=f"erasure.{scope}", about=str(row["id"]),
+                detail={"conversations": len(sessions)},
+            )  # fmt: skip
+        marks = {bound["id"]: bound["event"] for bound in bounds}
+        return Report(erasure_id=row["id"], counts=counts, finished=False, marks=marks)
+
+    @store_method
+    async def messages(self, session_id: int, seqs: Sequence[int], *, actor: str) -> Report:
+        """These messages, their edits, and what was made of them, in one commit; raises OnHold."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            if await _is_held(connection, session_id, actor):
+                raise OnHold
+            return await erase_messages(connection, session_id, seqs, actor=actor)
+
+    @store_method
+    async def running(self) -> list[int]:
+        return [row["id"] for row in await self._pool.fetch(sql.RUNNING)]
+
+    @store_method
+    async def advance(self, erasure_id: int) -> Report | None:
+        """One batch; the report when that was the last, else None. Two at it take turns."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            row = await connection.fetchrow(sql.TAKE, erasure_id)
+            if row is None:
+                return await _report(connection, erasure_id)
+            step, counts, work = row["step"], dict(row["counts"]), dict(row["work"])
+            if step >= len(STEPS):
+                await connection.execute(sql.END, erasure_id, counts)
+                return await _report(connection, erasure_id)
+            await connection.execute(sql.BEGIN_ERASING)
+            done, over = await _batch(connection, STEPS[step], work, row["at"])
+            told = _TOLD.get(STEPS[step], STEPS[step])
+            counts[told] = counts.get(told, 0) + done
+            await connection.execute(sql.GO_ON, erasure_id, step + over, counts, work)
+        return None
+
+
+_TOLD = {"entry_rows": "entries"}
+"""What a table is called where an erasure is reported."""
+
+
+async def _is_held(connection: Connection, session_id: int, actor: str) -> bool:
+    """What was forgotten before a hold stays forgotten in a restored backup, too."""
+    return actor != AGAIN and bool(await connection.fetchval(sql.IS_HELD, session_id))
+
+
+async def _report(connection: Connection, erasure_id: int) -> Report | None:
+    row = await connection.fetchrow("SELECT state, counts FROM erasures WHERE id = $1", erasure_id)
+    if row is None:
+        return Report(erasure_id=erasure_id, counts={})
+    return Report(erasure_id=erasure_id, counts=row["counts"]) if row["state"] == "done" else None
+
+
+async def _fence(connection: Connection, session_id: int) -> dict[str, Any]:
+    await connection.execute(sql.FENCE_TURNS, session_id)
+    await connection.execute(sql.FENCE_WORK, session_id)
+    row = await connection.fetchrow(sql.HIDE_ALL, session_id)
+    assert row is not None
+    await connection.execute(sql.MARK, session_id, row["event"], row["turn"])
+    return dict(row)
+
+
+async def _batch(connection: Connection, table: str, work: dict[str, Any], at: datetime) -> tuple[int, bool]:
+    """How many rows, and whether the table is through; where to go on is written into `work`."""
+    if table in ("entry_rows", "events"):
+        return await _in_order(connection, table, work)
+    sessions, parties = [one["id"] for one in work["sessions"]], work["parties"]
+    match table:
+        case "prompt_parts":
+            await connection.execute(f"SET LOCAL statement_timeout = '{_SCAN_SECONDS}s'")
+            done = await connection.fetchval(sql.PROMPT_PARTS, sessions, at, timeout=_SCAN_SECONDS)
+            return done, True
+        case "telegram_updates":
+            done = await connection.fetchval(sql.TELEGRAM_UPDATES, parties, at)
+            return done, done == 0
+        case "telegram_access":
+            return await connection.fetchval(sql.TELEGRAM_ACCESS, parties), True
+    statement = sql.batch_of(table, _key(table))
+    done = await connection.fetchval(statement, sessions, parties, at)
+    return done, done < sql.BATCH
+
+
+async def _all_of(connection: Connection, table: str, work: dict[str, Any], at: datetime) -> int:
+    """What the next request would show: small, and gone in the transaction that lets a request be made."""
+    whole = 0
+    while True:
+        done, over = await _batch(connection, table, work, at)
+        whole += done
+        if over:
+            return whole
+
+
+async def _in_order(connection: Connection, table: str, work: dict[str, Any]) -> tuple[int, bool]:
+    """Along the numbers of one session after the other: a million rows are not looked at again and again."""
+    if work["place"] >= len(work["sessions"]):
+        work |= {"place": 0, "cursor": 0}
+        return 0, True
+    session = work["sessions"][work["place"]]
+    statement, bound = (
+        (sql.ENTRIES, session["seq"]) if table == "entry_rows" else (sql.EVENTS, session["event"])
+    )
+    row = await connection.fetchrow(statement, session["id"], work["cursor"], bound)
+    assert row is not None
+    if row["cursor"] is None:
+        work |= {"place": work["place"] + 1, "cursor": 0}
+    else:
+        work["cursor"] = row["cursor"]
+    return row["done"], False
+
+
+def _key(table: str) -> tuple[str, ...]:
+    # The declarations weigh 25 MB, and a process that answers seldom forgets anybody.
+    from sqlmodel import SQLModel
+
+    return tuple(column.name for column in SQLModel.metadata.tables[table].primary_key.columns)
+
+
+_PREVIEW = f"""
+WITH p AS MATERIALIZED ({sql.FAMILY}), s AS MATERIALIZED (
+  SELECT id FROM sessions WHERE party_id IN (SELECT id FROM p)
+)
+SELECT (SELECT count(*) FROM s JOIN sessions x ON x.id = s.id
+          JOIN turn_entries te ON te.session_id = s.id AND te.turn_no > x.erased_turn) AS entries,
+       (SELECT count(*) FROM links WHERE session_id IN (SELECT id FROM s) AND summary_text <> '') AS links,
+       (SELECT count(*) FROM notes WHERE party_id IN (SELECT id FROM p) AND forgotten_at IS NULL
+           AND superseded_by IS NULL) AS notes,
+       (SELECT count(*) FROM artifacts WHERE session_id IN (SELECT id FROM s)) AS artifacts,
+       (SELECT count(*) FROM attachments WHERE session_id IN (SELECT id FROM s)) AS attachments,
+       (SELECT count(*) FROM pins WHERE session_id IN (SELECT id FROM s)) AS pins
+"""

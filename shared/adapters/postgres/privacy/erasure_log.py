@@ -1,0 +1,124 @@
+"""The log of erasures, read for its copy apart, and done again in a database that was restored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.memory.notes import erase_notes
+from shared.adapters.postgres.privacy.erasure import PostgresErasure
+from shared.core.privacy.erasures import AGAIN, Erased
+
+_PAGE = 1_000
+_OVERLAP = 200
+"""Numbers are given when an erasure begins, and seen when it commits: the last ones are looked at again."""
+
+
+class PostgresErasureLog:
+    """Raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def since(self, number: int) -> tuple[list[Erased], int]:
+        """A page of those with a higher number, and where to go on."""
+        rows = await self._pool.fetch(_SINCE, max(0, number - _OVERLAP), AGAIN, _PAGE)
+        last = max((row["id"] for row in rows), default=number)
+        return [_erased(row) for row in rows], max(last, number)
+
+    async def everything(self) -> list[Erased]:
+        found: dict[Any, Erased] = {}
+        number = 0
+        while True:
+            page, last = await self.since(number)
+            found |= {one.key: one for one in page}
+            if last == number:
+                return list(found.values())
+            number = last
+
+    async def do_again(self, logged: Sequence[Erased]) -> int:
+        """Those that this database does not know of; how many. Nobody else may be at work in it."""
+        known = {one.key for one in await self.everything()}
+        missing = sorted((one for one in logged if one.key not in known), key=lambda one: one.at)
+        for one in missing:
+            await self._again(one)
+            await self._pool.execute(_KEEP, one.at, one.party, one.scope, dict(one.about))
+        await self._finish()
+        return len(missing)
+
+    async def _again(self, one: Erased) -> None:
+        match one.scope:
+            case "everything":
+                for digest in {one.party, *map(bytes.fromhex, one.about.get("family", ()))}:
+                    await self._everything_of(digest)
+            case "retention":
+                if (session := await self._session(one)) is not None:
+                    await self._erasure.begin(session, actor=AGAIN, scope="retention")
+                    await self._finish()
+            case "messages":
+                if (session := await self._session(one)) is not None:
+                    await self._erasure.messages(session, list(one.about["seqs"]), actor=AGAIN)
+            case "notes":
+                await self._notes(one)
+
+    async def _everything_of(self, digest: bytes) -> None:
+        for row in await self._pool.fetch(_SESSION_OF_PARTY, digest):
+            await self._erasure.begin(row["id"], actor=AGAIN)
+            await self._finish()
+
+    async def _session(self, one: Erased) -> int | None:
+        public_id = one.about.get("session")
+        if public_id is None:
+            return None
+        found: int | None = await self._pool.fetchval(_SESSION, UUID(public_id))
+        return found
+
+    async def _notes(self, one: Erased) -> None:
+        async with self._pool.acquire() as connection, connection.transaction():
+            ids = [UUID(public_id) for public_id in one.about.get("notes", ())]
+            rows = await connection.fetch(_NOTES, ids)
+            for party_id in {row["party_id"] for row in rows}:
+                mine = [row for row in rows if row["party_id"] == party_id]
+                await erase_notes(connection, party_id, mine, actor=AGAIN)
+
+    async def _finish(self) -> None:
+        for erasure_id in await self._erasure.running():
+            while await self._erasure.advance(erasure_id) is None:
+                pass
+
+    @property
+    def _erasure(self) -> PostgresErasure:
+        return PostgresErasure(self._pool)
+
+
+def _erased(row: asyncpg.Record) -> Erased:
+    return Erased(at=row["at"], party=bytes(row["party_hash"]), scope=row["scope"], about=row["about"] or {})
+
+
+_SINCE = """
+SELECT id, at, party_hash, scope, to_jsonb(e) -> 'about' AS about
+  FROM erasures e WHERE id > $1 AND actor <> $2 ORDER BY id LIMIT $3
+"""
+"""Also of a schema that has no such column yet: a backup is made before it is brought up to date."""
+
+_KEEP = """
+INSERT INTO erasures (at, party_hash, actor, scope, state, about, finished_at)
+VALUES ($1, $2, 'log', $3, 'done', $4, clock_timestamp())
+"""
+"""So that a later backup of this database knows of it, and restoring that one does not repeat it."""
+
+_SESSION_OF_PARTY = """
+SELECT min(s.id) AS id FROM parties p
+  JOIN sessions s ON s.party_id IN (SELECT party_family(coalesce(p.merged_into, p.id)))
+ WHERE sha256(convert_to('evertalk.erasures:' || p.public_id::text, 'UTF8')) = $1
+HAVING min(s.id) IS NOT NULL
+"""
+
+_SESSION = "SELECT id FROM sessions WHERE public_id = $1"
+
+_NOTES = "SELECT * FROM notes WHERE public_id = ANY ($1::uuid[]) AND text <> '' ORDER BY id"

@@ -1,0 +1,250 @@
+"""Forgetting single messages: their words, and everything that was made of them, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from shared.adapters.postgres.people.operator_auth import append_audit
+from shared.adapters.postgres.privacy import erasure_sql
+from shared.core.privacy.erasure import Report, speaks_of, without_sources
+from shared.core.session.ledger import ledger_from_json, ledger_to_json
+from shared.core.session.rendering import render_summary
+from shared.core.values.errors import UnknownSession
+
+Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+
+WITHOUT = "What was said here was partly forgotten at the person's wish."
+"""Where nothing else is left of a summary; it must not be empty, or the model would think of a mistake."""
+
+
+async def erase_messages(
+    connection: Connection, session_id: int, seqs: Sequence[int], *, actor: str
+) -> Report:
+    """Inside the caller's transaction."""
+    session = await connection.fetchrow("SELECT * FROM sessions WHERE id = $1 FOR UPDATE", session_id)
+    if session is None:
+        raise UnknownSession(f"session {session_id}")
+    await connection.execute(erasure_sql.BEGIN_ERASING)
+    rows = await connection.fetch(_WITH_EDITS, session_id, list(seqs))
+    gone = [row["seq"] for row in rows]
+    turns = sorted({row["turn_no"] for row in rows if row["turn_no"] is not None})
+    words = "\n".join(row["words"] for row in rows)
+    await connection.execute(_FENCE_JOBS, session_id)
+    # Whoever answers just now may have read it, or been reminded of it: the sweep begins that answer anew.
+    await connection.execute(_FENCE_TURN, session_id)
+    counts = {
+        "notes": await _notes(connection, session_id, turns, words),
+        "links": await _links(connection, session_id, gone),
+    }
+    for table, statement in _STATEMENTS.items():
+        counts[table] = await connection.fetchval(statement, session_id, gone)
+    counts["entries"] = await connection.fetchval(_ENTRIES, session_id, gone)
+    marks = await _event(connection, session_id, gone)
+    about = {"session": str(session["public_id"]), "seqs": gone}
+    return await _logged(connection, session_id, actor, counts, marks, about)
+
+
+async def _notes(connection: Connection, session_id: int, turns: list[int], words: str) -> int:
+    """Those of these turns alone, and of wider ranges those that share a word with what is forgotten."""
+    if not turns:
+        return 0
+    rows = await connection.fetch(_NOTES, session_id, turns)
+    gone = [
+        row["id"]
+        for row in rows
+        if row["from_turn"] == row["through_turn"] or speaks_of(f"{row['text']} {row['subject']}", words)
+    ]
+    await connection.execute(_NOTE_EVENTS, session_id, gone)
+    await connection.execute("DELETE FROM notes WHERE id = ANY ($1)", gone)
+    return len(gone)
+
+
+async def _links(connection: Connection, session_id: int, seqs: list[int]) -> int:
+    """Every summary that may know of them is written anew by code, of what others say alone."""
+    rows = await connection.fetch(_LINKS, session_id, min(seqs, default=0))
+    for row in rows:
+        ledger = without_sources(ledger_from_json(row["ledger"]), seqs)
+        text = render_summary(ledger) or WITHOUT
+        await connection.execute(_REWRITE, row["id"], text, ledger_to_json(ledger))
+    return len(rows)
+
+
+async def _event(connection: Connection, session_id: int, seqs: list[int]) -> dict[int, int]:
+    """Screens put `[erased]` in the place of each message."""
+    mids: list[Any] = [f"m{seq}" for seq in seqs]
+    event_seq = await connection.fetchval(_TELL, session_id, {"mids": mids})
+    return {session_id: event_seq}
+
+
+async def _logged(
+    connection: Connection, session_id: int, actor: str, counts: dict[str, int], marks: dict[int, int],
+    about: dict[str, Any],
+) -> Report:  # fmt: skip
+    party_hash = await connection.fetchval(erasure_sql.PARTY_HASH, session_id)
+    erasure_id = await connection.fetchval(_LOG, party_hash, actor, counts, about)
+    await append_audit(connection, actor=actor, action="erasure.messages", about=str(erasure_id))
+    return Report(erasure_id=erasure_id, counts=counts, marks=marks)
+
+
+_WITH_EDITS = """
+WITH RECURSIVE forms(seq, replaces_seq) AS (
+  SELECT e.seq, e.replaces_seq FROM entries e WHERE e.session_id = $1 AND e.seq = ANY ($2::bigint[])
+  UNION
+  SELECT e.seq, e.replaces_seq FROM forms f JOIN entries e
+      ON e.session_id = $1 AND (e.seq = f.replaces_seq OR e.replaces_seq = f.seq)
+)
+SELECT e.seq, coalesce(te.turn_no, o.turn_no) AS turn_no,
+       (SELECT coalesce(string_agg(b ->> 'text', ' '), '') FROM jsonb_array_elements(e.blocks) AS b) AS words
+  FROM forms f JOIN entries e ON e.session_id = $1 AND e.seq = f.seq
+  LEFT JOIN turn_entries te ON te.session_id = $1 AND te.seq = e.seq
+  LEFT JOIN turn_entries o ON o.session_id = $1 AND o.seq = e.replaces_seq
+ ORDER BY e.seq
+"""
+"""An edited message is all its forms; one that was asked or answered again each time it was."""
+
+_FENCE_JOBS = """
+WITH j AS (
+  UPDATE jobs SET state = 'due', epoch = epoch + 1, leased_by = NULL, due_at = now()
+   WHERE session_id = $1 AND state = 'running' RETURNING id
+)
+UPDATE flushes f SET outcome = 'failed', ended_at = now() WHERE f.session_id = $1 AND f.outcome = 'running'
+"""
+"""Whatever is being summarised or noted down just now is begun anew without them."""
+
+_FENCE_TURN = """
+UPDATE sessions SET turn_epoch = turn_epoch + 1, leased_by = NULL, retry_at = now()
+ WHERE id = $1 AND leased_by IS NOT NULL
+"""
+
+_NOTES = """
+SELECT id, text, subject, from_turn, coalesce(through_turn, from_turn) AS through_turn FROM notes
+ WHERE session_id = $1 AND EXISTS (
+       SELECT FROM unnest($2::bigint[]) AS t WHERE t BETWEEN from_turn AND coalesce(through_turn, from_turn))
+"""
+
+_NOTE_EVENTS = """
+UPDATE events v SET payload = v.payload || '{"text": ""}' FROM notes n
+ WHERE v.kind = 'memory' AND n.id = ANY ($2::bigint[])
+   AND v.payload ->> 'id' = 'n' || left(n.public_id::text, 8)
+   AND v.session_id IN (SELECT id FROM sessions WHERE party_id IN (
+         SELECT party_family((SELECT party_id FROM sessions WHERE id = $1))))
+"""
+
+_LINKS = """
+SELECT id, ledger FROM links
+ WHERE session_id = $1 AND through_seq >= $2 AND kind IN ('summary', 'digest') AND summary_text <> ''
+"""
+_REWRITE = """
+UPDATE links SET summary_text = $2, ledger = $3, contract = '{}', audit = '{}', focus = '',
+       tokens = least(tokens, ceil(length($2) / 2.5)::int) WHERE id = $1
+"""
+
+_STATEMENTS = {
+    "passages": """WITH u AS (DELETE FROM passages WHERE session_id = $1 AND seq = ANY ($2::bigint[])
+                     RETURNING 1) SELECT count(*) FROM u""",
+    "reminders": """WITH u AS (UPDATE reminders r SET text = '-' FROM turn_entries te
+                      WHERE te.session_id = $1 AND te.seq = ANY ($2::bigint[]) AND r.session_id = $1
+                        AND r.turn_no = te.turn_no AND r.ended_at IS NOT NULL
+                      RETURNING 1) SELECT count(*) FROM u""",
+    "artifacts": """WITH u AS (DELETE FROM artifacts WHERE session_id = $1 AND seq = ANY ($2::bigint[])
+                      RETURNING 1) SELECT count(*) FROM u""",
+    "pins": """WITH u AS (DELETE FROM pins WHERE session_id = $1 AND seq = ANY ($2::bigint[])
+                 RETURNING 1) SELECT count(*) FROM u""",
+    "feedback": """
+      WITH u AS (
+        UPDATE feedback f SET words = '', cids = '{}' WHERE f.session_id = $1 AND f.turn_no IN (
+          SELECT t.turn_no FROM turn_entries t WHERE t.session_id = $1 AND t.seq = ANY ($2::bigint[]))
+        RETURNING 1) SELECT count(*) FROM u""",
+    "prune_decisions": """WITH u AS (DELETE FROM prune_decisions WHERE session_id = $1
+                 AND seq = ANY ($2::bigint[]) RETURNING 1) SELECT count(*) FROM u""",
+    "checkpoints": """WITH u AS (DELETE FROM checkpoints WHERE session_id = $1 AND $2::bigint[] IS NOT NULL
+                        RETURNING 1) SELECT count(*) FROM u""",
+    "attachments": """
+      WITH u AS (
+        DELETE FROM attachments a WHERE a.session_id = $1 AND a.id IN (
+          SELECT (b ->> 'attachment_id')::bigint FROM entries e
+           CROSS JOIN LATERAL jsonb_array_elements(e.blocks) AS b
+           WHERE e.session_id = $1 AND e.seq = ANY ($2::bigint[]))
+           AND NOT EXISTS (
+             SELECT FROM entries o WHERE o.session_id = $1 AND o.seq <> ALL ($2::bigint[])
+                AND o.blocks @> jsonb_build_array(jsonb_build_object('attachment_id', a.id)))
+        RETURNING 1) SELECT count(*) FROM u""",
+    "flushes": """
+      WITH u AS (
+        UPDATE flushes f SET stray_text = '', error = '' WHERE f.session_id = $1 AND f.through_turn >= (
+          SELECT min(t.turn_no) FROM turn_entries t WHERE t.session_id = $1 AND t.seq = ANY ($2::bigint[]))
+        RETURNING 1) SELECT count(*) FROM u""",
+    "events": """
+      WITH first AS (
+        SELECT min(event_seq) AS n FROM events WHERE session_id = $1 AND seq = ANY ($2::bigint[])
+      ), u AS (
+        UPDATE events v
+           SET payload = CASE v.kind WHEN 'msg' THEN v.payload - 'text' - 'cid' - 'attachments'
+                 WHEN 'compaction' THEN v.payload || '{"summary": ""}'
+                 ELSE v.payload || '{"result": "[erased]"}' END
+          FROM first WHERE v.session_id = $1 AND v.event_seq >= first.n
+           AND (v.kind IN ('compaction', 'command.result') OR v.kind = 'msg' AND v.seq = ANY ($2::bigint[]))
+        RETURNING 1) SELECT count(*) FROM u""",
+    "jobs": """
+      WITH u AS (
+        UPDATE jobs SET payload = payload - 'focus', outcome = '{}', failures = '[]', last_error = ''
+         WHERE session_id = $1 AND $2::bigint[] IS NOT NULL AND state <> 'running' RETURNING 1
+      ) SELECT count(*) FROM u""",
+    "telegram_updates": """
+      WITH m AS (
+        SELECT bot_id, chat_id, message_id FROM telegram_messages
+         WHERE session_id = $1 AND (seq = ANY ($2::bigint[]) OR turn_no IN (
+               SELECT t.turn_no FROM turn_entries t WHERE t.session_id = $1 AND t.seq = ANY ($2::bigint[])))
+      ), u AS (
+        UPDATE telegram_updates t SET body = jsonb_build_object('update_id', t.update_id), error = ''
+         WHERE t.handled_at IS NOT NULL AND EXISTS (
+               SELECT FROM m CROSS JOIN LATERAL jsonb_each(t.body) AS k
+                WHERE m.bot_id = t.bot_id AND jsonb_typeof(k.value) = 'object'
+                  AND ((k.value #>> '{chat,id}' = m.chat_id::text
+                        AND m.message_id::text IN (k.value ->> 'message_id',
+                                                   k.value #>> '{reply_to_message,message_id}'))
+                       OR (k.value #>> '{message,chat,id}' = m.chat_id::text
+                           AND k.value #>> '{message,message_id}' = m.message_id::text)))
+        RETURNING 1) SELECT count(*) FROM u""",
+    "prompt_parts": """
+      WITH mine AS (
+        SELECT DISTINCT h.hash FROM turn_context_audit a
+         CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash)
+         WHERE a.session_id = $1 AND $2::bigint[] IS NOT NULL
+      ), u AS (
+        DELETE FROM prompt_parts p USING mine WHERE p.sha256 = decode(mine.hash, 'hex')
+           AND (p.body ~ '^([0-9]{4}-[0-9]{2}-[0-9]{2}|Files):' OR p.body LIKE '<known_about_this_person>%')
+           AND mine.hash NOT IN (
+               SELECT h.hash FROM turn_context_audit a
+                CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash)
+                WHERE a.session_id <> $1)
+        RETURNING 1) SELECT count(*) FROM u""",
+    "turn_context_audit": """
+      WITH u AS (
+        UPDATE turn_context_audit a SET part_hashes = '[]', recipe = '{}'
+         WHERE a.session_id = $1 AND a.turn_id >= (
+          SELECT min(t.turn_no) FROM turn_entries t WHERE t.session_id = $1 AND t.seq = ANY ($2::bigint[]))
+        RETURNING 1) SELECT count(*) FROM u""",
+}
+_ENTRIES = """
+WITH u AS (
+  UPDATE entries SET blocks = erased_blocks(blocks), cid = NULL
+   WHERE session_id = $1 AND seq = ANY ($2::bigint[]) RETURNING 1
+) SELECT count(*) FROM u
+"""
+_TELL = """
+WITH s AS (
+  UPDATE sessions SET next_event_seq = next_event_seq + 1, view_epoch = view_epoch + 1 WHERE id = $1
+  RETURNING next_event_seq - 1 AS event_seq
+)
+INSERT INTO events (session_id, event_seq, kind, payload)
+SELECT $1, event_seq, 'erased', $2 FROM s RETURNING event_seq
+"""
+_LOG = """
+INSERT INTO erasures (party_hash, actor, scope, state, counts, about, finished_at)
+VALUES ($1, $2, 'messages', 'done', $3, $4, now()) RETURNING id
+"""

@@ -1,0 +1,205 @@
+"""The statements of forgetting: what stops everything that runs, and the batches that follow."""
+
+from __future__ import annotations
+
+from shared.adapters.postgres.privacy.erasure_map import ACTIONS, Blank, Delete
+
+BATCH = 2_000
+
+BEGIN_ERASING = """
+SELECT set_config('evertalk.erasing', 'yes', true),
+       (SELECT set_config('role', r.rolname, true) FROM pg_roles r
+         WHERE current_user ~ '_app$' AND r.rolname = regexp_replace(current_user, '_app$', '_erase')
+           AND pg_has_role(r.oid, 'MEMBER'))
+"""
+"""For the rest of the transaction: what was said may be blanked, by the role that may if there is one."""
+
+FAMILY = """
+SELECT f AS id FROM sessions s JOIN parties p ON p.id = s.party_id
+ CROSS JOIN party_family(coalesce(p.merged_into, p.id)) AS f WHERE s.id = $1 ORDER BY 1
+"""
+
+PARTY_HASH = """
+SELECT sha256(convert_to('evertalk.erasures:' || coalesce(r.public_id, p.public_id)::text, 'UTF8'))
+  FROM sessions s JOIN parties p ON p.id = s.party_id LEFT JOIN parties r ON r.id = p.merged_into WHERE s.id = $1
+"""
+"""Salted by what it is of: a public id is random, so that the hash says nothing without the party's row."""
+
+IS_HELD = "SELECT party_id IN (SELECT held_parties()) FROM sessions WHERE id = $1"
+
+LOCK_SESSIONS = "SELECT id FROM sessions WHERE party_id = ANY ($1) ORDER BY id FOR UPDATE"
+LOCK_ONE = """
+SELECT id FROM sessions
+ WHERE id = $1 AND answered_turn = next_turn - 1 AND last_active_at < now() - interval '12 hours' FOR UPDATE
+"""
+
+FENCE_TURNS = """
+WITH t AS (
+  UPDATE turns t SET state = 'failed', error_code = 'erased', ended_at = clock_timestamp(), stop_requested = true
+   WHERE t.session_id = $1 AND t.ended_at IS NULL RETURNING t.turn_no, t.channel, t.address_id
+), st AS (
+  UPDATE turn_steps SET status = 'unknown', ended_at = clock_timestamp()
+   WHERE session_id = $1 AND status = 'intent'
+)
+INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state)
+SELECT $1, turn_no, 0, channel, address_id, 'dead' FROM t ON CONFLICT DO NOTHING
+"""
+
+FENCE_WORK = """
+WITH d AS (
+  UPDATE deliveries SET state = 'dead' WHERE session_id = $1 AND state IN ('queued', 'sending', 'sent')
+), f AS (
+  UPDATE flushes SET outcome = 'failed', ended_at = clock_timestamp() WHERE session_id = $1 AND outcome = 'running'
+), l AS (
+  UPDATE links SET active = false WHERE session_id = $1 AND active
+)
+UPDATE jobs SET state = 'dead', epoch = epoch + 1, leased_by = NULL, ended_at = clock_timestamp()
+ WHERE session_id = $1 AND state IN ('due', 'running')
+"""
+
+HIDE_ALL = """
+WITH s AS (
+  SELECT id, next_turn - 1 AS through, head, cycle FROM sessions WHERE id = $1
+), bounds AS (
+  SELECT coalesce(min(seq), 0) AS first, coalesce(max(seq), 0) AS last FROM turn_entries WHERE session_id = $1
+), l AS (
+  INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger)
+  SELECT s.id, 'new', 1, s.through, b.first, b.last, 'erasure' FROM s, bounds b WHERE s.through > 0
+  RETURNING id
+), f AS (
+  INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, outcome, ended_at)
+  SELECT s.id, s.cycle, 'erased', 1, s.through, 'nothing', now() FROM s WHERE s.through > 0
+  ON CONFLICT DO NOTHING
+)
+UPDATE sessions x
+   SET turn_epoch = turn_epoch + 1, leased_by = NULL, retry_at = NULL, open_turn = NULL, open_address = NULL,
+       answered_turn = next_turn - 1, base_turn = next_turn - 1, flushed_turn = next_turn - 1,
+       erased_turn = next_turn - 1, indexed_turn = greatest(indexed_turn, next_turn - 1), head = (SELECT id FROM l), redo = NULL, view_epoch = view_epoch + 1,
+       cycle = cycle + 1, context_tokens = 0, hold_compaction = false, held_after = NULL, next_event_seq = next_event_seq + 1,
+       troubled_at = clock_timestamp()
+ WHERE x.id = $1
+RETURNING id, next_turn - 1 AS turn, next_seq - 1 AS seq, next_event_seq - 1 AS event
+"""
+"""All turns have ended and are hidden behind a beginning; nothing is left that a flush would have to read."""
+
+MARK = """
+INSERT INTO events (session_id, event_seq, kind, payload)
+VALUES ($1, $2, 'erased', jsonb_build_object('turn', $3::bigint))
+"""
+"""Connected screens clear themselves when they read this."""
+
+ABOUT_PARTIES = """
+SELECT jsonb_build_object('family', coalesce(jsonb_agg(
+         encode(sha256(convert_to('evertalk.erasures:' || public_id::text, 'UTF8')), 'hex') ORDER BY id), '[]'))
+  FROM parties WHERE id = ANY ($1)
+"""
+ABOUT_SESSION = "SELECT jsonb_build_object('session', public_id) FROM sessions WHERE id = $1"
+
+BEGIN = """
+INSERT INTO erasures (party_hash, actor, scope, work, about, at) VALUES ($1, $2, $3, $4, $5, clock_timestamp())
+RETURNING id, at
+"""
+TAKE = "SELECT * FROM erasures WHERE id = $1 AND state = 'running' FOR UPDATE"
+RUNNING = "SELECT id FROM erasures WHERE state = 'running' ORDER BY id LIMIT 20"
+GO_ON = "UPDATE erasures SET step = $2, counts = $3, work = $4 WHERE id = $1"
+END = """
+UPDATE erasures SET state = 'done', work = NULL, counts = $2, finished_at = clock_timestamp() WHERE id = $1
+"""
+
+ENTRIES = f"""
+WITH next AS (
+  SELECT seq FROM entries WHERE session_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT {BATCH}
+), u AS (
+  UPDATE entries e SET blocks = erased_blocks(e.blocks), cid = NULL FROM next n
+   WHERE e.session_id = $1 AND e.seq = n.seq AND (e.blocks <> '[{{"type": "text", "text": "[erased]"}}]' OR e.cid IS NOT NULL)
+  RETURNING e.seq
+)
+SELECT (SELECT max(seq) FROM next) AS cursor, (SELECT count(*) FROM u) AS done
+"""
+
+EVENTS = f"""
+WITH next AS (
+  SELECT event_seq FROM events WHERE session_id = $1 AND event_seq > $2 AND event_seq < $3
+   ORDER BY event_seq LIMIT {BATCH}
+), u AS (
+  UPDATE events v SET kind = 'erased', seq = NULL, turn_no = NULL, payload = '{{}}' FROM next n
+   WHERE v.session_id = $1 AND v.event_seq = n.event_seq AND v.kind <> 'erased'
+  RETURNING v.event_seq
+)
+SELECT (SELECT max(event_seq) FROM next) AS cursor, (SELECT count(*) FROM u) AS done
+"""
+"""Their numbers stay: a screen that was away counts on without a gap."""
+
+PROMPT_PARTS = """
+WITH mine AS (
+  SELECT DISTINCT h.hash FROM turn_context_audit a
+   CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash)
+   WHERE a.session_id = ANY ($1) AND a.created_at <= $2
+), wanted AS (
+  SELECT m.hash, p.sha256 FROM mine m JOIN prompt_parts p ON p.sha256 = decode(m.hash, 'hex')
+   WHERE p.body NOT LIKE '[{"name"%' AND p.body NOT LIKE '{"%'
+), others AS (
+  SELECT DISTINCT h.hash FROM turn_context_audit a
+   CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash)
+   WHERE NOT (a.session_id = ANY ($1) AND a.created_at <= $2) AND EXISTS (SELECT FROM wanted)
+), gone AS (
+  DELETE FROM prompt_parts p USING wanted w
+   WHERE p.sha256 = w.sha256 AND w.hash NOT IN (SELECT hash FROM others) RETURNING p.sha256
+)
+SELECT count(*) FROM gone
+"""
+"""What others were sent, too, is nobody's own; lists of tools and numbers of a policy hold nobody's words."""
+
+_CHATS = """
+SELECT a.account::bigint AS bot_id, a.chat::bigint AS chat_id FROM addresses a
+ WHERE a.party_id = ANY ($1) AND a.channel = 'telegram'
+"""
+
+TELEGRAM_UPDATES = f"""
+WITH chats AS ({_CHATS}), u AS (
+  UPDATE telegram_updates t SET body = jsonb_build_object('update_id', t.update_id), error = '',
+         handled_at = coalesce(t.handled_at, now())
+   WHERE (t.bot_id, t.update_id) IN (
+         SELECT x.bot_id, x.update_id FROM chats c JOIN telegram_updates x ON x.bot_id = c.bot_id
+          CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(x.body) WHEN 'object' THEN x.body ELSE '{{}}' END) AS k
+          WHERE x.received_at <= $2 AND jsonb_typeof(k.value) = 'object'
+            AND (c.chat_id::text IN (k.value #>> '{{chat,id}}', k.value #>> '{{message,chat,id}}')
+                 OR k.value #> '{{chat}}' IS NULL AND k.value #> '{{message,chat}}' IS NULL
+                    AND c.chat_id::text IN (k.value #>> '{{from,id}}', k.value #>> '{{user,id}}'))
+          LIMIT {BATCH})
+  RETURNING 1
+)
+SELECT count(*) FROM u
+"""
+"""The numbers stay, so that no update is handled twice; what was still being put together is refused."""
+
+TELEGRAM_ACCESS = f"""
+WITH chats AS ({_CHATS}), u AS (
+  UPDATE telegram_access t SET name = '', username = '' FROM chats c
+   WHERE t.bot_id = c.bot_id AND t.chat_id = c.chat_id AND (t.name, t.username) <> ('', '') RETURNING 1
+)
+SELECT count(*) FROM u
+"""
+
+
+def batch_of(table: str, key: tuple[str, ...]) -> str:
+    """Delete or blank some of the rows of sessions `$1`, parties `$2`, made until `$3`; how many."""
+    action = ACTIONS[table]
+    assert isinstance(action, Delete | Blank)
+    column = getattr(action, "of", "") or f"{action.owner}_id"
+    number = "$1" if action.owner == "session" else "$2"
+    which = [f"{column} = ANY ({number}::bigint[])", "$1::bigint[] IS NOT NULL", "$2::bigint[] IS NOT NULL"]
+    which.append("$3::timestamptz IS NOT NULL" if action.at is None else f"{action.at} <= $3")
+    names = ", ".join(key)
+    if isinstance(action, Blank):
+        old, new = ", ".join(action.values), ", ".join(action.values.values())
+        which.append(
+            f"({old}) IS DISTINCT FROM ({new})" if len(action.values) > 1 else f"{old} IS DISTINCT FROM {new}"
+        )
+    rows = f"SELECT {names} FROM {table} WHERE {' AND '.join(which)} LIMIT {BATCH}"
+    verb = f"DELETE FROM {table}"
+    if isinstance(action, Blank):
+        verb = f"UPDATE {table} SET " + ", ".join(
+            f"{name} = {value}" for name, value in action.values.items()
+        )
+    return f"WITH u AS ({verb} WHERE ({names}) IN ({rows}) RETURNING 1) SELECT count(*) FROM u"

@@ -1,0 +1,74 @@
+"""What erased words leave behind in Postgres' own files: taken out of the log that it writes ahead."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+import asyncpg
+import structlog
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.privacy.erasure_map import STEPS
+
+log = structlog.get_logger(__name__)
+
+LEAST_SECONDS = 60.0
+"""A checkpoint makes the server write all that it holds: not for each of many who go at once."""
+_NOT_OURS = (
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.FeatureNotSupportedError,
+    asyncpg.UndefinedFunctionError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
+)
+"""Of a server that is kept by somebody else, or follows another one."""
+_NEWEST = """
+SELECT max(finished_at) FROM (SELECT finished_at FROM erasures ORDER BY id DESC LIMIT 200) newest
+"""
+
+
+class PostgresLeftovers:
+    """Raises StorageUnavailable."""
+
+    def __init__(
+        self, pool: asyncpg.Pool[asyncpg.Record], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._pool = pool
+        self._clock = clock
+        self._cleared: datetime | None = None
+        self._tried: float | None = None
+        self._refused = False
+
+    @store_method
+    async def clear(self) -> bool:
+        """After an erasure: True when the log begins anew behind it.
+
+        Dead rows go first: with the next change beside one its whole page would be logged, its words too.
+        Where the role may not do that, the log goes on until the server lets go of it by itself.
+        """
+        now = self._clock()
+        if self._refused or (self._tried is not None and now - self._tried < LEAST_SECONDS):
+            return False
+        newest = await self._pool.fetchval(_NEWEST)
+        if newest is None or newest == self._cleared:
+            return False
+        self._tried = now
+        try:
+            await self._begin_log_anew()
+        except _NOT_OURS as error:
+            self._refused = True
+            log.info("erased_words_stay_in_the_log", reason=str(error))
+            return False
+        self._cleared = newest
+        return True
+
+    async def _begin_log_anew(self) -> None:
+        async with self._pool.acquire() as connection:
+            for table in STEPS:
+                # One that is busy or large is left to the server's own vacuum.
+                with contextlib.suppress(asyncpg.QueryCanceledError, TimeoutError):
+                    await connection.execute(f"VACUUM (SKIP_LOCKED, TRUNCATE OFF) {table}")
+            await connection.execute("SELECT pg_switch_wal()")
+            await connection.execute("CHECKPOINT")

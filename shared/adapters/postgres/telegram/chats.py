@@ -1,0 +1,322 @@
+"""Places of Telegram: chats and topics with their sessions, and which message is which of our rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+from uuid import UUID
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
+from shared.adapters.postgres.turns.feedback import PostgresFeedback
+
+PartyKind = Literal["person", "group"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BotRow:
+    """A bot as the deployment knows it."""
+
+    bot_id: int
+    username: str
+    agent: str
+    audience: str
+    access: str
+    mode: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceRow:
+    """A chat, or a topic of one, and the session that lives there."""
+
+    address_id: int
+    bot_id: int
+    chat_id: int
+    thread_id: int
+    """0 for a chat without topics, and for the General topic."""
+    party_id: int
+    session_id: int
+    session_public_id: UUID
+    title: str
+    settings: Mapping[str, Any]
+    unreachable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRow:
+    """What a message of a chat is to us: an entry that came in, or a part of an answer that went out."""
+
+    session_id: int
+    turn: int
+    seq: int | None
+    part: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryRow:
+    """A summary that stands in for older messages now."""
+
+    link_id: int
+    trigger: str
+    messages: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What `/context` tells beyond the gauge; None is what nobody knows."""
+
+    summarised_turns: int
+    cached_percent: int | None
+    spent_usd: Decimal | None
+
+
+class PostgresTelegramPlaces:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def enrol(
+        self, bot_id: int, *, username: str, agent: str, audience: str, access: str, mode: str
+    ) -> BotRow:
+        """The bot of a token, as it is configured now; an unknown agent falls back to the first one."""
+        row = await self._pool.fetchrow(_ENROL, bot_id, username, agent, audience, access, mode)
+        assert row is not None
+        return BotRow(**dict(row))
+
+    @store_method
+    async def tell_problem(self, bot_id: int, problem: str) -> None:
+        """What an operator must know about this bot; empty when all is well."""
+        await self._pool.execute(
+            "UPDATE telegram_bots SET problem = $2 WHERE bot_id = $1 AND problem <> $2", bot_id, problem
+        )
+
+    @store_method
+    async def open(
+        self, bot_id: int, *, chat_id: int, thread_id: int, kind: PartyKind, title: str
+    ) -> PlaceRow:
+        """The place, made with a session of its own when somebody speaks there for the first time."""
+        row = await self._pool.fetchrow(_PLACE, str(bot_id), str(chat_id), _thread(thread_id))
+        if row is not None and row["title"] == (title or row["title"]):
+            return _place(row)
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.telegram' || $1, 0))",
+                f"{bot_id}:{chat_id}",
+            )
+            row = await connection.fetchrow(_PLACE, str(bot_id), str(chat_id), _thread(thread_id))
+            if row is None:
+                # Not while its person becomes one with another: the new session must belong to both.
+                await connection.execute(ONE_AT_A_TIME)
+                row = await connection.fetchrow(
+                    _CREATE, bot_id, str(chat_id), _thread(thread_id), kind, title
+                )
+            elif row["title"] != title and title:
+                await connection.execute(
+                    "UPDATE addresses SET title = $2 WHERE id = $1", row["address_id"], title
+                )
+        assert row is not None
+        return _place(row)
+
+    @store_method
+    async def place(self, address_id: int) -> PlaceRow | None:
+        row = await self._pool.fetchrow(f"{_PLACES} WHERE a.id = $1 AND a.channel = 'telegram'", address_id)
+        return None if row is None else _place(row)
+
+    @store_method
+    async def places_of_chat(self, bot_id: int, chat_id: int) -> list[PlaceRow]:
+        rows = await self._pool.fetch(
+            f"{_PLACES} WHERE a.channel = 'telegram' AND a.account = $1 AND a.chat = $2",
+            str(bot_id), str(chat_id),
+        )  # fmt: skip
+        return [_place(row) for row in rows]
+
+    @store_method
+    async def place_of_due_turn(self, session_id: int) -> PlaceRow | None:
+        """Where the oldest unanswered turn of a session came from, if that is a place of Telegram."""
+        row = await self._pool.fetchrow(
+            f"""{_PLACES} JOIN turns t ON t.address_id = a.id AND t.session_id = s.id
+                           AND t.turn_no = s.answered_turn + 1
+                 WHERE s.id = $1 AND a.channel = 'telegram'""",
+            session_id,
+        )
+        return None if row is None else _place(row)
+
+    @store_method
+    async def question(self, session_id: int, turn: int) -> int | None:
+        """The message that began a turn, in its chat."""
+        message_id: int | None = await self._pool.fetchval(
+            """SELECT min(m.message_id) FROM telegram_messages m
+                WHERE m.session_id = $1 AND m.turn_no = $2 AND m.seq IS NOT NULL""",
+            session_id, turn,
+        )  # fmt: skip
+        return message_id
+
+    @store_method
+    async def answer_seq(self, session_id: int, turn: int) -> int | None:
+        """The entry of a turn's answer."""
+        seq: int | None = await self._pool.fetchval(
+            """SELECT max(te.seq) FROM turn_entries te JOIN entries e USING (session_id, seq)
+                WHERE te.session_id = $1 AND te.turn_no = $2
+                  AND e.author IN ('assistant', 'operator')""",
+            session_id, turn,
+        )  # fmt: skip
+        return seq
+
+    @store_method
+    async def newest_summary(self, session_id: int) -> SummaryRow | None:
+        """What stands at the head of the view, unless the conversation was begun anew since."""
+        row = await self._pool.fetchrow(
+            """SELECT l.id AS link_id, l.trigger, l.summary_text AS text,
+                      (SELECT count(*) FROM turn_entries te JOIN entries e USING (session_id, seq)
+                        WHERE te.session_id = l.session_id
+                          AND te.turn_no BETWEEN l.from_turn AND l.through_turn
+                          AND e.author IN ('person', 'assistant', 'operator')) AS messages
+                 FROM sessions s JOIN links l ON l.id = s.head
+                WHERE s.id = $1 AND l.active AND l.kind IN ('summary', 'digest')""",
+            session_id,
+        )
+        return None if row is None else SummaryRow(**dict(row))
+
+    @store_method
+    async def figures(self, session_id: int) -> Figures:
+        row = await self._pool.fetchrow(_FIGURES, session_id)
+        assert row is not None
+        spent = None if row["unknown_calls"] else Decimal(row["cost_micro"]) / 1_000_000
+        return Figures(
+            summarised_turns=row["base_turn"], cached_percent=row["cached_percent"], spent_usd=spent
+        )
+
+    @store_method
+    async def migrate(self, bot_id: int, *, old_chat: int, new_chat: int) -> None:
+        """A group became a supergroup: its places, its messages' sessions and its permission follow."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(
+                """UPDATE addresses a SET chat = $3
+                    WHERE channel = 'telegram' AND account = $1 AND chat = $2 AND NOT EXISTS (
+                      SELECT FROM addresses b WHERE b.channel = 'telegram' AND b.account = $1
+                         AND b.chat = $3 AND b.thread = a.thread)""",
+                str(bot_id), str(old_chat), str(new_chat),
+            )  # fmt: skip
+            await connection.execute(
+                """UPDATE telegram_access a SET chat_id = $3 WHERE bot_id = $1 AND chat_id = $2
+                      AND NOT EXISTS (
+                        SELECT FROM telegram_access b WHERE b.bot_id = $1 AND b.chat_id = $3)""",
+                bot_id, old_chat, new_chat,
+            )  # fmt: skip
+
+    @store_method
+    async def set_reachable(self, bot_id: int, chat_id: int, *, reachable: bool) -> None:
+        """Blocked, kicked or deactivated: nothing more is sent there until somebody speaks again."""
+        await self._pool.execute(
+            """UPDATE addresses SET unreachable_since = CASE WHEN NOT $3 THEN now() END
+                WHERE channel = 'telegram' AND account = $1 AND chat = $2
+                  AND (unreachable_since IS NULL) <> $3""",
+            str(bot_id), str(chat_id), reachable,
+        )  # fmt: skip
+
+    @store_method
+    async def change_settings(self, address_id: int, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Settings of a chat after the change; None removes one."""
+        settings: Mapping[str, Any] = await self._pool.fetchval(
+            """UPDATE addresses SET settings = jsonb_strip_nulls(settings || $2::jsonb)
+                WHERE id = $1 RETURNING settings""",
+            address_id, dict(changes),
+        )  # fmt: skip
+        return settings
+
+    @store_method
+    async def message(self, bot_id: int, chat_id: int, message_id: int) -> MessageRow | None:
+        row = await self._pool.fetchrow(
+            """SELECT session_id, turn_no AS turn, seq, part FROM telegram_messages
+                WHERE bot_id = $1 AND chat_id = $2 AND message_id = $3""",
+            bot_id, chat_id, message_id,
+        )  # fmt: skip
+        return None if row is None else MessageRow(**dict(row))
+
+    @store_method
+    async def record_opinion(self, session_id: int, turn: int, opinion: str | None, *, source: str) -> None:
+        """What a person thinks of an answer; None takes it back."""
+        await PostgresFeedback(self._pool).record_opinion(session_id, turn, opinion, source=source)
+
+
+_FIGURES = """
+SELECT s.base_turn, t.cost_micro, t.cost_unknown_calls AS unknown_calls,
+       (SELECT round(100.0 * u.cache_read_tokens / nullif(u.input_tokens + u.cache_read_tokens, 0))::int
+          FROM usage u WHERE u.session_id = s.id AND u.purpose = 'chat' AND u.status = 'done' AND u.known
+         ORDER BY u.id DESC LIMIT 1) AS cached_percent
+  FROM sessions s JOIN session_totals t ON t.session_id = s.id WHERE s.id = $1
+"""
+_ENROL = """
+WITH a AS (
+  SELECT id, name FROM agents ORDER BY name <> $3, id LIMIT 1
+), b AS (
+  INSERT INTO telegram_bots AS b (bot_id, username, agent_id, audience, access, mode)
+  SELECT $1, $2, a.id, $4, $5, $6 FROM a
+  ON CONFLICT (bot_id) DO UPDATE
+     SET username = excluded.username, agent_id = excluded.agent_id, audience = excluded.audience,
+         access = excluded.access, mode = excluded.mode
+  RETURNING bot_id, username, audience, access, mode, problem
+)
+SELECT b.*, a.name AS agent FROM b, a
+"""
+_PLACES = """
+SELECT a.id AS address_id, a.account, a.chat, a.thread, a.party_id, a.session_id, s.public_id,
+       a.title, a.settings, a.unreachable_since IS NOT NULL AS unreachable
+  FROM addresses a JOIN sessions s ON s.id = a.session_id
+"""
+_PLACE = f"{_PLACES} WHERE a.channel = 'telegram' AND a.account = $1 AND a.chat = $2 AND a.thread = $3"
+# Whoever comes to a bot that is open to all is capped like a visitor of a page: nobody has let them in.
+_CREATE = """
+WITH b AS (
+  SELECT bot_id::text AS account, agent_id, access = 'open' AS anybody FROM telegram_bots WHERE bot_id = $1
+), known AS (
+  SELECT a.party_id AS id FROM addresses a, b
+   WHERE a.channel = 'telegram' AND a.account = b.account AND a.chat = $2 ORDER BY a.id LIMIT 1
+), made AS (
+  INSERT INTO parties (kind, display_name, anonymous)
+  SELECT $4, $5, anybody FROM b WHERE NOT EXISTS (SELECT FROM known)
+  RETURNING id
+), p AS (
+  SELECT id FROM known UNION ALL SELECT id FROM made
+), s AS (
+  INSERT INTO sessions (party_id, agent_id)
+  SELECT coalesce((SELECT o.merged_into FROM parties o WHERE o.id = p.id), p.id), b.agent_id FROM p, b
+  RETURNING id, public_id
+), t AS (
+  INSERT INTO session_totals (session_id) SELECT id FROM s
+), a AS (
+  INSERT INTO addresses (channel, account, chat, thread, party_id, session_id, title)
+  SELECT 'telegram', b.account, $2, $3, p.id, s.id, $5 FROM b, p, s
+  RETURNING id, account, chat, thread, party_id, session_id, title, settings
+)
+SELECT a.id AS address_id, a.account, a.chat, a.thread, a.party_id, a.session_id, s.public_id,
+       a.title, a.settings, false AS unreachable
+  FROM a, s
+"""
+
+
+def _thread(thread_id: int) -> str:
+    return str(thread_id) if thread_id else ""
+
+
+def _place(row: asyncpg.Record) -> PlaceRow:
+    return PlaceRow(
+        address_id=row["address_id"],
+        bot_id=int(row["account"]),
+        chat_id=int(row["chat"]),
+        thread_id=int(row["thread"] or 0),
+        party_id=row["party_id"],
+        session_id=row["session_id"],
+        session_public_id=row["public_id"],
+        title=row["title"],
+        settings=row["settings"],
+        unreachable=row["unreachable"],
+    )

@@ -1,0 +1,103 @@
+"""The inbox of Telegram: each raw update is stored, once, before it is acknowledged."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.core.values.storable import storable_json
+
+LATELY_SECONDS = 600.0
+LATELY_AT_MOST = 2_000
+_STORE = """
+WITH new AS (
+  INSERT INTO telegram_updates (bot_id, update_id, body)
+  SELECT $1, (u->>'update_id')::bigint, u FROM jsonb_array_elements($2::jsonb) AS u
+  ON CONFLICT DO NOTHING RETURNING update_id
+), heard AS (
+  UPDATE telegram_bots SET heard_at = now() WHERE bot_id = $1
+)
+SELECT count(*) FROM new
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredUpdate:
+    update_id: int
+    body: Mapping[str, Any]
+    received_at: datetime
+
+
+class PostgresTelegramInbox:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+        self._lately: deque[tuple[float, int, Any]] = deque(maxlen=LATELY_AT_MOST)
+        """Stored not long ago: Telegram has forgotten them, and a promoted standby may not know them."""
+
+    @store_method
+    async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int:
+        """How many of them are new. Each must have an integer `update_id`."""
+        kept = [storable_json(update) for update in updates]
+        stored: int = await self._pool.fetchval(_STORE, bot_id, kept)
+        now = time.monotonic()
+        while self._lately and now - self._lately[0][0] > LATELY_SECONDS:
+            self._lately.popleft()
+        self._lately.extend((now, bot_id, update) for update in kept)
+        return stored
+
+    @store_method
+    async def store_again(self) -> int:
+        """What was stored lately and a promoted standby does not know waits again, in its order; how many."""
+        since, waiting = time.monotonic() - LATELY_SECONDS, dict[int, list[Any]]()
+        for at, bot_id, update in self._lately:
+            if at >= since:
+                waiting.setdefault(bot_id, []).append(update)
+        return sum([await self._pool.fetchval(_STORE, bot_id, kept) for bot_id, kept in waiting.items()])
+
+    @store_method
+    async def waiting(
+        self, bot_id: int, *, limit: int = 200, known: Collection[int] = ()
+    ) -> list[StoredUpdate]:
+        """What is not handled yet, in the order of arrival, without what is known already."""
+        rows = await self._pool.fetch(
+            """SELECT update_id, body, received_at FROM telegram_updates
+                WHERE bot_id = $1 AND handled_at IS NULL AND update_id <> ALL ($3)
+                ORDER BY received_at, update_id LIMIT $2""",
+            bot_id,
+            limit,
+            list(known),
+        )
+        return [StoredUpdate(**dict(row)) for row in rows]
+
+    @store_method
+    async def handled(self, bot_id: int, update_ids: Sequence[int], *, error: str = "") -> int:
+        """These need nothing more; an error is for operators. How many still did, until now."""
+        ended: int = await self._pool.fetchval(
+            """WITH ended AS (
+                 UPDATE telegram_updates SET handled_at = now(), error = $3
+                  WHERE bot_id = $1 AND update_id = ANY ($2) AND handled_at IS NULL RETURNING update_id
+               ) SELECT count(*) FROM ended""",
+            bot_id,
+            list(update_ids),
+            error,
+        )
+        return ended
+
+    @store_method
+    async def next_offset(self, bot_id: int) -> int:
+        """From where to poll: behind the newest update of the last week; ids may begin anew after one."""
+        newest: int | None = await self._pool.fetchval(
+            """SELECT max(update_id) FROM telegram_updates
+                WHERE bot_id = $1 AND received_at > now() - interval '6 days'""",
+            bot_id,
+        )
+        return 0 if newest is None else newest + 1

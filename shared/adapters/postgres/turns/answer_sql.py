@@ -1,0 +1,147 @@
+"""The statement that ends a turn, in two forms: the usual turn, and one with everything that can come along."""
+
+from __future__ import annotations
+
+from shared.adapters.postgres.turns.spend_sql import WRITTEN, WRITTEN_ONE
+from shared.adapters.postgres.turns.turn_sql import COMMITTED_MICRO, FENCE, OVERFLOW_COMES_FIRST, VERSION
+
+USAGE = {
+    "status": "text", "model": "text", "input_tokens": "bigint", "output_tokens": "bigint",
+    "cache_read_tokens": "bigint", "cache_write_tokens": "bigint", "known": "bool",
+    "cost_micro": "bigint", "request_id": "text",
+}  # fmt: skip
+"""Of a call; columns of the ledger are called the same."""
+
+AUDIT = {
+    "model_alias": "text", "model_context_limit": "bigint", "input_budget": "bigint", "hard_limit": "bigint",
+    "estimated_before": "bigint", "estimated_after_summary": "bigint", "estimated_after_prune": "bigint",
+    "reported": "bigint", "context_tokens": "bigint", "summary_triggered": "bool", "prune_triggered": "bool",
+    "overflow_rejected": "bool", "parts": "jsonb", "part_hashes": "jsonb", "entry_from": "bigint",
+    "entry_through": "bigint", "base_turn": "bigint", "head": "bigint", "prune_seqs": "jsonb",
+    "renderer_version": "int", "recipe": "jsonb", "model_ms": "bigint",
+}  # fmt: skip
+_AUDIT_COLUMNS = """session_id, turn_id, model_alias, model_context_limit, input_budget, hard_limit,
+         estimated_input_tokens_before, estimated_input_tokens_after_summary, estimated_input_tokens_after_prune,
+         reported_input_tokens, context_tokens, summary_triggered, prune_triggered, overflow_rejected, parts,
+         part_hashes, entry_from, entry_through, base_turn, head, prune_seqs, renderer_version,
+         recipe, model_ms"""
+
+# A compaction, or its undo, that was committed while this turn ran has measured the new view without it: then
+# the turn's own tokens are added to that, and what the old view called for is not asked for.
+# A page is not sent an answer as a chat is: it is delivered with the event that every look there finds.
+# A trouble of this minute stays marked: who died while we waited for the row is not in our snapshot.
+_SAID = "num_nonnulls($5::jsonb, $20::text) = 1"
+_CORE = f"""
+WITH s AS (
+  UPDATE sessions
+     SET next_seq = next_seq + ({_SAID})::int, next_event_seq = next_event_seq + 1,
+         answered_turn = $4, leased_by = NULL,
+         context_tokens = CASE WHEN view_epoch = $17 THEN coalesce($6, context_tokens) ELSE context_tokens + $18 END,
+         context_limit = coalesce($7, context_limit), token_ratio = coalesce($8, token_ratio),
+         token_ratios = CASE WHEN measured_by IN ('', coalesce($19, measured_by)) THEN token_ratios
+                             ELSE token_ratios || jsonb_build_object(measured_by, token_ratio) END,
+         measured_by = coalesce($19, measured_by),
+         last_active_at = now(), hold_compaction = hold_compaction AND NOT $16,
+         troubled_at = CASE WHEN $9 = 'failed' THEN clock_timestamp()
+                            WHEN troubled_at < now() - interval '1 min' AND NOT EXISTS (
+                              SELECT FROM jobs d WHERE d.session_id = $1 AND d.state = 'dead') THEN NULL
+                            ELSE troubled_at END
+   WHERE {FENCE}
+  RETURNING id, party_id, next_seq - ({_SAID})::int AS seq, next_event_seq - 1 AS event_seq,
+            answered_turn < least(next_turn - 1, held_after) AS another_waits, view_epoch <> $17 AS view_moved
+), t AS (
+  UPDATE turns SET state = $9, error_code = $10, ended_at = now() FROM s
+   WHERE session_id = $1 AND turn_no = $4 RETURNING channel, address_id
+), e AS (
+  INSERT INTO entry_rows (session_id, seq, author, blocks, words, tokens, replaces_seq)
+  SELECT $1, seq, 'assistant', $5::jsonb, $20::text, $11, substr($12::jsonb ->> 'replaces', 2)::bigint
+    FROM s WHERE {_SAID}
+), te AS (
+  INSERT INTO turn_entries (session_id, seq, turn_no, step)
+  SELECT $1, seq, $4, seq FROM s WHERE {_SAID}
+), ev AS (
+  INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
+  SELECT $1, event_seq, 'msg', CASE WHEN {_SAID} THEN seq END, $4, $12::jsonb FROM s
+), dl AS (
+  INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state, delivered_at)
+  SELECT $1, $4, 0, t.channel, t.address_id, CASE t.channel WHEN 'web' THEN 'delivered' ELSE 'queued' END,
+         CASE t.channel WHEN 'web' THEN now() END
+    FROM t ON CONFLICT DO NOTHING
+), tot AS (
+  UPDATE session_totals SET input_tokens = input_tokens + ($13::bigint[])[1],
+         output_tokens = output_tokens + ($13::bigint[])[2],
+         cache_read_tokens = cache_read_tokens + ($13::bigint[])[3],
+         cache_write_tokens = cache_write_tokens + ($13::bigint[])[4],
+         cost_micro = cost_micro + ($13::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($13::bigint[])[6],
+         total_tokens_estimate = total_tokens_estimate + $11
+    FROM s WHERE session_id = $1
+), r AS (
+  UPDATE reservations r SET state = 'settled', settled_micro = $15, ended_at = now() FROM s
+   WHERE r.id = $14 AND r.state = 'held'
+  RETURNING amount_micro, settled_micro, scopes, day
+), sp AS (
+  UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro,
+         spent_micro = d.spent_micro + r.settled_micro
+    FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
+), u AS (
+  INSERT INTO usage (session_id, party_id, turn_no, purpose, {", ".join(USAGE)})
+"""
+
+
+def _numbered(names: dict[str, str], first: int) -> str:
+    return ", ".join(f"${number}" for number in range(first, first + len(names)))
+
+
+def _fields(names: dict[str, str]) -> str:
+    return ", ".join(f"x.{name}" for name in names)
+
+
+def _shape(names: dict[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in names.items())
+
+
+ANSWER_PLAIN = f"""{_CORE}
+  SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 21)} FROM s
+  {WRITTEN_ONE}), au AS (
+  INSERT INTO turn_context_audit ({_AUDIT_COLUMNS})
+  SELECT $1, $4, {_numbered(AUDIT, 21 + len(USAGE))} FROM s
+)
+SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at,
+       {VERSION}, NULL::bigint AS job_id FROM s
+"""
+"""One call, its audit, and nothing else: each further part would cost its own preparation in every turn."""
+
+_OR_COMMITTED = _CORE.replace(
+    "settled_micro = $15", f"settled_micro = greatest($15::bigint, {COMMITTED_MICRO})"
+).replace("error_code = $10,", "error_code = $10, refused_scope = $26,")
+ANSWER = f"""{_OR_COMMITTED}
+  SELECT $1, s.party_id, $4, 'chat', {_fields(USAGE)}
+    FROM s, jsonb_to_recordset($21::jsonb) AS x({_shape(USAGE)})
+  {WRITTEN}), au AS (
+  INSERT INTO turn_context_audit ({_AUDIT_COLUMNS})
+  SELECT $1, $4, {_fields(AUDIT)}
+    FROM s, jsonb_to_recordset($22::jsonb) AS x({_shape(AUDIT)})
+), pd AS (
+  INSERT INTO prune_decisions (session_id, seq, form, shown, turn_no)
+  SELECT $1, x.seq, x.form, nullif(x.shown, 'null'), $4
+    FROM s, jsonb_to_recordset($23::jsonb) AS x(seq bigint, form text, shown jsonb)
+  ON CONFLICT (session_id, seq, turn_no) DO UPDATE SET form = excluded.form, shown = excluded.shown
+), pp AS (
+  INSERT INTO prompt_parts (sha256, body)
+  SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($24::jsonb) AS x(sha256 text, body text)
+  ON CONFLICT DO NOTHING
+), j AS (
+  INSERT INTO jobs (kind, session_id, key, trigger, payload, due_at)
+  SELECT x.kind, $1, x.key, x.trigger, x.payload, now() + make_interval(secs => x.delay_seconds)
+    FROM s, jsonb_to_recordset($25::jsonb) AS x(kind text, key text, trigger text, payload jsonb,
+         delay_seconds float8)
+   WHERE NOT s.view_moved
+  {OVERFLOW_COMES_FIRST}
+  RETURNING id, due_at <= now() AS is_due
+)
+SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at,
+       {VERSION}, (SELECT id FROM j WHERE is_due LIMIT 1) AS job_id FROM s
+"""
+"""A turn that ends with a notice may have committed rounds that its outcome does not know of: they are paid, too.
+
+Only such a one is refused by a cap."""

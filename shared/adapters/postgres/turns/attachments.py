@@ -1,0 +1,66 @@
+"""Files of a conversation: bytes in Postgres, so that no two processes need to share a disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.turns.turn_sql import DESCRIBED
+from shared.adapters.postgres.turns.turns import sums_of, usage_rows
+from shared.core.session.turns import Described
+from shared.ports import Picture
+
+
+class PostgresAttachments:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def store(
+        self, session_id: int, *, body: bytes, mime: str, name: str = "", description: str = ""
+    ) -> int:
+        """The id of this file in this session; the same bytes are kept once."""
+        digest = hashlib.sha256(body).digest()
+        attachment_id: int = await self._pool.fetchval(
+            """WITH known AS (
+                 SELECT id FROM attachments WHERE session_id = $1 AND sha256 = $2 LIMIT 1
+               ), made AS (
+                 INSERT INTO attachments (session_id, sha256, mime, size, state, body, name, description)
+                 SELECT $1, $2, $3, $4, 'stored', $5, $6, $7 WHERE NOT EXISTS (SELECT FROM known) RETURNING id
+               )
+               SELECT id FROM known UNION ALL SELECT id FROM made""",
+            session_id, digest, mime, len(body), body, name, description,
+        )  # fmt: skip
+        return attachment_id
+
+    @store_method
+    async def pictures(self, ids: Sequence[int]) -> dict[int, Picture]:
+        rows = await self._pool.fetch(
+            "SELECT id, mime, body, description FROM attachments WHERE id = ANY ($1) AND state = 'stored'",
+            list(ids),
+        )
+        return {
+            row["id"]: Picture(mime=row["mime"], body=row["body"], description=row["description"])
+            for row in rows
+        }
+
+    @store_method
+    async def descriptions(self, ids: Sequence[int]) -> dict[int, str]:
+        rows = await self._pool.fetch(
+            "SELECT id, description FROM attachments WHERE id = ANY ($1) AND description <> ''", list(ids)
+        )
+        return {row["id"]: row["description"] for row in rows}
+
+    @store_method
+    async def describe(self, it: Described) -> None:
+        """What later turns, summaries and memory see instead of the picture; the first description stays."""
+        cost = sum(call.cost_micro or 0 for call in it.spent)
+        await self._pool.execute(
+            DESCRIBED, it.session_id, it.party_id, it.turn, usage_rows(it.spent), sums_of(it.spent),
+            it.reservation_id, cost, it.attachment_id, it.description,
+        )  # fmt: skip

@@ -1,0 +1,265 @@
+"""Parts of answers on their way to a chat, written before they are sent: a crash is known for what it is.
+
+A part is `queued` (surely not sent), `sending` (a request is on its way), `sent` (a bubble with an id that is
+still being edited), `delivered`, `uncertain` (Telegram may have it, we have no id) or `dead` (it never can).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.core.values.messages import blocks_from_json, text_of
+
+DeliveryState = Literal["queued", "sending", "sent", "delivered", "uncertain", "dead"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartRow:
+    part: int
+    state: DeliveryState
+    remote_id: int | None
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedTurn:
+    """A turn that ended, what its person is to read, and how far that has come."""
+
+    session_id: int
+    turn: int
+    address_id: int
+    state: str
+    text: str
+    """The answer in Markdown, or the notice that says why there is none."""
+    error_code: str
+    operator: str = ""
+    """Who wrote it, where a human of the team did; empty for the assistant's answers."""
+    parts: tuple[PartRow, ...]
+
+
+class PostgresDeliveries:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def parts(self, session_id: int, turn: int) -> tuple[PartRow, ...]:
+        rows = await self._pool.fetch(
+            """SELECT part, state, remote_id::bigint, attempt FROM deliveries
+                WHERE session_id = $1 AND turn_no = $2 ORDER BY part""",
+            session_id, turn,
+        )  # fmt: skip
+        return tuple(PartRow(**dict(row)) for row in rows)
+
+    @store_method
+    async def bubble_shown(
+        self, session_id: int, turn: int, part: int, *, epoch: int, address_id: int, remote_id: int
+    ) -> bool:
+        """A bubble of an unfinished answer has this id; False when the turn is no longer ours."""
+        found = await self._pool.fetchval(_SHOWN, session_id, turn, part, epoch, address_id, str(remote_id))
+        return found is not None
+
+    @store_method
+    async def plan(self, session_id: int, turn: int, *, address_id: int, count: int) -> tuple[PartRow, ...]:
+        """Rows for all parts of an answer that ended; what is there already stays as it is."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(_PLAN, session_id, turn, address_id, count)
+            rows = await connection.fetch(
+                """SELECT part, state, remote_id::bigint, attempt FROM deliveries
+                    WHERE session_id = $1 AND turn_no = $2 ORDER BY part""",
+                session_id, turn,
+            )  # fmt: skip
+        return tuple(PartRow(**dict(row)) for row in rows)
+
+    @store_method
+    async def begin(self, session_id: int, turn: int, part: int) -> bool:
+        """Written before the request goes out; False when somebody else has it or it is over."""
+        found = await self._pool.fetchval(
+            """UPDATE deliveries SET state = 'sending', attempt = attempt + 1
+                WHERE session_id = $1 AND turn_no = $2 AND part = $3 AND state = 'queued' RETURNING part""",
+            session_id, turn, part,
+        )  # fmt: skip
+        return found is not None
+
+    @store_method
+    async def surely_not_sent(self, session_id: int, turn: int, part: int, *, error: str) -> None:
+        """Refused, or never connected: it may be tried again."""
+        await self._pool.execute(
+            """UPDATE deliveries SET state = 'queued', error = $4
+                WHERE session_id = $1 AND turn_no = $2 AND part = $3 AND state = 'sending'""",
+            session_id, turn, part, error,
+        )  # fmt: skip
+
+    @store_method
+    async def delivered(self, session_id: int, turn: int, part: int, *, remote_id: int | None) -> None:
+        """It is in the chat for good; the id stays known for edits, replies and opinions."""
+        await self._pool.execute(
+            _DELIVERED, session_id, turn, part, None if remote_id is None else str(remote_id)
+        )
+
+    @store_method
+    async def give_up(
+        self, session_id: int, turn: int, part: int, *, state: Literal["uncertain", "dead"], error: str
+    ) -> None:
+        await self._pool.execute(
+            """UPDATE deliveries SET state = $4, error = $5
+                WHERE session_id = $1 AND turn_no = $2 AND part = $3
+                  AND state IN ('queued', 'sending', 'sent')""",
+            session_id, turn, part, state, error,
+        )  # fmt: skip
+
+    @store_method
+    async def drop_surplus(self, session_id: int, turn: int, *, count: int) -> list[int]:
+        """Bubbles that the final text no longer needs; their ids, for deletion from the chat."""
+        rows = await self._pool.fetch(
+            """DELETE FROM deliveries WHERE session_id = $1 AND turn_no = $2 AND part >= $3
+               RETURNING remote_id::bigint AS remote_id""",
+            session_id, turn, count,
+        )  # fmt: skip
+        return [row["remote_id"] for row in rows if row["remote_id"] is not None]
+
+    @store_method
+    async def send_anew(
+        self, session_id: int, turn: int, *, part: int, address_id: int, count: int
+    ) -> list[int]:
+        """A bubble was lost: it and those behind it begin anew; the ids of their messages, for deletion."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            rows = await connection.fetch(
+                """DELETE FROM deliveries WHERE session_id = $1 AND turn_no = $2 AND part >= $3
+                   RETURNING remote_id::bigint AS remote_id""",
+                session_id, turn, part,
+            )  # fmt: skip
+            await connection.execute(_PLAN, session_id, turn, address_id, count)
+        return [row["remote_id"] for row in rows if row["remote_id"] is not None]
+
+    @store_method
+    async def left_by_the_dead(self, accounts: Sequence[int]) -> int:
+        """For a new holder: what was being sent when its sender died may be in the chat, or not."""
+        rows = await self._pool.fetch(
+            """UPDATE deliveries d SET state = 'uncertain', error = 'the sender ended while it was being sent'
+                 FROM addresses a WHERE a.id = d.address_id AND a.account = ANY ($1::text[])
+                  AND d.channel = 'telegram' AND d.state = 'sending' RETURNING d.part""",
+            [str(account) for account in accounts],
+        )
+        return len(rows)
+
+    @store_method
+    async def unfinished(self, accounts: Sequence[int], *, limit: int = 100) -> list[tuple[int, int]]:
+        """Session and turn of answers that ended but are not wholly in their chat, oldest first."""
+        rows = await self._pool.fetch(
+            """SELECT d.session_id, d.turn_no FROM deliveries d
+                 JOIN turns t USING (session_id, turn_no) JOIN addresses a ON a.id = d.address_id
+                WHERE d.channel = 'telegram' AND d.state IN ('queued', 'sending', 'sent')
+                  AND t.ended_at IS NOT NULL AND a.account = ANY ($1::text[]) AND a.unreachable_since IS NULL
+                GROUP BY 1, 2 ORDER BY min(d.created_at) LIMIT $2""",
+            [str(account) for account in accounts],
+            limit,
+        )
+        return [(row["session_id"], row["turn_no"]) for row in rows]
+
+    @store_method
+    async def unfinished_before(self, session_id: int, turn: int, *, address_id: int) -> list[int]:
+        """Earlier turns of the same place that ended but are not wholly in their chat, in their order."""
+        rows = await self._pool.fetch(
+            """SELECT DISTINCT d.turn_no FROM deliveries d JOIN turns t USING (session_id, turn_no)
+                WHERE d.session_id = $1 AND d.turn_no < $2 AND d.address_id = $3
+                  AND d.state IN ('queued', 'sending', 'sent') AND t.ended_at IS NOT NULL ORDER BY 1""",
+            session_id, turn, address_id,
+        )  # fmt: skip
+        return [row["turn_no"] for row in rows]
+
+    @store_method
+    async def last_message(self, session_id: int, turn: int, *, bot_id: int, chat_id: int) -> int | None:
+        """The last message of an answer, if it is in this chat."""
+        message_id: int | None = await self._pool.fetchval(
+            """SELECT m.message_id
+                 FROM deliveries d JOIN telegram_messages m USING (session_id, turn_no, part)
+                WHERE session_id = $1 AND turn_no = $2 AND m.message_id = d.remote_id::bigint
+                  AND m.bot_id = $3 AND m.chat_id = $4 ORDER BY part DESC LIMIT 1""",
+            session_id, turn, bot_id, chat_id,
+        )  # fmt: skip
+        return message_id
+
+    @store_method
+    async def ended_turn(self, session_id: int, turn: int) -> EndedTurn | None:
+        """What is to be delivered; None while the turn is not over."""
+        row = await self._pool.fetchrow(_ENDED, session_id, turn)
+        if row is None:
+            return None
+        parts = [PartRow(**part) for part in row["parts"] or ()]
+        return EndedTurn(
+            session_id=session_id,
+            turn=turn,
+            address_id=row["address_id"],
+            state=row["state"],
+            text=_words(row["blocks"], row["screen"], row["state"]),
+            error_code=row["error_code"] or "",
+            operator=str((row["screen"] or {}).get("name", "")) if row["author"] == "operator" else "",
+            parts=tuple(sorted(parts, key=lambda part: part.part)),
+        )
+
+
+def _words(blocks: Any, screen: Any, state: str) -> str:
+    """As screens show it, with the words of earlier rounds; nothing when it was stopped before the first."""
+    shown = str((screen or {}).get("text", ""))
+    if blocks is None:
+        return "" if state == "stopped" else shown
+    return shown or text_of(blocks_from_json(blocks))
+
+
+_PLAN = """
+INSERT INTO deliveries (session_id, turn_no, part, channel, address_id)
+SELECT $1, $2, part, 'telegram', $3 FROM generate_series(0, $4 - 1) AS part
+ON CONFLICT DO NOTHING
+"""
+_SHOWN = """
+WITH s AS (
+  SELECT id FROM sessions WHERE id = $1 AND turn_epoch = $4 AND answered_turn = $2 - 1 FOR SHARE
+), d AS (
+  INSERT INTO deliveries AS d (session_id, turn_no, part, channel, address_id, state, remote_id)
+  SELECT $1, $2, $3, 'telegram', $5, 'sent', $6 FROM s
+  ON CONFLICT (session_id, turn_no, part) DO UPDATE SET state = 'sent', remote_id = excluded.remote_id
+  RETURNING part
+), m AS (
+  INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, turn_no, part)
+  SELECT a.account::bigint, a.chat::bigint, $6::bigint, $1, $2, d.part FROM d, addresses a WHERE a.id = $5
+  ON CONFLICT DO NOTHING
+)
+SELECT part FROM d
+"""
+_DELIVERED = """
+WITH d AS (
+  UPDATE deliveries SET state = 'delivered', delivered_at = now(), error = '',
+         remote_id = coalesce($4, remote_id)
+   WHERE session_id = $1 AND turn_no = $2 AND part = $3
+  RETURNING part, address_id, remote_id
+)
+INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, turn_no, part)
+SELECT a.account::bigint, a.chat::bigint, d.remote_id::bigint, $1, $2, d.part
+  FROM d JOIN addresses a ON a.id = d.address_id
+ WHERE d.remote_id IS NOT NULL AND a.channel = 'telegram'
+ON CONFLICT DO NOTHING
+"""
+_ENDED = """
+SELECT t.address_id, t.state, t.error_code, e.author, e.blocks, n.payload AS screen,
+       (SELECT jsonb_agg(jsonb_build_object('part', d.part, 'state', d.state,
+                 'remote_id', d.remote_id::bigint, 'attempt', d.attempt))
+          FROM deliveries d WHERE d.session_id = t.session_id AND d.turn_no = t.turn_no) AS parts
+  FROM turns t
+  LEFT JOIN LATERAL (
+    SELECT e.author, e.blocks, e.seq FROM turn_entries te JOIN entries e USING (session_id, seq)
+     WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no AND e.author IN ('assistant', 'operator')
+     ORDER BY te.step DESC LIMIT 1) e ON t.state IN ('answered', 'stopped')
+  LEFT JOIN LATERAL (
+    SELECT v.payload FROM events v
+     WHERE v.session_id = t.session_id AND v.turn_no = t.turn_no AND v.kind = 'msg'
+       AND (v.seq IS NULL OR v.seq = e.seq)
+     ORDER BY v.event_seq DESC LIMIT 1) n ON true
+ WHERE t.session_id = $1 AND t.turn_no = $2 AND t.ended_at IS NOT NULL
+"""

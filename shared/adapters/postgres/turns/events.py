@@ -1,0 +1,254 @@
+"""Durable events as screens read them: after a number, the newest messages, what a summary hides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.turns.feedback import VALUES
+from shared.core.identity.handover import event_payload
+from shared.core.session.client_payloads import iso, message_payload, notice_payload
+from shared.core.values.messages import blocks_from_json, said_of
+
+Record = asyncpg.Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    """One event, its payload in the protocol's shape without `t` and `event_seq`."""
+
+    event_seq: int
+    kind: str
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The newest event's number; numbers of an older `log_epoch` may have been undone by a restore."""
+
+    event_seq: int
+    log_epoch: int
+
+
+_EVENTS = """
+SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.blocks, e.at AS entry_at, f.opinion
+  FROM events v LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
+  LEFT JOIN feedback f ON f.session_id = v.session_id AND f.turn_no = v.turn_no AND e.author = 'assistant'
+"""
+
+_RUNNING = """
+SELECT t.turn_no, t.state, j.id AS job_id, h.state AS held, h.asked_by, h.reason, h.operator_name,
+       coalesce(h.taken_at, h.asked_at) AS held_at, coalesce(j.started_at, now()) AS started_at,
+       ARRAY (SELECT te.seq FROM turn_entries te JOIN entries e USING (session_id, seq)
+               WHERE te.session_id = s.id AND te.turn_no > s.answered_turn + (t.state = 'claimed')::int
+                 AND e.author = 'person' ORDER BY te.seq LIMIT 100) AS queued,
+       s.held_after IS NOT NULL AND s.answered_turn >= s.held_after AS is_held
+  FROM sessions s
+  LEFT JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
+  LEFT JOIN handovers h ON h.session_id = s.id AND h.ended_at IS NULL
+  LEFT JOIN jobs j ON j.session_id = s.id AND j.kind = 'compact' AND j.state = 'running'
+ WHERE s.id = $1
+"""
+
+
+class PostgresEvents:
+    """Reads, and what was read; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def head(self, session_id: int) -> Head | None:
+        row = await self._pool.fetchrow(
+            """SELECT s.next_event_seq - 1 AS head, d.log_epoch FROM sessions s, deployment d
+                WHERE s.id = $1""",
+            session_id,
+        )
+        return None if row is None else Head(event_seq=row["head"], log_epoch=row["log_epoch"])
+
+    @store_method
+    async def heads(self, session_ids: Sequence[int]) -> dict[int, int]:
+        """The newest number of each session, in one statement."""
+        rows = await self._pool.fetch(
+            "SELECT id, next_event_seq - 1 AS head FROM sessions WHERE id = ANY ($1::bigint[])",
+            list(session_ids),
+        )
+        return {row["id"]: row["head"] for row in rows}
+
+    @store_method
+    async def where_they_lead(self, address_ids: Sequence[int]) -> dict[int, int]:
+        """The session of each address, as of now."""
+        rows = await self._pool.fetch(
+            "SELECT id, session_id FROM addresses WHERE id = ANY ($1::bigint[])", list(address_ids)
+        )
+        return {row["id"]: row["session_id"] for row in rows}
+
+    @store_method
+    async def after(self, session_id: int, event_seq: int, *, limit: int = 500) -> tuple[EventRow, ...]:
+        """Events with a higher number, oldest first, at most `limit`."""
+        rows = await self._pool.fetch(
+            f"{_EVENTS} WHERE v.session_id = $1 AND v.event_seq > $2 ORDER BY v.event_seq LIMIT $3",
+            session_id,
+            event_seq,
+            limit,
+        )
+        return tuple(_event(row) for row in rows)
+
+    @store_method
+    async def newest(self, session_id: int, *, messages: int = 50, limit: int = 500) -> tuple[EventRow, ...]:
+        """The last messages and whatever happened since the first of them."""
+        rows = await self._pool.fetch(
+            f"""{_EVENTS}
+                 WHERE v.session_id = $1 AND v.event_seq >= coalesce((
+                         SELECT min(event_seq) FROM (
+                           SELECT event_seq FROM events WHERE session_id = $1 AND kind = 'msg'
+                            ORDER BY event_seq DESC LIMIT $2) m), 0)
+                   AND v.kind <> 'erased'
+                 ORDER BY v.event_seq DESC LIMIT $3""",
+            session_id,
+            messages,
+            limit,
+        )
+        return tuple(_event(row) for row in reversed(rows))
+
+    @store_method
+    async def messages_before(
+        self, session_id: int, event_seq: int | None, *, limit: int
+    ) -> tuple[EventRow, ...]:
+        """The newest messages with a lower number, oldest first."""
+        rows = await self._pool.fetch(
+            f"""{_EVENTS} WHERE v.session_id = $1 AND v.kind = 'msg'
+                            AND ($2::bigint IS NULL OR v.event_seq < $2)
+                 ORDER BY v.event_seq DESC LIMIT $3""",
+            session_id,
+            event_seq,
+            limit,
+        )
+        return tuple(_event(row) for row in reversed(rows))
+
+    @store_method
+    async def pinned(self, session_id: int) -> tuple[str, ...]:
+        """Public ids of the messages that are pinned now."""
+        rows = await self._pool.fetch("SELECT seq FROM pins WHERE session_id = $1 ORDER BY seq", session_id)
+        return tuple(f"m{row['seq']}" for row in rows)
+
+    @store_method
+    async def read_up_to(self, address_id: int) -> int:
+        """The newest event that somebody saw at this place."""
+        number: int | None = await self._pool.fetchval(
+            "SELECT read_seq FROM addresses WHERE id = $1", address_id
+        )
+        return number or 0
+
+    @store_method
+    async def mark_read(self, address_id: int, session_id: int, event_seq: int) -> int | None:
+        """Never back, never beyond what was said; None when nothing changed."""
+        number: int | None = await self._pool.fetchval(
+            """UPDATE addresses a SET read_seq = least($3, s.next_event_seq - 1) FROM sessions s
+                WHERE a.id = $1 AND a.session_id = $2 AND s.id = $2
+                  AND a.read_seq < least($3, s.next_event_seq - 1)
+               RETURNING a.read_seq""",
+            address_id,
+            session_id,
+            event_seq,
+        )
+        return number
+
+    @store_method
+    async def stored_message(self, session_id: int, dedupe_key: str) -> bool:
+        """Whether a message with this key was accepted before."""
+        found: bool = await self._pool.fetchval(
+            "SELECT EXISTS (SELECT FROM entries WHERE session_id = $1 AND dedupe_key = $2)",
+            session_id,
+            dedupe_key,
+        )
+        return found
+
+    @store_method
+    async def running(self, session_id: int) -> Mapping[str, Any]:
+        """What goes on, for a screen that comes now: `run`, `queued`, `compaction`, `handover`."""
+        row = await self._pool.fetchrow(_RUNNING, session_id)
+        if row is None:
+            return {"queued": []}
+        state: dict[str, Any] = {"queued": [f"m{seq}" for seq in row["queued"]]}
+        if row["turn_no"] is not None and not row["is_held"]:
+            run_state = "started" if row["state"] == "claimed" else "queued"
+            state["run"] = {"turn": row["turn_no"], "state": run_state}
+        if row["held"] is not None:
+            told = event_payload(
+                row["held"], name=row["operator_name"], reason=row["reason"], asked_by=row["asked_by"]
+            )
+            state["handover"] = {**told, "at": iso(row["held_at"])}
+        if row["job_id"] is not None:
+            state["compaction"] = {
+                "id": str(row["job_id"]),
+                "started_at": iso(row["started_at"]),
+                "percent": 0,
+            }
+        return state
+
+    @store_method
+    async def hidden_messages(
+        self, session_id: int, compaction: UUID, *, limit: int = 200, before_seq: int | None = None
+    ) -> tuple[Mapping[str, Any], ...] | None:
+        """The last of the originals that a summary stands for; None when it is not this session's."""
+        link = await self._pool.fetchrow(
+            "SELECT from_turn, through_turn FROM links WHERE session_id = $1 AND public_id = $2",
+            session_id,
+            compaction,
+        )
+        if link is None:
+            return None
+        rows = await self._pool.fetch(
+            """SELECT * FROM (
+                 SELECT e.seq, te.turn_no, te.step, e.author, e.blocks, e.at
+                   FROM turn_entries te JOIN entries e USING (session_id, seq)
+                  WHERE te.session_id = $1 AND te.turn_no BETWEEN $2 AND $3
+                    AND e.author NOT IN ('tool', 'program')
+                    AND ($5::bigint IS NULL OR e.seq < $5)
+                  ORDER BY te.turn_no DESC, te.step DESC LIMIT $4) m ORDER BY turn_no, step""",
+            session_id,
+            link["from_turn"],
+            link["through_turn"],
+            limit,
+            before_seq,
+        )
+        return tuple(message for message in map(_original, rows) if message["text"])
+
+
+def _event(row: Record) -> EventRow:
+    return EventRow(event_seq=row["event_seq"], kind=row["kind"], payload=_payload(row))
+
+
+def _payload(row: Record) -> Mapping[str, Any]:
+    stored: Mapping[str, Any] = row["payload"]
+    if row["kind"] != "msg":
+        return {**stored, "at": stored.get("at", iso(row["at"]))}
+    if row["blocks"] is None:
+        return notice_payload(
+            event_seq=row["event_seq"], at=row["at"], extra={"turn": row["turn_no"], **stored}
+        )
+    stored = {**stored, "feedback": VALUES[row["opinion"]]} if row["opinion"] else stored
+    return message_payload(
+        seq=row["seq"],
+        turn=row["turn_no"],
+        author=row["author"],
+        blocks=blocks_from_json(row["blocks"]),
+        at=row["entry_at"],
+        extra=stored,
+    )
+
+
+def _original(row: Record) -> Mapping[str, Any]:
+    return {
+        "mid": f"m{row['seq']}",
+        "role": row["author"],
+        "text": said_of(blocks_from_json(row["blocks"])),
+        "at": iso(row["at"]),
+        "turn": row["turn_no"],
+    }

@@ -1,0 +1,60 @@
+"""Reads back what is stored of a turn's last call, for those who want to see what the model saw."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.turns.answer_sql import AUDIT
+from shared.adapters.postgres.turns.turns import described, entry_from
+from shared.core.session.regeneration import without_former
+from shared.core.session.turns import ContextAudit, StoredTurn, link_from_json
+
+_NAMED_OTHERWISE = {
+    "estimated_before": "estimated_input_tokens_before",
+    "estimated_after_summary": "estimated_input_tokens_after_summary",
+    "estimated_after_prune": "estimated_input_tokens_after_prune",
+    "reported": "reported_input_tokens",
+}
+
+_CALL = """
+SELECT c.*, (SELECT to_jsonb(l) FROM links l WHERE l.id = c.head) AS head_link
+  FROM turn_context_audit c WHERE c.session_id = $1 AND c.turn_id = $2 ORDER BY c.id DESC LIMIT 1
+"""
+_ENTRIES = """
+SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
+       te.seq = ANY ($5::bigint[]) AS pinned, NULL AS form, NULL AS shown
+  FROM turn_entries te JOIN entries e USING (session_id, seq)
+ WHERE te.session_id = $1 AND te.turn_no <= $2 AND te.seq <= $3
+   AND (te.turn_no > $4 OR te.seq = ANY ($5::bigint[]))
+ ORDER BY te.turn_no, te.step
+"""
+_PARTS = "SELECT sha256, body FROM prompt_parts WHERE sha256 = ANY ($1)"
+
+
+class PostgresReplays:
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def of_turn(self, session_id: int, turn: int) -> StoredTurn | None:
+        """None when the turn made no call, or its row is older than they are kept."""
+        row = await self._pool.fetchrow(_CALL, session_id, turn)
+        if row is None:
+            return None
+        values = {name: row[_NAMED_OTHERWISE.get(name, name)] for name in AUDIT}
+        audit = ContextAudit(
+            **{**values, "part_hashes": tuple(row["part_hashes"]), "prune_seqs": tuple(row["prune_seqs"])}
+        )
+        pins = list(audit.recipe.get("pins", ()))
+        rows = await self._pool.fetch(_ENTRIES, session_id, turn, audit.entry_through, audit.base_turn, pins)
+        hashes = [bytes.fromhex(key) for key in audit.part_hashes]
+        parts = await self._pool.fetch(_PARTS, hashes)
+        return StoredTurn(
+            audit=audit,
+            head=link_from_json(row["head_link"]),
+            entries=await described(
+                self._pool, without_former([entry_from(found) for found in rows], open_turn=turn)
+            ),
+            parts={part["sha256"].hex(): part["body"] for part in parts},
+        )

@@ -1,0 +1,54 @@
+"""What people chose for a conversation: its goal, its mode, its model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.core.values.errors import UnknownSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenRow:
+    goal: str
+    mode: str
+    model: str
+    agent_config: Mapping[str, Any]
+
+
+class PostgresChoices:
+    """Each method is one transaction; raises UnknownSession, StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def chosen(self, session_id: int) -> ChosenRow:
+        row = await self._pool.fetchrow(
+            """SELECT s.goal, s.mode, s.model, a.config AS agent_config
+                 FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = $1""",
+            session_id,
+        )
+        if row is None:
+            raise UnknownSession(f"session {session_id}")
+        return ChosenRow(**dict(row))
+
+    @store_method
+    async def choose_goal(self, session_id: int, goal: str) -> None:
+        await self._pool.execute("UPDATE sessions SET goal = $2 WHERE id = $1", session_id, goal)
+
+    @store_method
+    async def choose_mode(self, session_id: int, mode: str) -> None:
+        await self._pool.execute("UPDATE sessions SET mode = $2 WHERE id = $1", session_id, mode)
+
+    @store_method
+    async def choose_model(self, session_id: int, model: str) -> None:
+        """The view's epoch rises: what was planned for the former model is planned anew."""
+        await self._pool.execute(
+            "UPDATE sessions SET model = $2, view_epoch = view_epoch + 1 WHERE id = $1 AND model <> $2",
+            session_id, model,
+        )  # fmt: skip

@@ -1,0 +1,725 @@
+"""The hot statements of a turn: one round trip and one commit each."""
+
+from __future__ import annotations
+
+from shared.adapters.postgres.db.leases import LEASE_SECONDS, WORKER_IS_ALIVE
+from shared.adapters.postgres.turns.spend_sql import WRITTEN
+from shared.core.context.memory import CORE_CANDIDATES
+
+WOKEN_ATTEMPTS = 20
+"""A turn that its provider does not take, though it answers others, is left to its own pace from then on."""
+LONGEST_WAIT_SECONDS = 61
+"""No turn that waits for its provider is put back for longer: a minute, and what the commit took."""
+
+OVERFLOW_COMES_FIRST = """
+ON CONFLICT (key) WHERE state IN ('due', 'running') DO UPDATE
+   SET trigger = excluded.trigger, due_at = now(), payload = jobs.payload || excluded.payload
+ WHERE jobs.state = 'due' AND jobs.due_at > now() AND excluded.trigger = 'overflow'
+"""
+"""A compaction that rests after failures is due at once when a conversation no longer fits."""
+
+_MINE = """mine AS (
+  SELECT update_id FROM telegram_updates
+   WHERE bot_id = $10 AND update_id = ANY ($11::bigint[]) AND handled_at IS NULL
+   ORDER BY update_id FOR UPDATE
+), """
+_IF_ALL_ARE_MINE = "AND (SELECT count(*) FROM mine) = cardinality($11::bigint[])"
+
+
+_MESSAGE = """
+), e AS (
+  INSERT INTO entry_rows (session_id, seq, author, blocks, words, tokens, dedupe_key, cid)
+  SELECT $1, seq, 'person', $5::jsonb, $9, $6, $2, $7 FROM s
+), te AS (
+  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, turn_no, seq FROM s
+), ev AS (
+  INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
+  SELECT $1, event_seq, 'msg', seq, turn_no, $8::jsonb FROM s
+"""
+_MAY_WRITE = """archived_at IS NULL AND (left_by IS NULL OR NOT $4 = ANY (left_by))
+     AND NOT EXISTS (SELECT FROM entry_rows WHERE session_id = $1 AND dedupe_key = $2)"""
+
+
+def _accept(*, before: str = "", only: str = "") -> str:
+    """A turn is answered where it came from: it collects messages of one place only.
+
+    Who may write here is asked of the session's own row, which is read anew after a wait for its lock.
+    """
+    return f"""
+WITH {before}s AS (
+  UPDATE sessions
+     SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1,
+         next_turn = next_turn + (open_turn IS NULL OR open_address IS DISTINCT FROM $4)::int,
+         open_turn = CASE WHEN open_address = $4 THEN coalesce(open_turn, next_turn) ELSE next_turn END,
+         open_address = $4, last_channel = $3, last_active_at = now()
+   WHERE id = $1 AND {_MAY_WRITE} {only}
+  RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, open_turn AS turn_no
+), t AS (
+  INSERT INTO turns (session_id, turn_no, channel, address_id)
+  SELECT $1, turn_no, $3, $4 FROM s ON CONFLICT DO NOTHING{_MESSAGE}"""
+
+
+ACCEPT = f"{_accept()}) SELECT seq, turn_no, event_seq, now() AS at FROM s"
+ACCEPT_FROM_INBOX = f"""{_accept(before=_MINE, only=_IF_ALL_ARE_MINE)}
+), inbox AS (
+  UPDATE telegram_updates u SET handled_at = now()
+    FROM s, mine WHERE u.bot_id = $10 AND u.update_id = mine.update_id
+), known AS (
+  INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no)
+  SELECT $10, $12, message_id, $1, seq, turn_no FROM s, unnest($13::bigint[]) AS message_id
+  ON CONFLICT DO NOTHING
+) SELECT seq, turn_no, event_seq, now() AS at FROM s
+"""
+"""The message and the end of its raw updates in one commit: a crash leaves both or neither.
+
+Their rows are locked first, and nothing is stored unless all of them are still to be handled: of two processes
+that gathered the same updates, even in other groups, one stores them. Whoever waited for a lock sees the row as
+it is then.
+"""
+STILL_WAITING = """
+SELECT count(*) FROM telegram_updates WHERE bot_id = $1 AND update_id = ANY ($2::bigint[]) AND handled_at IS NULL
+"""
+
+GOES_ON_ELSEWHERE = """
+SELECT archived_at IS NOT NULL OR $2 = ANY (coalesce(left_by, '{}')) FROM sessions WHERE id = $1
+"""
+
+ACCEPTED_BEFORE = """
+SELECT e.seq, t.turn_no, e.at,
+       (SELECT event_seq FROM events v WHERE v.session_id = $1 AND v.seq = e.seq AND v.kind = 'msg' LIMIT 1)
+         AS event_seq
+  FROM entries e JOIN turn_entries t USING (session_id, seq)
+ WHERE e.session_id = $1 AND e.dedupe_key = $2
+"""
+
+
+WARN_PERCENT = 80
+"""Of a cap: from there on somebody is told, once per scope and day."""
+
+
+WHOSE_NETWORK = """CASE WHEN p.anonymous THEN p.network END AS network,
+         CASE WHEN p.anonymous THEN to_char(now() AT TIME ZONE {timezone}, 'HH24') END AS hour"""
+"""Of an anonymous party `p`: where they come from, and the hour of the day that their money is counted in."""
+
+
+def _lent(limits: int, loan: int) -> str:
+    """The slice of the day's money that this process has for `cost`; who closes it waits for us, or we see it closed."""
+    of_known, of_visitors = f"(${loan}::bigint[])[1:2]", f"(${loan}::bigint[])[3:4]"
+    return f"""slice AS (
+  SELECT l.id FROM spend_slices l, cost c,
+         LATERAL (SELECT CASE WHEN c.anonymous THEN {of_visitors} ELSE {of_known} END AS may) m
+   WHERE l.id = m.may[1] AND l.closed_at IS NULL AND l.day = c.day AND c.micro BETWEEN 1 AND m.may[2]
+     AND (c.hour IS NULL OR (${limits}::bigint[])[6] IS NULL OR 'visitors:' || c.hour = ANY (l.scopes))
+     FOR KEY SHARE OF l
+), """
+
+
+def wanted_caps(limits: int, *, unless: str = "NULL", lent: bool = False) -> str:
+    """The caps of every scope of `cost`; of the deployment's and the agent's the smaller one holds.
+
+    `limits` is the number of the parameter that has `Caps.limits`; `unless` stands for a cap that is not set.
+    """
+    visitor, person, session, total, network, hour = (f"(${limits}::bigint[])[{n}]" for n in range(1, 7))
+    shared = "NOT EXISTS (SELECT FROM slice)" if lent else "true"
+    return f"""want AS (
+  SELECT scope, micro, day, coalesce(cap, {unless}) AS cap FROM (
+    SELECT 'party:' || party_id AS scope, micro, day,
+           least(CASE WHEN anonymous THEN {visitor} ELSE {person} END,
+                 agent_cap(config, 'person_per_day_usd')) AS cap FROM cost
+    UNION ALL SELECT 'session:' || id, micro, day, least({session}, agent_cap(config, 'session_usd')) FROM cost
+    UNION ALL SELECT 'total', micro, day, {total} FROM cost WHERE {shared}
+    UNION ALL SELECT 'network:' || network, micro, day, {network} FROM cost WHERE network IS NOT NULL
+    UNION ALL SELECT 'visitors:' || hour, micro, day, {hour} FROM cost
+     WHERE hour IS NOT NULL AND {shared}
+  ) x
+)"""
+
+
+def _hold(limits: int, *, among: str = "true", unless: str = "NULL", loan: int = 0) -> str:
+    """Set `cost.micro` aside in every capped scope, but for those that a slice stands for."""
+    lent = _lent(limits, loan) if loan else ""
+    return f"""), {lent}{wanted_caps(limits, unless=unless, lent=bool(loan))}, held AS (
+  INSERT INTO spend_days AS d (scope, day, reserved_micro)
+  SELECT scope, day, micro FROM want
+   WHERE cap IS NOT NULL AND micro >= 0 AND micro <= cap AND {among} ORDER BY scope
+  ON CONFLICT (scope, day) DO UPDATE SET reserved_micro = d.reserved_micro + excluded.reserved_micro
+   WHERE d.reserved_micro + d.spent_micro + excluded.reserved_micro <=
+         (SELECT cap FROM want WHERE want.scope = excluded.scope)
+  RETURNING scope, reserved_micro + spent_micro AS used, warned_at
+"""
+
+
+REFUSED_SCOPE = """(SELECT min(scope) FROM want w WHERE w.cap IS NOT NULL AND w.micro >= 0
+           AND w.scope NOT IN (SELECT scope FROM held))"""
+SHORTAGES = """(SELECT jsonb_agg(jsonb_build_object('scope', w.scope, 'cap', w.cap,
+                'spent', coalesce(d.spent_micro, 0), 'held', coalesce(d.reserved_micro, 0)))
+          FROM want w LEFT JOIN spend_days d ON d.scope = w.scope AND d.day = w.day
+         WHERE w.cap IS NOT NULL AND w.micro >= 0 AND w.scope NOT IN (SELECT scope FROM held)) AS shortages"""
+"""Of each cap that said no; as the day stood when the statement began."""
+IS_NEAR = f"""EXISTS (SELECT FROM held h JOIN want w USING (scope)
+           WHERE h.warned_at IS NULL AND h.used * 100 >= w.cap * {WARN_PERCENT})"""
+
+NOBODY_COMES = """
+       NOT EXISTS (SELECT FROM addresses x LEFT JOIN sites w ON x.channel = 'web' AND w.name = x.account
+                    WHERE x.session_id = s.id AND w.config -> 'handover' IS DISTINCT FROM 'false')
+"""
+"""Whether a person can be asked for from no place of the conversation, as its sites say."""
+
+
+def core_notes(agent: str) -> str:
+    """Of a session `s` and its agent by name: notes that may stand in the core block, by an index of their own."""
+    told = "id, kind, text, subject, authority, importance"
+    return f"""(SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
+                 'authority', n.authority, 'importance', n.importance) ORDER BY n.importance DESC, n.id)
+          FROM (SELECT m.* FROM party_family(s.party_id) AS family(id)
+                 CROSS JOIN LATERAL (
+                   SELECT {told} FROM notes
+                    WHERE party_id = family.id AND scope = {agent} AND superseded_by IS NULL
+                      AND forgotten_at IS NULL AND expired_at IS NULL AND authority <> 'tool'
+                    ORDER BY importance DESC, id DESC LIMIT {CORE_CANDIDATES}) m
+                 ORDER BY m.importance DESC, m.id DESC LIMIT {CORE_CANDIDATES}) n) AS notes"""
+
+
+RECALLABLE = """(
+  s.indexed_turn > 0 AND least(s.indexed_turn, s.base_turn) > (
+    SELECT coalesce(max(l.through_turn), 0) FROM links l
+     WHERE l.session_id = s.id AND l.active AND l.kind IN ('new', 'separator'))
+  OR EXISTS (SELECT FROM knowledge k WHERE k.agent_id = s.agent_id)
+  OR EXISTS (SELECT FROM party_family(s.party_id) AS family(id)
+              CROSS JOIN LATERAL (
+                SELECT FROM sessions o WHERE o.party_id = family.id AND o.agent_id + 0 = s.agent_id
+                   AND o.id <> s.id AND o.indexed_turn > 0 OFFSET 0) k))"""
+"""Whether there is anything that a turn could be reminded of, notes aside.
+
+`+ 0` keeps the way through the person's few sessions: a plan that was made while there were few of all would walk
+through each of the agent's in every turn.
+"""
+
+_VIEW = """s.id, s.base_turn, s.flushed_turn, s.view_epoch, s.cycle, s.head, s.context_tokens, s.hold_compaction,
+       s.compaction_rest"""
+_OF_SESSION = ", ".join(
+    f"sessions.{name}"
+    for name in (
+        "id", "agent_id", "party_id", "answered_turn", "base_turn", "flushed_turn", "indexed_turn", "erased_turn",
+        "turn_epoch", "view_epoch", "cycle", "head", "model", "goal", "mode", "context_tokens", "token_ratio",
+        "token_ratios", "measured_by", "hold_compaction", "compaction_rest",
+    )
+)  # fmt: skip
+_OF_TURN = (
+    "session_id, turn_no, attempt, faults, stop_requested, told_waiting, address_id, channel, opened_at"
+)
+"""What a claim reads of both: each part of it would prepare every other column, too."""
+TURN_TIMES = 21
+"""Of the newest turns, so many tell how quickly a person writes."""
+_WHEN_TURNS_BEGAN = f"""
+       ARRAY(SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
+              ORDER BY n.turn_no DESC LIMIT {TURN_TIMES})"""
+
+
+BROUGHT = """(p.anonymous AND (
+           EXISTS (SELECT FROM addresses o WHERE o.party_id = p.id AND o.channel = 'web'
+                      AND (o.chat LIKE 'x:%' OR o.chat LIKE 'sub:%'))
+           OR EXISTS (SELECT FROM addresses o WHERE o.session_id = s.id AND o.channel = 'web'
+                         AND (o.chat LIKE 'x:%' OR o.chat LIKE 'sub:%'))))"""
+"""Whether a program or a site has said who the person of `p` and `s` is, at this place or at one joined to it."""
+
+
+def _claimed(*, first: int, turn_times: str, after_death: str = "false", more: str = "") -> str:
+    """What whoever answers must know of `s` and its turn `t`, with the money for it set aside.
+
+    `after_death` can be true only of a turn that was there before. From the parameter `first` on: micro-dollars
+    per input token, those for the longest output, the time zone, the caps, and what slices of the day's money may
+    give.
+    """
+    return f"""), cost AS (
+  SELECT CASE WHEN ${first}::float8 + ${first + 1}::float8 > 0 OR c.config ? 'model' OR s.model <> '' THEN
+           ceil(${first}::float8 * (greatest(s.context_tokens, 2000) + 4000) + ${first + 1}::float8)::bigint END AS micro,
+         (now() AT TIME ZONE ${first + 2})::date AS day, s.id, s.party_id, p.anonymous, c.config,
+         {WHOSE_NETWORK.format(timezone=f"${first + 2}")}, c.name AS agent, p.kind, p.display_name, p.timezone,
+         {BROUGHT} AS brought
+    FROM s JOIN parties p ON p.id = s.party_id JOIN agents c ON c.id = s.agent_id
+{_hold(first + 3, loan=first + 4)}), r AS (
+  INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes, slice_id)
+  SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, h.scopes, l.id
+    FROM cost c CROSS JOIN t CROSS JOIN (SELECT ARRAY(SELECT scope FROM held ORDER BY scope) AS scopes) h
+    LEFT JOIN slice l ON true WHERE h.scopes <> '{{}}' OR l.id IS NOT NULL
+  RETURNING id, slice_id
+)
+SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.goal, s.mode, s.erased_turn, s.token_ratio, s.token_ratios, s.measured_by,
+       t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
+       r.id AS reservation_id, r.slice_id, coalesce(c.micro, 0) AS reserved_micro,
+       {REFUSED_SCOPE} AS refused_scope, {IS_NEAR} AS is_near,
+       (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
+       ARRAY(SELECT f.threshold FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
+{core_notes("c.agent")},
+       {after_death} AS after_death, {turn_times} AS turn_times,
+       c.agent AS agent_name, c.config AS agent_config, {NOBODY_COMES} AS nobody_comes,
+       c.anonymous, c.brought, c.kind AS party_kind, c.display_name, c.timezone,
+       {RECALLABLE} AS recallable{more}
+  FROM s CROSS JOIN t CROSS JOIN cost c LEFT JOIN r ON true
+"""
+
+
+_AFTER_DEATH = """CASE WHEN t.attempt > 1 THEN
+         (SELECT o.epoch = s.turn_epoch - 1 FROM turns o WHERE o.session_id = s.id AND o.turn_no = t.turn_no)
+       ELSE false END"""
+
+CLAIM = f"""
+WITH s AS (
+  UPDATE sessions
+     SET turn_epoch = turn_epoch + 1, leased_by = $2, leased_at = now(), retry_at = NULL,
+         open_turn = nullif(open_turn, answered_turn + 1)
+   WHERE id = $1 AND answered_turn < next_turn - 1 AND (held_after IS NULL OR answered_turn < held_after)
+     AND (retry_at IS NULL OR retry_at <= now())
+     AND (leased_by IS NULL OR NOT EXISTS (SELECT FROM workers w WHERE w.id = leased_by AND {WORKER_IS_ALIVE}))
+     AND EXISTS (SELECT FROM turns t
+                  WHERE t.session_id = $1 AND t.turn_no = answered_turn + 1 AND t.channel = $3)
+     AND EXISTS (SELECT FROM workers w WHERE w.id = $2 AND {WORKER_IS_ALIVE})
+  RETURNING {_OF_SESSION}
+), t AS (
+  UPDATE turns SET state = 'claimed', attempt = attempt + 1, epoch = s.turn_epoch,
+                   claimed_at = coalesce(claimed_at, now())
+    FROM s WHERE turns.session_id = s.id AND turns.turn_no = s.answered_turn + 1
+  RETURNING turns.{_OF_TURN.replace(", ", ", turns.")}
+{_claimed(first=4, turn_times=_WHEN_TURNS_BEGAN, after_death=_AFTER_DEATH)}"""
+"""Whoever gives a turn back raises the epoch: where nobody has since the last claim, its process died.
+
+Of `turns` a part of this statement sees what was there before it. After a wait for the session's row all but that
+row is as it was before the wait.
+"""
+LINK = "SELECT to_jsonb(l) FROM links l WHERE l.id = $1"
+
+
+def _load(*, base: str, through: str, json: str = "") -> str:
+    """`json` casts what is JSON."""
+    short = f"""e.seq, te.turn_no, te.step,
+       coalesce(e.role, CASE e.author WHEN 'assistant' THEN 'assistant' ELSE 'user' END) AS role, e.author,
+       e.blocks{json}, e.words, e.tokens, e.at, e.replaces_seq"""
+    return f"""
+SELECT {short},
+       te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1) AS pinned, d.form, d.shown{json}
+  FROM turn_entries te
+ CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
+  LEFT JOIN LATERAL (SELECT x.form, x.shown FROM prune_decisions x
+                      WHERE x.session_id = $1 AND x.seq = te.seq AND x.turn_no <= {through}
+                        AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1)
+                      ORDER BY x.turn_no DESC LIMIT 1) d ON true
+ WHERE te.session_id = $1 AND te.turn_no > {base} AND te.turn_no <= {through}
+   AND te.turn_no <> ALL (SELECT x.turn_no FROM turns x
+                           WHERE x.session_id = $1 AND x.turn_no > {base} AND x.turn_no <= {through}
+                             AND x.state = 'failed'
+                             AND x.error_code IN ('model_rejected_request', 'content_refused'))
+UNION ALL
+SELECT {short}, true, NULL, NULL
+  FROM pins p
+ CROSS JOIN LATERAL (SELECT * FROM turn_entries x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) te
+ CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) e
+ WHERE p.session_id = $1 AND te.turn_no <= {base}
+ ORDER BY 2, 3
+"""
+
+
+LOAD = _load(base="$2", through="$3")
+"""Entries are shortened as they were in the turn `$3`. `OFFSET 0` keeps the way through the keys: a plan made before there were statistics joins in the square.
+
+A turn that was given up because the provider refused it is never sent again: every later one would be refused too.
+
+The innermost SELECT is asked once, so that a session without prunes is not searched for one per entry.
+"""
+
+VERSION = "pg_current_xact_id()::xid AS version"
+"""Of a session's row that this statement writes."""
+
+_AND_THE_MESSAGE = ", s.seq, s.event_seq, t.opened_at"
+_AND_THE_VIEW = f"""{_AND_THE_MESSAGE},
+       (SELECT array_agg(v) FROM ({_load(base="s.base_turn", through="t.turn_no", json="::text")}) v) AS entries"""
+"""As `LOAD` finds them, but JSON is text: inside of a record the driver does not read it."""
+
+
+def _accept_and_claim(*, turn_times: str, told: str = "", more: str) -> str:
+    return f"""
+WITH s AS (
+  UPDATE sessions
+     SET next_seq = sessions.next_seq + 1, next_event_seq = sessions.next_event_seq + 1,
+         next_turn = sessions.next_turn + 1, open_turn = NULL, open_address = $4, last_channel = $3,
+         last_active_at = now(), turn_epoch = sessions.turn_epoch + 1, leased_by = $10, leased_at = now()
+    FROM (SELECT id, xmin AS version FROM sessions WHERE id = $1) seen
+   WHERE sessions.id = seen.id AND sessions.xmin = seen.version
+     AND {_MAY_WRITE}
+     AND answered_turn = next_turn - 1 AND held_after IS NULL AND retry_at IS NULL AND leased_by IS NULL
+     AND EXISTS (SELECT FROM workers w WHERE w.id = $10 AND {WORKER_IS_ALIVE})
+  RETURNING {_OF_SESSION}, sessions.next_seq - 1 AS seq, sessions.next_event_seq - 1 AS event_seq,
+            sessions.next_turn - 1 AS turn_no{told}
+), t AS (
+  INSERT INTO turns (session_id, turn_no, channel, address_id, state, attempt, epoch, claimed_at)
+  SELECT $1, turn_no, $3, $4, 'claimed', 1, turn_epoch, now() FROM s RETURNING {_OF_TURN}{_MESSAGE}
+{_claimed(first=11, turn_times=turn_times, more=more)}"""
+
+
+ACCEPT_AND_CLAIM = _accept_and_claim(turn_times=_WHEN_TURNS_BEGAN, more=_AND_THE_VIEW)
+"""A message of an idle conversation, and the right to answer it, in one commit; no row when it is not idle.
+
+Nor when anything was changed in the conversation while this waited for its row: what is read of it here is all
+from before the wait.
+"""
+
+ACCEPT_AND_CLAIM_KNOWN = _accept_and_claim(
+    told=""", seen.version = $16::xid AND sessions.next_seq - 2 = $17::bigint AS is_known""",
+    turn_times=f"CASE WHEN NOT s.is_known THEN {_WHEN_TURNS_BEGAN} END",
+    more=f"{_AND_THE_MESSAGE}, s.is_known",
+)
+"""As `ACCEPT_AND_CLAIM` without the entries: a part that is not needed is prepared all the same.
+
+`$16` and `$17` are the version and the last seq of what is remembered: a standby that was behind gives the
+numbers of lost transactions again.
+"""
+
+FENCE = "id = $1 AND turn_epoch = $2 AND leased_by = $3 AND answered_turn = $4 - 1"
+
+TOOL_CALLS = f"""
+WITH s AS (
+  UPDATE sessions SET next_seq = next_seq + 1 WHERE {FENCE} RETURNING next_seq - 1 AS seq
+), e AS (
+  INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
+  SELECT $1, seq, 'assistant', 'assistant', $5::jsonb, $6 FROM s
+), te AS (
+  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, $4, seq FROM s
+), st AS (
+  INSERT INTO turn_steps (session_id, turn_no, call_id, tool, epoch)
+  SELECT $1, $4, x.id, x.name, $2 FROM s, jsonb_to_recordset($7::jsonb) AS x(id text, name text)
+  ON CONFLICT (session_id, turn_no, call_id) DO UPDATE SET epoch = excluded.epoch
+), u AS (
+  INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
+                     cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
+  SELECT $1, x.party_id, $4, 'chat', x.status, x.model, x.input_tokens, x.output_tokens,
+         x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
+    FROM s, jsonb_to_recordset($8::jsonb) AS x(party_id bigint, status text, model text, input_tokens bigint,
+         output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
+         cost_micro bigint, request_id text)
+  {WRITTEN}), tot AS (
+  UPDATE session_totals SET input_tokens = input_tokens + ($9::bigint[])[1],
+         output_tokens = output_tokens + ($9::bigint[])[2],
+         cache_read_tokens = cache_read_tokens + ($9::bigint[])[3],
+         cache_write_tokens = cache_write_tokens + ($9::bigint[])[4],
+         cost_micro = cost_micro + ($9::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($9::bigint[])[6],
+         total_tokens_estimate = total_tokens_estimate + $6
+    FROM s WHERE session_id = $1
+)
+SELECT seq FROM s
+"""
+
+TOOL_RESULTS = f"""
+WITH s AS (
+  UPDATE sessions SET next_seq = next_seq + 1 WHERE {FENCE} RETURNING next_seq - 1 AS seq
+), e AS (
+  INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
+  SELECT $1, seq, 'user', 'tool', $5::jsonb, $6 FROM s
+), te AS (
+  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, $4, seq FROM s
+), st AS (
+  UPDATE turn_steps t SET status = x.status, ended_at = now()
+    FROM s, jsonb_to_recordset($7::jsonb) AS x(id text, status text)
+   WHERE t.session_id = $1 AND t.turn_no = $4 AND t.call_id = x.id
+), a AS (
+  INSERT INTO artifacts (session_id, seq, sha256, body, tokens)
+  SELECT $1, seq, sha256(convert_to(x.body, 'UTF8')), x.body, x.tokens
+    FROM s, jsonb_to_recordset($8::jsonb) AS x(body text, tokens int)
+  ON CONFLICT (session_id, seq, sha256) DO NOTHING
+)
+SELECT seq FROM s
+"""
+
+KEEP_ARTIFACTS = f"""
+WITH s AS (SELECT id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), a AS (
+  INSERT INTO artifacts (session_id, seq, sha256, body, tokens)
+  SELECT $1, x.seq, sha256(convert_to(x.body, 'UTF8')), x.body, x.tokens
+    FROM s, jsonb_to_recordset($5::jsonb) AS x(seq bigint, body text, tokens int)
+  ON CONFLICT (session_id, seq, sha256) DO NOTHING
+)
+SELECT id FROM s
+"""
+
+OPEN_ARTIFACT = """
+SELECT (SELECT body FROM artifacts
+         WHERE session_id = $1 AND substr(sha256, 1, 6) = decode($2, 'hex') LIMIT 1) AS body,
+       (SELECT count(*) FROM turn_steps
+         WHERE session_id = $1 AND turn_no = $3 AND tool = $5
+           AND (status = 'done' OR status = 'intent' AND call_id < $4)) AS opened
+"""
+"""Calls of one round run side by side: the order of their ids decides which of them are too many."""
+
+POSTPONE = f"""
+WITH s AS (
+  UPDATE sessions SET leased_by = NULL, retry_at = now() + make_interval(secs => $5), turn_epoch = turn_epoch + 1,
+         next_event_seq = next_event_seq + ($6::jsonb IS NOT NULL)::int
+   WHERE {FENCE} RETURNING next_event_seq - 1 AS event_seq
+), t AS (
+  UPDATE turns SET faults = faults + $7, told_waiting = told_waiting OR $6::jsonb IS NOT NULL, waits_for = $8
+    FROM s WHERE session_id = $1 AND turn_no = $4
+), ev AS (
+  INSERT INTO events (session_id, event_seq, kind, turn_no, payload)
+  SELECT $1, event_seq, 'msg', $4, $6::jsonb FROM s WHERE $6::jsonb IS NOT NULL
+)
+SELECT event_seq, now() AS at FROM s
+"""
+
+WAKE = f"""
+WITH waits AS (
+  SELECT t.session_id FROM turns t
+   WHERE t.ended_at IS NULL AND t.waits_for = ANY ($1::text[]) AND t.attempt <= {WOKEN_ATTEMPTS}
+     AND EXISTS (SELECT FROM sessions s WHERE s.id = t.session_id AND s.answered_turn = t.turn_no - 1
+                    AND s.leased_by IS NULL AND s.retry_at > now())
+   ORDER BY t.opened_at, t.session_id LIMIT $2
+), mine AS (
+  SELECT id FROM sessions WHERE id IN (SELECT session_id FROM waits) AND leased_by IS NULL AND retry_at > now()
+   ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE sessions SET retry_at = now() WHERE id IN (SELECT id FROM mine)
+"""
+"""Each answer of the provider wakes some, and each of theirs some more: it is not overrun when it comes back."""
+
+REQUEST_STOP = """
+WITH s AS (
+  SELECT id, answered_turn FROM sessions WHERE id = $1 FOR NO KEY UPDATE
+), t AS (
+  UPDATE turns SET stop_requested = true FROM s
+   WHERE session_id = s.id AND turn_no = s.answered_turn + 1 AND state = 'claimed' RETURNING turn_no
+), due AS (
+  UPDATE sessions SET retry_at = now() WHERE id IN (SELECT s.id FROM s, t) AND leased_by IS NULL AND retry_at > now()
+)
+SELECT count(*) FROM t
+"""
+
+LET_GO = """
+WITH s AS (
+  SELECT id FROM sessions WHERE id = ANY ($1::bigint[]) AND leased_by = $2 ORDER BY id FOR NO KEY UPDATE)
+UPDATE sessions SET leased_by = NULL, retry_at = now(), turn_epoch = turn_epoch + 1
+ WHERE id IN (SELECT id FROM s)
+"""
+"""Several are locked in the order in which everybody locks them."""
+
+STUCK_SECONDS = 15
+UNKNOWN_TO_ITS_HOLDER = f"""
+  FROM turns t JOIN sessions s ON s.id = t.session_id AND s.answered_turn = t.turn_no - 1
+  JOIN workers w ON w.id = s.leased_by AND {WORKER_IS_ALIVE}
+ WHERE t.ended_at IS NULL AND s.leased_at < w.beat - interval '{STUCK_SECONDS} s'
+   AND w.health ? 'turns' AND NOT w.health -> 'turns' @> to_jsonb(s.id)
+"""
+"""Leased for a while to a process that lives and did not name the session with its last beat."""
+
+HELD = """
+SELECT s.id, t.stop_requested
+  FROM turns t JOIN sessions s ON s.id = t.session_id AND s.answered_turn = t.turn_no - 1
+ WHERE t.ended_at IS NULL AND s.leased_by = $1
+"""
+"""By the index of turns that have not ended: a lease is held for an unanswered turn only, and one on the lease itself
+would have to be written with each claim and each answer.
+"""
+
+RESERVE = f"""
+WITH cost AS (
+  SELECT nullif($2::bigint, 0) AS micro, (now() AT TIME ZONE $3)::date AS day, s.id, s.party_id, p.anonymous,
+         a.config, {WHOSE_NETWORK.format(timezone="$3")}
+    FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
+{_hold(4)}), r AS (
+  INSERT INTO reservations (session_id, party_id, turn_no, job_id, day, amount_micro, scopes)
+  SELECT c.id, c.party_id, $5, $6, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held)
+    FROM cost c WHERE EXISTS (SELECT FROM held)
+  RETURNING id
+)
+SELECT (SELECT id FROM r) AS id, {SHORTAGES}
+"""
+
+NO_LIMIT = f"{2**62}"
+"""Stands for a cap that was there when a reservation was made, and is not any more."""
+SCOPES_OF_MINE = "w.scope = ANY ((SELECT scopes FROM cost)::text[])"
+RAISE_RESERVATION = f"""
+WITH mine AS (
+  SELECT id, session_id, day, scopes, amount_micro, $2::bigint - amount_micro AS more FROM reservations
+   WHERE id = $1 AND state = 'held' AND amount_micro < $2::bigint FOR UPDATE
+), cost AS (
+  SELECT m.more AS micro, m.day, s.id, s.party_id, p.anonymous, a.config, m.scopes,
+         substring(array_to_string(m.scopes, ' ') FROM 'network:([^ ]+)') AS network,
+         substring(array_to_string(m.scopes, ' ') FROM 'visitors:([^ ]+)') AS hour
+    FROM mine m JOIN sessions s ON s.id = m.session_id JOIN parties p ON p.id = s.party_id
+    JOIN agents a ON a.id = s.agent_id
+{_hold(3, among=SCOPES_OF_MINE.removeprefix("w."), unless=NO_LIMIT)}), r AS (
+  UPDATE reservations r SET amount_micro = $2 FROM mine WHERE r.id = mine.id
+)
+SELECT (SELECT amount_micro FROM mine) AS mine, {SHORTAGES.replace("w.micro >= 0", SCOPES_OF_MINE)}
+"""
+"""A reservation for more, on the day and in the scopes that it was made for; whole or to be rolled back."""
+
+WARN = f"""
+WITH cost AS (
+  SELECT 0::bigint AS micro, (now() AT TIME ZONE $2)::date AS day, s.id, s.party_id, p.anonymous, a.config,
+         {WHOSE_NETWORK.format(timezone="$2")}
+    FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
+), {wanted_caps(3)}, w AS (
+  UPDATE spend_days d SET warned_at = now() FROM want
+   WHERE d.scope = want.scope AND d.day = want.day AND d.warned_at IS NULL
+     AND d.spent_micro * 100 >= want.cap * {WARN_PERCENT}
+  RETURNING d.scope
+), s AS (
+  UPDATE sessions SET next_event_seq = next_event_seq + 1
+   WHERE id = $1 AND EXISTS (SELECT FROM w WHERE scope ~ '^(party|session):') RETURNING next_event_seq - 1 AS event_seq
+), ev AS (
+  INSERT INTO events (session_id, event_seq, kind, turn_no, payload)
+  SELECT $1, event_seq, 'msg', $4, $5::jsonb FROM s
+)
+SELECT (SELECT array_agg(scope ORDER BY scope) FROM w) AS scopes, (SELECT event_seq FROM s) AS event_seq,
+       now() AS at
+"""
+"""Of rivals that see the same scope near its cap, one finds it not warned of yet."""
+
+COMMITTED_MICRO = """
+CASE WHEN r.turn_no IS NULL THEN 0 ELSE
+  (SELECT coalesce(sum(u.cost_micro), 0) FROM usage u
+    WHERE u.session_id = r.session_id AND u.turn_no = r.turn_no AND u.purpose = 'chat' AND u.at >= r.created_at
+      AND u.at < coalesce((SELECT min(n.created_at) FROM reservations n WHERE n.id > r.id
+                              AND n.session_id = r.session_id AND n.turn_no = r.turn_no), 'infinity')) END
+"""
+"""What the ledger has of the turn that a reservation `r` was made for, up to the next attempt's reservation.
+
+Not what a helper used: each of its calls has a reservation of its own.
+"""
+
+JOB_OWES_MICRO = """
+greatest(0, (SELECT coalesce(sum(u.cost_micro), 0) FROM usage u
+              WHERE u.session_id = r.session_id AND u.job_id = r.job_id)
+          - (SELECT coalesce(sum(o.settled_micro), 0) FROM reservations o
+              WHERE o.job_id = r.job_id AND o.session_id = r.session_id AND o.id <> r.id))
+"""
+"""What the ledger has of a job beyond what its other reservations have paid: nothing is charged twice."""
+
+UNBOUND_SECONDS = 90
+"""Half as long again as a model may look at a picture (`services.pictures`), for the way to the database."""
+
+LEFT_BEHIND = f"""
+SELECT r.id FROM reservations r
+ WHERE r.state = 'held' AND r.created_at < now() - interval '{LEASE_SECONDS} s' AND (
+       r.created_at < now() - interval '2 days'
+    OR r.turn_no IS NOT NULL AND NOT EXISTS (
+         SELECT FROM turns t WHERE t.session_id = r.session_id AND t.turn_no = r.turn_no AND t.ended_at IS NULL)
+    OR r.job_id IS NOT NULL AND NOT EXISTS (
+         SELECT FROM jobs j JOIN workers w ON w.id = j.leased_by AND {WORKER_IS_ALIVE}
+          WHERE j.id = r.job_id AND j.state = 'running' AND j.started_at <= r.created_at)
+    OR r.turn_no IS NULL AND r.job_id IS NULL AND r.created_at < now() - interval '{UNBOUND_SECONDS} s'
+       AND NOT EXISTS (
+         SELECT FROM sessions s JOIN workers w ON w.id = s.leased_by AND {WORKER_IS_ALIVE}
+          WHERE s.id = r.session_id AND s.leased_at <= r.created_at))
+ ORDER BY r.id LIMIT 100
+"""
+"""What nobody alive may still settle: its turn has ended, or the attempt at its job has.
+
+A turn that waits for its next attempt is not among them: that one books what the others left (`LOST`); two days
+later no cap asks for it any more. A reservation of no turn and no job is a subagent's, which lives as long as the
+lease of the session under which it was made, or a picture's, which takes a minute at most.
+"""
+
+SWEEP_RESERVATION = f"""
+WITH done AS (
+  UPDATE reservations r SET state = 'released', ended_at = now(),
+         settled_micro = CASE WHEN r.job_id IS NOT NULL THEN {JOB_OWES_MICRO}
+                              WHEN r.turn_no IS NULL THEN r.amount_micro ELSE {COMMITTED_MICRO} END
+   WHERE r.id = $1 AND r.state = 'held' RETURNING amount_micro, settled_micro, scopes, day
+)
+UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
+       spent_micro = d.spent_micro + done.settled_micro
+  FROM done WHERE d.day = done.day AND d.scope = ANY (done.scopes)
+"""
+
+"""A helper's call, or a look at a picture, is of no turn and no job: what it cost nobody knows, so all of it."""
+
+RELEASE_RESERVATION = f"""
+WITH done AS (
+  UPDATE reservations r SET state = 'released', ended_at = now(),
+         settled_micro = greatest($2::bigint, {COMMITTED_MICRO})
+   WHERE r.id = $1 AND r.state = 'held' RETURNING amount_micro, settled_micro, scopes, day
+)
+UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
+       spent_micro = d.spent_micro + done.settled_micro
+  FROM done WHERE d.day = done.day AND d.scope = ANY (done.scopes)
+"""
+"""A turn that is put back has paid for the rounds that it committed, though no answer settled them."""
+
+_SPENT = f"""
+WITH u AS (
+  INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
+                     cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
+  SELECT $1, $2, $3, 'chat', x.status, x.model, x.input_tokens, x.output_tokens,
+         x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
+    FROM jsonb_to_recordset($4::jsonb) AS x(status text, model text, input_tokens bigint,
+         output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
+         cost_micro bigint, request_id text)
+  {WRITTEN}), r AS (
+  UPDATE reservations SET state = 'settled', settled_micro = $7, ended_at = now()
+   WHERE id = $6 AND state = 'held' RETURNING amount_micro, scopes, day
+), sp AS (
+  UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro, spent_micro = d.spent_micro + $7
+    FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
+)
+"""
+_ADDED_UP = """
+UPDATE session_totals SET input_tokens = input_tokens + ($5::bigint[])[1],
+       output_tokens = output_tokens + ($5::bigint[])[2],
+       cache_read_tokens = cache_read_tokens + ($5::bigint[])[3],
+       cache_write_tokens = cache_write_tokens + ($5::bigint[])[4],
+       cost_micro = cost_micro + ($5::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($5::bigint[])[6]
+ WHERE session_id = $1
+"""
+WASTE = f"{_SPENT}{_ADDED_UP}"
+DELEGATED = f"{_SPENT}{_ADDED_UP}".replace("'chat'", "'delegate'")
+"""The calls of a helper, of which each had its own reservation: the two parameters for one are null."""
+DESCRIBED = f"""{_SPENT}, seen AS (
+  UPDATE attachments SET description = $9 WHERE id = $8 AND description = ''
+)
+{_ADDED_UP}"""
+"""What a picture shows and what it cost to look, in one commit; the first description stays."""
+
+LOST = f"""
+WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), r AS (
+  UPDATE reservations r SET state = 'settled', ended_at = now(),
+         settled_micro = greatest(r.amount_micro, {COMMITTED_MICRO})
+    FROM s WHERE r.session_id = $1 AND r.turn_no = $4 AND r.job_id IS NULL AND r.state = 'held'
+     AND r.id IS DISTINCT FROM $5::bigint
+  RETURNING s.party_id, r.amount_micro, r.settled_micro, r.scopes, r.day
+), calls AS (
+  SELECT party_id FROM r UNION ALL SELECT party_id FROM s WHERE $8 AND NOT EXISTS (SELECT FROM r)
+), owed AS (
+  SELECT scope, day, sum(amount_micro)::bigint AS held, sum(settled_micro)::bigint AS spent
+    FROM r, unnest(scopes) AS scope GROUP BY scope, day
+), sp AS (
+  UPDATE spend_days d SET reserved_micro = d.reserved_micro - owed.held, spent_micro = d.spent_micro + owed.spent
+    FROM owed WHERE d.day = owed.day AND d.scope = owed.scope
+), u AS (
+  INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
+                     cache_read_tokens, cache_write_tokens, known, cost_micro)
+  SELECT $1, party_id, $4, 'chat', 'aborted', $6, $7::bigint, 0, 0, 0, false, NULL FROM calls
+  {WRITTEN}), tot AS (
+  UPDATE session_totals SET input_tokens = input_tokens + number * $7::bigint,
+         cost_unknown_calls = cost_unknown_calls + number
+    FROM (SELECT count(*) AS number FROM calls) lost WHERE session_id = $1 AND number > 0
+)
+SELECT (SELECT count(*) FROM calls) AS number FROM s
+"""
+"""What attempts that died held for this turn is spent: none of them could say what its call cost.
+
+The ledger says so, one call each at no known price; the caps count all that was set aside, so that nothing that
+dies again and again gets past one. Whoever puts a turn back has settled and holds nothing. Where no cap makes
+anybody hold something, `$8` tells of the last attempt alone.
+"""
+
+UNANSWERED = f"""
+SELECT s.id FROM turns t JOIN sessions s ON s.id = t.session_id AND t.turn_no = s.answered_turn + 1
+ WHERE t.ended_at IS NULL AND s.answered_turn < s.next_turn - 1 AND (s.held_after IS NULL OR s.answered_turn < s.held_after)
+   AND t.channel = $1
+   AND (s.retry_at IS NULL OR s.retry_at <= now())
+   AND (s.leased_by IS NULL OR NOT EXISTS (
+         SELECT FROM workers w WHERE w.id = s.leased_by AND w.stopped_at IS NULL
+            AND w.beat > now() - interval '{LEASE_SECONDS} s'))
+   AND ($3::text[] IS NULL OR EXISTS (
+         SELECT FROM addresses a WHERE a.id = t.address_id AND a.account = ANY ($3)))
+ ORDER BY t.session_id LIMIT $2
+"""
+"""By the index of turns that have not ended: sessions have none that each turn would have to be told to."""

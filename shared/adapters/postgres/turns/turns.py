@@ -1,0 +1,711 @@
+"""The way of a turn through Postgres: accept, claim, load, steps, answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from shared.adapters.postgres.db.pool import read_json, store_method
+from shared.adapters.postgres.turns import turn_sql
+from shared.adapters.postgres.turns.allowance import Allowance
+from shared.adapters.postgres.turns.answer_sql import ANSWER, ANSWER_PLAIN, AUDIT, USAGE
+from shared.adapters.postgres.turns.view_cache import Remembered, RememberedViews
+from shared.core.context.agents import with_chosen_model, without_tool
+from shared.core.session.artifacts import OPEN_ARTIFACT, Artifact, digest_prefix
+from shared.core.session.backoff import rest_from_json
+from shared.core.session.client_payloads import message_payload, notice_payload
+from shared.core.session.events import Accepted, Inbound, InboxReceipt
+from shared.core.session.session import Entry, View
+from shared.core.session.turns import (
+    AnswerStored,
+    Caps,
+    Claim,
+    ContextAudit,
+    Outcome,
+    Spending,
+    SpendingWarning,
+    StepOutcome,
+    link_from_json,
+    notes_from_json,
+)
+from shared.core.values.errors import (
+    CapReached,
+    EvertalkError,
+    Fenced,
+    SessionMoved,
+    UnknownSession,
+    cap_reached,
+)
+from shared.core.values.messages import Block, Image, Text, ToolUse, blocks_from_json, blocks_to_json
+from shared.core.values.money import Shortage
+
+Record = asyncpg.Record
+
+WOKEN_AT_ONCE = 20
+"""Of the turns that wait for a provider, when it answers again."""
+
+
+class PostgresTurns:
+    """Each method is one transaction; every write after the claim is fenced by the turn's epoch."""
+
+    def __init__(self, pool: asyncpg.Pool[Record], *, slice_taken: Callable[[], None] = lambda: None) -> None:
+        self._pool = pool
+        self._remembered = RememberedViews()
+        self._allowance = Allowance(pool, taken=slice_taken)
+
+    @store_method
+    async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted:
+        """Store a person's message, once per dedupe key; raises UnknownSession, SessionMoved,
+        StorageUnavailable.
+
+        With a receipt also Fenced: another process has made a message of some of its updates, of which this
+        one changed nothing; what is left of them is to be read again.
+        """
+        arguments = _message(inbound, channel, tokens)
+        sql, receipt = turn_sql.ACCEPT, inbound.receipt
+        if receipt is not None:
+            sql = turn_sql.ACCEPT_FROM_INBOX
+            arguments += (receipt.bot_id, receipt.update_ids, receipt.chat_id, receipt.message_ids)
+        try:
+            row = await self._pool.fetchrow(sql, *arguments)
+        except asyncpg.UniqueViolationError:
+            row = None  # the same message came twice at the same moment: the other one is stored now
+        if repeated := row is None:
+            row = await self._pool.fetchrow(turn_sql.ACCEPTED_BEFORE, *arguments[:2])
+            if receipt is not None:
+                await self._not_overtaken(receipt, is_stored=row is not None)
+        if row is None:
+            raise await self._why_not(inbound)
+        return Accepted(
+            session_id=inbound.session_id,
+            seq=row["seq"],
+            turn=row["turn_no"],
+            event_seq=row["event_seq"],
+            repeated=repeated,
+            at_ms=int(row["at"].timestamp() * 1000),
+        )
+
+    @store_method
+    async def accept_and_claim(
+        self,
+        inbound: Inbound,
+        *,
+        channel: str,
+        tokens: int,
+        worker_id: int,
+        caps: Caps,
+        micro_per_input_token: float,
+        micro_output: float,
+    ) -> tuple[Accepted, Claim] | None:
+        """Store a message of an idle conversation and take its turn, which brings its entries along: as this
+        process remembers them, if it does.
+
+        They are left to `load` where there are pictures among them, or where something happened since what is
+        remembered. None, and nothing was stored, where it is not idle: `accept` and `claim` say how it is.
+        """
+        known = self._remembered.take(inbound.session_id)
+        sql = turn_sql.ACCEPT_AND_CLAIM if known is None else turn_sql.ACCEPT_AND_CLAIM_KNOWN
+        loan = self._allowance.lend()
+        try:
+            row = await self._pool.fetchrow(
+                sql, *_message(inbound, channel, tokens), worker_id, micro_per_input_token, micro_output,
+                caps.timezone, caps.limits, loan.row,
+                *() if known is None else (known.version, known.entries[-1].seq),
+            )  # fmt: skip
+        except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError):
+            row = None  # it came twice at once, or `claim` is to tell why its turn cannot be taken
+        if row is None:
+            self._allowance.gave_back(loan)
+            return None
+        said = Entry(
+            seq=row["seq"], turn=row["turn_no"], step=row["seq"], role="user", author="person",
+            blocks=inbound.blocks, tokens=tokens, at=row["opened_at"],
+        )  # fmt: skip
+        entries, times = _with_the_message(said, row, known)
+        claim = _claim_from(row, worker_id, entries, turn_times=times)
+        if self._allowance.took(loan, row, anonymous=claim.anonymous):
+            claim = replace(claim, near_caps=True)
+        accepted = Accepted(
+            session_id=inbound.session_id,
+            seq=row["seq"],
+            turn=row["turn_no"],
+            event_seq=row["event_seq"],
+            repeated=False,
+            at_ms=int(row["opened_at"].timestamp() * 1000),
+        )
+        return accepted, claim
+
+    async def _why_not(self, inbound: Inbound) -> EvertalkError:
+        moved = await self._pool.fetchval(turn_sql.GOES_ON_ELSEWHERE, inbound.session_id, inbound.address_id)
+        return (SessionMoved if moved else UnknownSession)(f"session {inbound.session_id}")
+
+    async def _not_overtaken(self, receipt: InboxReceipt, *, is_stored: bool) -> None:
+        """Raises Fenced when some of the updates are neither stored as this message nor waiting."""
+        ids = receipt.update_ids
+        waiting: int = await self._pool.fetchval(turn_sql.STILL_WAITING, receipt.bot_id, ids)
+        if waiting if is_stored else waiting < len(ids):
+            raise Fenced(f"bot {receipt.bot_id}: {len(ids) - waiting} of {len(ids)} updates ended elsewhere")
+
+    @store_method
+    async def claim(
+        self,
+        session_id: int,
+        *,
+        channel: str,
+        worker_id: int,
+        caps: Caps,
+        micro_per_input_token: float,
+        micro_output: float,
+    ) -> Claim | None:
+        """Take the oldest unanswered turn, unless a living process has it or it is not due yet."""
+        loan = self._allowance.lend()
+        row = await self._pool.fetchrow(
+            turn_sql.CLAIM, session_id, worker_id, channel, micro_per_input_token, micro_output,
+            caps.timezone, caps.limits, loan.row,
+        )  # fmt: skip
+        if row is None:
+            self._allowance.gave_back(loan)
+            return None
+        near = self._allowance.took(loan, row, anonymous=row["anonymous"]) or row["is_near"]
+        told: Mapping[str, Any] = {**row, "is_near": near}
+        if row["head"] is not None and row["head_link"] is None:
+            # It waited for the commit of a compaction: the row is of now, what it leads to is of before.
+            told = {**told, "head_link": await self._link(row["head"])}
+        return _claim_from(told, worker_id)
+
+    async def _link(self, link_id: int) -> Any:
+        return await self._pool.fetchval(turn_sql.LINK, link_id)
+
+    @store_method
+    async def load(self, session_id: int, *, base_turn: int, through_turn: int) -> tuple[Entry, ...]:
+        """Live entries in the order of the context, hidden pins first; former answers among them."""
+        rows = await self._pool.fetch(turn_sql.LOAD, session_id, base_turn, through_turn)
+        return await described(self._pool, [_entry(*row) for row in rows])
+
+    @store_method
+    async def record_tool_calls(
+        self,
+        claim: Claim,
+        *,
+        blocks: Sequence[Block],
+        tokens: int,
+        calls: Sequence[ToolUse],
+        spent: Sequence[Spending],
+    ) -> int:
+        """The model asked for tools: its message and an intent per call, before any of them runs."""
+        seq = await self._pool.fetchval(
+            turn_sql.TOOL_CALLS, *_fence(claim), blocks_to_json(blocks), tokens,
+            [{"id": call.id, "name": call.name} for call in calls],
+            [{**row, "party_id": claim.party_id} for row in usage_rows(spent)], sums_of(spent),
+        )  # fmt: skip
+        return _not_fenced(seq, claim)
+
+    @store_method
+    async def record_tool_results(
+        self,
+        claim: Claim,
+        *,
+        blocks: Sequence[Block],
+        tokens: int,
+        outcomes: Mapping[str, StepOutcome],
+        artifacts: Sequence[Artifact] = (),
+    ) -> int:
+        """What the tools said; the whole of what the blocks show in part comes with it or not at all."""
+        seq = await self._pool.fetchval(
+            turn_sql.TOOL_RESULTS, *_fence(claim), blocks_to_json(blocks), tokens,
+            [{"id": id_, "status": status} for id_, status in outcomes.items()],
+            [{"body": one.body, "tokens": one.tokens} for one in artifacts],
+        )  # fmt: skip
+        return _not_fenced(seq, claim)
+
+    @store_method
+    async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None:
+        """Wholes of stored messages, by seq, that a request will show in part; again changes nothing."""
+        rows = [{"seq": seq, "body": one.body, "tokens": one.tokens} for seq, one in artifacts]
+        _not_fenced(await self._pool.fetchval(turn_sql.KEEP_ARTIFACTS, *_fence(claim), rows), claim)
+
+    @store_method
+    async def open_artifact(
+        self, session_id: int, artifact: str, *, turn: int, call_id: str
+    ) -> tuple[str | None, int]:
+        """The whole text, None when this session has none of that id; and how often this turn did so before.
+
+        Raises ArtifactNotReadable for what is no id at all.
+        """
+        row = await self._pool.fetchrow(
+            turn_sql.OPEN_ARTIFACT, session_id, digest_prefix(artifact), turn, call_id, OPEN_ARTIFACT.name
+        )
+        assert row is not None
+        return row["body"], row["opened"]
+
+    @store_method
+    async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored:
+        """End the turn: answer, usage, audit, delivery and due job, or none of them; raises Fenced."""
+        sql, more = _what_comes_along(outcome)
+        said, written = (None, None) if outcome.blocks is None else _words_or_blocks(outcome.blocks)
+        row = await self._pool.fetchrow(
+            sql, *_fence(claim),
+            written,
+            outcome.context_tokens, outcome.context_limit, outcome.token_ratio,
+            outcome.state, outcome.error_code, outcome.tokens, dict(outcome.screen),
+            sums_of(outcome.spent), claim.reservation_id, outcome.settled_micro, outcome.release_hold,
+            claim.view.view_epoch if outcome.view_epoch is None else outcome.view_epoch,
+            outcome.turn_tokens, outcome.measured_by, said, *more,
+        )  # fmt: skip
+        if row is None:
+            raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
+        known = outcome.settled_micro if outcome.state == "answered" else None
+        self._allowance.settled(claim.reservation_id, known)
+        if (grown := _grown(claim, outcome, row, said, written)) is not None:
+            self._remembered.keep(claim.session_id, grown)
+        return AnswerStored(
+            event_seq=row["event_seq"],
+            payload=_payload(claim, outcome, row),
+            job_id=row["job_id"],
+            another_waits=row["another_waits"],
+            view_moved=row["view_moved"],
+        )
+
+    @store_method
+    async def postpone(
+        self,
+        claim: Claim,
+        *,
+        seconds: float,
+        fault: bool,
+        notice: Mapping[str, Any] | None,
+        spent: Sequence[Spending] = (),
+        settled_micro: int = 0,
+        waits_for: str | None = None,
+    ) -> tuple[int, Mapping[str, Any]] | None:
+        """Put the turn back, due again after `seconds`; a notice tells the person, once per turn.
+
+        `waits_for` names the provider whose next answer to anybody makes it due earlier, see `wake`.
+        With calls that were broken off it is one transaction: whoever takes the turn finds them paid for.
+        """
+        told = None if notice is None else dict(notice)
+        async with self._pool.acquire() as connection, connection.transaction():
+            row = await connection.fetchrow(
+                turn_sql.POSTPONE, *_fence(claim), seconds, told, int(fault), waits_for
+            )
+            if row is None:
+                raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
+            if spent:
+                await connection.execute(turn_sql.WASTE, *_waste(claim, spent, settled_micro))
+        if spent:
+            self._allowance.settled(claim.reservation_id, settled_micro)
+        if notice is None:
+            return None
+        payload = notice_payload(
+            event_seq=row["event_seq"], at=row["at"], extra={"turn": claim.turn, **notice}
+        )
+        return row["event_seq"], payload
+
+    @store_method
+    async def wake(self, providers: Sequence[str]) -> None:
+        """Turns that wait for one of these are due now: some at a time, those that wait longest first."""
+        await self._pool.execute(turn_sql.WAKE, list(providers), WOKEN_AT_ONCE)
+
+    @store_method
+    async def let_go(self, session_ids: Collection[int], *, worker_id: int) -> None:
+        """Whatever this process may have claimed there without hearing of it is due again."""
+        await self._pool.execute(turn_sql.LET_GO, list(session_ids), worker_id)
+
+    @store_method
+    async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None:
+        """Calls that led to nothing and are paid for all the same; the claim's reservation ends with them."""
+        await self._pool.execute(turn_sql.WASTE, *_waste(claim, spent, settled_micro))
+        self._allowance.settled(claim.reservation_id, settled_micro)
+
+    @store_method
+    async def record_lost(self, claim: Claim, *, model: str, input_tokens: int) -> int:
+        """Book the calls of attempts at this turn that died in them, by an estimate; returns how many."""
+        lost = await self._pool.fetchval(
+            turn_sql.LOST, *_fence(claim), claim.reservation_id, model, input_tokens,
+            claim.after_death and claim.reservation_id is None,
+        )  # fmt: skip
+        return _not_fenced(lost, claim)
+
+    @store_method
+    async def record_delegated(
+        self, session_id: int, *, party_id: int, turn: int, spent: Sequence[Spending]
+    ) -> None:
+        """What a helper of a turn has used; its reservations are settled already."""
+        await self._pool.execute(
+            turn_sql.DELEGATED, session_id, party_id, turn, usage_rows(spent), sums_of(spent), None, 0
+        )
+
+    @store_method
+    async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None:
+        await self._pool.execute(turn_sql.RELEASE_RESERVATION, reservation_id, spent_micro)
+        self._allowance.settled(reservation_id)
+
+    @store_method
+    async def reserve(
+        self, session_id: int, micro: int, *, caps: Caps, turn: int | None = None, job_id: int | None = None
+    ) -> int | None:
+        """Set money aside before a call; None when there is no cap to hold it. Raises CapReached."""
+        row = await self._pool.fetchrow(
+            turn_sql.RESERVE, session_id, micro, caps.timezone, caps.limits, turn, job_id,
+        )  # fmt: skip
+        assert row is not None
+        if row["shortages"]:
+            if row["id"] is not None:
+                await self._pool.execute(turn_sql.RELEASE_RESERVATION, row["id"], 0)
+            raise _cap_reached(row["shortages"], caps)
+        reservation_id: int | None = row["id"]
+        return reservation_id
+
+    @store_method
+    async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> None:
+        """Set more aside, `micro` in all, where it is less; raises CapReached and leaves it as it was."""
+        before = self._allowance.held_micro(reservation_id)
+        refused = await self._allowance.raise_to(reservation_id, micro, caps=caps)
+        if refused:
+            raise _refused_by(refused, caps)
+        try:
+            await self._raise_row(reservation_id, micro, caps)
+        except CapReached:
+            self._allowance.lower_to(reservation_id, before)
+            raise
+
+    async def _raise_row(self, reservation_id: int, micro: int, caps: Caps) -> None:
+        async with self._pool.acquire() as connection, connection.transaction():
+            row = await connection.fetchrow(
+                turn_sql.RAISE_RESERVATION, reservation_id, micro, caps.limits,
+            )  # fmt: skip
+            if row is not None and row["shortages"]:
+                raise _cap_reached(row["shortages"], caps, mine_micro=row["mine"])
+
+    async def tend_allowance(self, *, worker_id: int, caps: Caps) -> None:
+        """With each beat: what this process may spend by itself; raises StorageUnavailable."""
+        await self._allowance.tend(worker_id=worker_id, caps=caps)
+
+    async def return_allowance(self) -> None:
+        """Before this process ends; raises StorageUnavailable."""
+        await self._allowance.give_all_back()
+
+    @store_method
+    async def warn_of_spending(
+        self, claim: Claim, *, caps: Caps, notice: Mapping[str, Any]
+    ) -> SpendingWarning | None:
+        """Note that the caps of this turn are nearly reached; None when that was said today already.
+
+        The notice becomes an event of the session when it concerns the person or the conversation.
+        """
+        row = await self._pool.fetchrow(
+            turn_sql.WARN, claim.session_id, caps.timezone, caps.limits, claim.turn, dict(notice),
+        )  # fmt: skip
+        if row is None or not row["scopes"]:
+            return None
+        scopes = tuple(str(scope).partition(":")[0] for scope in row["scopes"])
+        if row["event_seq"] is None:
+            return SpendingWarning(scopes=scopes)
+        payload = notice_payload(
+            event_seq=row["event_seq"], at=row["at"], extra={"turn": claim.turn, **notice}
+        )
+        return SpendingWarning(scopes=scopes, event_seq=row["event_seq"], payload=payload)
+
+    @store_method
+    async def unanswered(
+        self, channel: str, *, accounts: Sequence[str] | None = None, limit: int = 100
+    ) -> list[int]:
+        """Sessions whose next turn is due and held by no living process; of these accounts only, if named."""
+        self._remembered.forget_old()  # every process asks again and again
+        named = None if accounts is None else list(accounts)
+        rows = await self._pool.fetch(turn_sql.UNANSWERED, channel, limit, named)
+        return [row["id"] for row in rows]
+
+    @store_method
+    async def request_stop(self, session_id: int) -> bool:
+        """Ask whoever answers the running turn to stop; one that waits is due, to end. False when none is."""
+        return bool(await self._pool.fetchval(turn_sql.REQUEST_STOP, session_id))
+
+    @store_method
+    async def held(self, worker_id: int) -> dict[int, bool]:
+        """Sessions that are leased to this process, and whether their running turn was asked to stop."""
+        rows = await self._pool.fetch(turn_sql.HELD, worker_id)
+        return {row["id"]: row["stop_requested"] for row in rows}
+
+    def forget_remembered(self) -> None:
+        """A promoted standby gives the numbers of lost transactions again: they tell nothing apart."""
+        self._remembered = RememberedViews()
+
+
+def entry_from(row: Record) -> Entry:
+    """Of a row of the log, as it is stored or whole."""
+    return _entry(
+        row["seq"], row["turn_no"], row["step"], row["role"], row["author"], row["blocks"], row.get("words"),
+        row["tokens"], row["at"], row["replaces_seq"], row["pinned"], row["form"], row["shown"],
+    )  # fmt: skip
+
+
+def _entry(
+    seq: int, turn: int, step: int, role: Any, author: Any, blocks: Any, words: str | None, tokens: int,
+    at: datetime, replaces: int | None, pinned: bool, form: Any, shown: Any,
+) -> Entry:  # fmt: skip
+    """In the order of `turn_sql.LOAD`."""
+    return Entry(
+        seq=seq, turn=turn, step=step, role=role, author=author,
+        blocks=blocks_from_json(blocks) if words is None else (Text(text=words),),
+        tokens=tokens, at=at, replaces=replaces, pinned=pinned, pruned=form, pruned_as=shown,
+    )  # fmt: skip
+
+
+_JSON_PLACES = 5, 12
+
+
+def _entry_in_text(values: Sequence[Any]) -> Entry:
+    """As `_entry`, with `blocks` and `shown` as JSON texts."""
+    told = list(values)
+    for place in _JSON_PLACES:
+        if told[place] is not None:
+            told[place] = read_json(told[place])
+    return _entry(*told)
+
+
+def _message(inbound: Inbound, channel: str, tokens: int) -> tuple[Any, ...]:
+    """A person's message, for the statements that store one."""
+    extra: dict[str, Any] = {"cid": inbound.cid} if inbound.cid else {}
+    if inbound.attached:
+        extra["attachments"] = [one.shown() for one in inbound.attached]
+    said, written = _words_or_blocks(inbound.blocks)
+    return (
+        inbound.session_id, inbound.dedupe_key, channel, inbound.address_id,
+        written, tokens, inbound.cid if inbound.dedupe_key != f"web:{inbound.cid}" else None, extra, said,
+    )  # fmt: skip
+
+
+def _words_or_blocks(blocks: Sequence[Block]) -> tuple[str | None, list[dict[str, Any]] | None]:
+    """As a row stores them: what is plain words, and what is not."""
+    match blocks:
+        case [Text(text=text) as said] if said == Text(text=text):
+            return text, None
+    return None, blocks_to_json(blocks)
+
+
+async def described(
+    connection: asyncpg.Pool[Record] | PoolConnectionProxy[Record], entries: Sequence[Entry]
+) -> tuple[Entry, ...]:
+    """The entries with what their pictures show; most logs have none and cost nothing."""
+    wanted = [block.attachment_id for entry in entries for block in entry.blocks if isinstance(block, Image)]
+    if not wanted:
+        return tuple(entries)
+    rows = await connection.fetch("SELECT id, description FROM attachments WHERE id = ANY ($1)", wanted)
+    told = {row["id"]: row["description"] for row in rows}
+
+    def with_words(block: Block) -> Block:
+        if not isinstance(block, Image):
+            return block
+        return replace(block, description=told.get(block.attachment_id, ""))
+
+    return tuple(replace(entry, blocks=tuple(map(with_words, entry.blocks))) for entry in entries)
+
+
+def view_from(
+    row: Record | Mapping[str, Any], entries: Sequence[Entry] = (), *, open_turn: int | None
+) -> View:
+    """A view from a session's row with `head_link` and `notes` beside it."""
+    base = row["base_turn"]
+    return View(
+        session_id=row["id"],
+        base_turn=base,
+        flushed_turn=row["flushed_turn"],
+        view_epoch=row["view_epoch"],
+        cycle=row["cycle"],
+        head=link_from_json(row["head_link"]),
+        entries=tuple(entry for entry in entries if entry.turn > base),
+        pins=tuple(entry for entry in entries if entry.turn <= base),
+        notes=notes_from_json(row["notes"]),
+        context_tokens=row["context_tokens"],
+        open_turn=open_turn,
+        hold_compaction=row["hold_compaction"],
+        flush_thresholds=frozenset(row["thresholds"] or ()),
+        rest=rest_from_json(row["compaction_rest"]),
+    )
+
+
+def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The agent's, as it holds in this conversation."""
+    config = with_chosen_model(row["agent_config"], row["model"])
+    return without_tool(config, "ask_human") if row["nobody_comes"] else config
+
+
+def _with_the_message(
+    said: Entry, row: Record, known: Remembered | None
+) -> tuple[tuple[Entry, ...] | None, tuple[datetime, ...]]:
+    """The entries of a claim, if it has them, and when its turns began."""
+    before: tuple[Entry, ...] | None
+    if known is None:
+        before, times = tuple(map(_entry_in_text, row["entries"] or ())), row["turn_times"]
+        unseen = (*before, said)
+    elif row["is_known"]:
+        before, times, unseen = known.entries, known.turn_times, (said,)
+    else:
+        before, times, unseen = None, row["turn_times"], ()
+    if any(isinstance(block, Image) for entry in unseen for block in entry.blocks):
+        before = None  # what they show is looked up by `load`: after the commit nothing is asked here
+    return None if before is None else (*before, said), (said.at, *times[: turn_sql.TURN_TIMES - 1])
+
+
+def _grown(claim: Claim, outcome: Outcome, row: Record, words: str | None, blocks: Any) -> Remembered | None:
+    """The view with the answer in it, where nothing else came between the claim and this commit.
+
+    An entry takes a seq, and whatever else changes what is live raises the view's epoch.
+    """
+    if claim.entries is None or outcome.blocks is None or outcome.state != "answered" or outcome.prunes:
+        return None
+    said, seq, view_epoch = claim.entries[-1], row["seq"], outcome.view_epoch
+    if seq != said.seq + 1 or row["view_moved"] or view_epoch not in (None, claim.view.view_epoch):
+        return None
+    if "replaces" in outcome.screen:
+        return None
+    answer = _entry(
+        seq, claim.turn, seq, "assistant", "assistant", blocks, words, outcome.tokens, row["at"], None, False,
+        None, None,
+    )  # fmt: skip
+    return Remembered(version=row["version"], entries=(*claim.entries, answer), turn_times=claim.turn_times)
+
+
+def _claim_from(
+    row: Record | Mapping[str, Any],
+    worker_id: int,
+    entries: tuple[Entry, ...] | None = None,
+    *,
+    turn_times: tuple[datetime, ...] | None = None,
+) -> Claim:
+    return Claim(
+        session_id=row["id"],
+        turn=row["turn_no"],
+        epoch=row["turn_epoch"],
+        worker_id=worker_id,
+        attempt=row["attempt"],
+        after_death=row["after_death"],
+        faults=row["faults"],
+        stop_requested=row["stop_requested"],
+        told_waiting=row["told_waiting"],
+        party_id=row["party_id"],
+        address_id=row["address_id"],
+        channel=row["channel"],
+        anonymous=row["anonymous"],
+        brought=row["brought"],
+        agent=row["agent_name"],
+        agent_config=config_of(row),
+        token_ratio=row["token_ratio"],
+        context_tokens=row["context_tokens"],
+        measured_by=row["measured_by"],
+        token_ratios=row["token_ratios"],
+        turn_times=tuple(row["turn_times"]) if turn_times is None else turn_times,
+        reservation_id=row["reservation_id"],
+        reserved_micro=row["reserved_micro"],
+        refused_scope=row["refused_scope"],
+        near_caps=row["is_near"],
+        view=view_from(row, open_turn=row["turn_no"]),
+        party_kind=row["party_kind"],
+        display_name=row["display_name"],
+        timezone=row["timezone"],
+        goal=row["goal"],
+        mode=row["mode"],
+        recallable=row["recallable"],
+        erased_turn=row["erased_turn"],
+        entries=entries,
+    )
+
+
+def _cap_reached(rows: Sequence[Mapping[str, Any]], caps: Caps, *, mine_micro: int = 0) -> CapReached:
+    """The cap with the least room comes first; `mine_micro` is held there by who asks for more."""
+    shortages = [
+        Shortage(
+            scope=row["scope"].partition(":")[0],
+            cap_micro=row["cap"],
+            spent_micro=row["spent"],
+            held_micro=max(0, row["held"] - mine_micro),
+        )
+        for row in rows
+    ]
+    return _refused_by(shortages, caps)
+
+
+def _refused_by(shortages: Sequence[Shortage], caps: Caps) -> CapReached:
+    ordered = sorted(shortages, key=lambda one: (one.once_settled_micro, one.left_micro, one.scope))
+    return cap_reached(ordered[0].scope, timezone=caps.timezone, shortages=ordered)
+
+
+def _waste(claim: Claim, spent: Sequence[Spending], settled_micro: int) -> tuple[Any, ...]:
+    return (
+        claim.session_id, claim.party_id, claim.turn, usage_rows(spent), sums_of(spent),
+        claim.reservation_id, settled_micro,
+    )  # fmt: skip
+
+
+def _fence(claim: Claim) -> tuple[int, int, int, int]:
+    return claim.session_id, claim.epoch, claim.worker_id, claim.turn
+
+
+def _not_fenced(seq: int | None, claim: Claim) -> int:
+    if seq is None:
+        raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
+    return seq
+
+
+def usage_rows(spent: Sequence[Spending]) -> list[dict[str, Any]]:
+    return [dict(zip(USAGE, _usage_values(call), strict=True)) for call in spent]
+
+
+def _usage_values(call: Spending) -> tuple[Any, ...]:
+    """In the order of USAGE."""
+    return (
+        "aborted" if call.aborted else "done", call.model, call.input_tokens, call.output_tokens,
+        call.cache_read_tokens, call.cache_write_tokens, call.known, call.cost_micro, call.request_id,
+    )  # fmt: skip
+
+
+def sums_of(spent: Sequence[Spending]) -> list[int]:
+    """Input, output, cache read, cache written, micro-dollars, calls of unknown price."""
+    return [
+        sum(call.input_tokens for call in spent),
+        sum(call.output_tokens for call in spent),
+        sum(call.cache_read_tokens for call in spent),
+        sum(call.cache_write_tokens for call in spent),
+        sum(call.cost_micro or 0 for call in spent),
+        sum(call.cost_micro is None for call in spent),
+    ]
+
+
+def _what_comes_along(outcome: Outcome) -> tuple[str, tuple[Any, ...]]:
+    """The statement for this end of a turn, and its last arguments."""
+    audit = () if outcome.audit is None else _audit_values(outcome.audit)
+    more = outcome.prunes or outcome.prompt_parts or outcome.job or outcome.refused_scope
+    if audit and len(outcome.spent) == 1 and not more:
+        return ANSWER_PLAIN, (*_usage_values(outcome.spent[0]), *audit)
+    return ANSWER, (
+        usage_rows(outcome.spent),
+        [dict(zip(AUDIT, audit, strict=True))] if audit else [],
+        [{"seq": one.seq, "form": one.form, "shown": one.shown} for one in outcome.prunes],
+        [{"sha256": key, "body": body} for key, body in outcome.prompt_parts.items()],
+        [asdict(outcome.job)] if outcome.job else [],
+        outcome.refused_scope,
+    )
+
+
+_audit_values: Callable[[ContextAudit], tuple[Any, ...]] = attrgetter(*AUDIT)
+
+
+def _payload(claim: Claim, outcome: Outcome, row: Record) -> dict[str, Any]:
+    if outcome.blocks is None:
+        extra = {"turn": claim.turn, **outcome.screen}
+        return notice_payload(event_seq=row["event_seq"], at=row["at"], extra=extra)
+    return message_payload(
+        seq=row["seq"],
+        turn=claim.turn,
+        author="assistant",
+        blocks=outcome.blocks,
+        at=row["at"],
+        extra=outcome.screen,
+    )

@@ -1,0 +1,222 @@
+"""That an answer may not have arrived: who is still to be told so, and what a press of the button does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+
+FIRST_PAUSE_SECONDS = 2.0
+MOST_TRIES = 9
+"""A notice of which nobody knows whether it arrived is sent again, each time four times later: within
+twelve hours it has been sent nine times at most, and the line was bad all that time."""
+
+BY_PERSON = "its person asked for it"
+
+Brought = Literal["brought", "before", "gone"]
+"""What a press did: it brings the answer; that was done before; there is no such notice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncertainNotice:
+    id: int
+    session_id: int
+    turn: int
+    address_id: int
+    round: int
+    tries: int
+    chat_id: int | None
+    message_id: int | None
+    is_needed: bool
+    """Some part of the answer is uncertain; else there is nothing to tell any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pressed:
+    """`turn` is the answer that it brings; `leftover` another notice in the chat that nobody needs now."""
+
+    what: Brought
+    session_id: int = 0
+    turn: int = 0
+    leftover: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncertainPart:
+    session_id: int
+    turn: int
+    part: int
+
+
+class PostgresUncertainNotices:
+    """Each method is one transaction; raises StorageUnavailable. A trigger of `deliveries` makes the rows."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def to_do(self, accounts: Sequence[int], *, limit: int = 50) -> tuple[UncertainNotice, ...]:
+        """What is to be told now, and what stands in a chat though its answer has arrived."""
+        rows = await self._pool.fetch(_TO_DO, [str(account) for account in accounts], limit)
+        return tuple(UncertainNotice(**dict(row)) for row in rows)
+
+    @store_method
+    async def of_turn(self, session_id: int, turn: int) -> UncertainNotice | None:
+        """The one that is to be told now, if there is one."""
+        row = await self._pool.fetchrow(_OF_TURN, session_id, turn)
+        return None if row is None else UncertainNotice(**dict(row))
+
+    @store_method
+    async def begin(self, notice: UncertainNotice) -> bool:
+        """Written before the request goes out; False when somebody else has it or it is not needed."""
+        found = await self._pool.fetchval(
+            f"""UPDATE uncertain_notices n SET state = 'sending', tries = tries + 1
+                 WHERE id = $1 AND round = $2 AND tries = $3 AND state = 'due' AND {_NEEDED} RETURNING id""",
+            notice.id, notice.round, notice.tries,
+        )  # fmt: skip
+        return found is not None
+
+    @store_method
+    async def shown(self, notice: UncertainNotice, *, chat_id: int, message_id: int) -> bool:
+        """It stands in the chat, perhaps as the answer by now: what is told twice is true twice. False when
+        another took its place meanwhile, and this one is too much.
+        """
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(_LOCK, notice.id)
+            # A statement of its own: it sees what others wrote before they waited for this row.
+            found = await connection.fetchval(
+                _SHOWN, notice.id, notice.round, notice.tries + 1, chat_id, message_id
+            )
+            return found is not None or await connection.fetchval(_IS_OURS, notice.address_id, message_id)
+
+    @store_method
+    async def not_shown(self, notice: UncertainNotice, *, surely: bool) -> None:
+        """To be sent again: soon when it surely never arrived, else later each time, and at last no more."""
+        await self._pool.execute(_NOT_SHOWN, notice.id, notice.round, notice.tries + 1, surely)
+
+    @store_method
+    async def left_by_the_dead(self, accounts: Sequence[int]) -> int:
+        """For a new holder: what was being sent when its sender died may be there, and is sent again."""
+        rows = await self._pool.fetch(_LEFT_BY_THE_DEAD, [str(account) for account in accounts])
+        return len(rows)
+
+    @store_method
+    async def settle(self, notice: UncertainNotice) -> None:
+        """It is out of the chat. A part that became uncertain meanwhile is told anew."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(_LOCK, notice.id)
+            await connection.execute(_SETTLE, notice.id, notice.round)
+
+    @store_method
+    async def press(
+        self, notice_id: int, *, address_id: int, round_number: int, message_id: int | None
+    ) -> Pressed:
+        """Once for each round: the first uncertain part comes in the place of the notice, others below."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            row = await connection.fetchrow(_LOCK, notice_id)
+            if row is None or row["address_id"] != address_id:
+                return Pressed(what="gone")
+            brought = False
+            if row["state"] != "over" and row["round"] == round_number:
+                brought = await connection.fetchval(_BRING, notice_id, message_id)
+            if brought:
+                other = row["message_id"] if row["message_id"] != message_id else None
+                return Pressed(
+                    what="brought", session_id=row["session_id"], turn=row["turn_no"], leftover=other
+                )
+            ours = await connection.fetchval(_IS_OURS, address_id, message_id)
+        return Pressed(what="before", leftover=None if ours else message_id)
+
+    @store_method
+    async def uncertain_parts(self, session_id: int, *, address_id: int) -> tuple[UncertainPart, ...]:
+        """The newest first: whoever quotes one has seen it."""
+        rows = await self._pool.fetch(_UNCERTAIN_PARTS, session_id, address_id)
+        return tuple(UncertainPart(**dict(row)) for row in rows)
+
+    @store_method
+    async def seen(
+        self, session_id: int, turn: int, part: int | None, *, address_id: int, message_id: int
+    ) -> None:
+        """An uncertain part, the last one where `part` is None, is in the chat as a message of unknown id."""
+        await self._pool.execute(_SEEN, address_id, message_id, session_id, turn, part)
+
+
+_MESSAGE = """
+INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, turn_no, part)
+SELECT a.account::bigint, a.chat::bigint, d.remote_id::bigint, d.session_id, d.turn_no, d.part
+  FROM d JOIN addresses a ON a.id = d.address_id WHERE d.remote_id IS NOT NULL ON CONFLICT DO NOTHING
+"""
+_PART = "d.session_id = n.session_id AND d.turn_no = n.turn_no"
+_NEEDED = f"EXISTS (SELECT FROM deliveries d WHERE {_PART} AND d.state = 'uncertain')"
+_SELECT = f"""
+SELECT n.id, n.session_id, n.turn_no AS turn, n.address_id, n.round, n.tries, n.chat_id, n.message_id,
+       d.is_needed
+  FROM uncertain_notices n JOIN addresses a ON a.id = n.address_id, LATERAL (
+       SELECT coalesce(bool_or(d.state = 'uncertain'), false) AS is_needed,
+              coalesce(bool_or(d.state IN ('queued', 'sending', 'sent')), false) AS is_under_way
+         FROM deliveries d WHERE {_PART}) d
+ WHERE n.state IN ('due', 'shown') AND n.due_at <= now() AND a.unreachable_since IS NULL
+   AND CASE WHEN is_needed THEN n.state = 'due' AND n.tries < {MOST_TRIES} ELSE NOT is_under_way END
+"""
+_TO_DO = f"{_SELECT} AND a.channel = 'telegram' AND a.account = ANY ($1::text[]) ORDER BY n.due_at LIMIT $2"
+_OF_TURN = f"{_SELECT} AND n.session_id = $1 AND n.turn_no = $2 AND d.is_needed"
+
+_SHOWN = f"""
+UPDATE uncertain_notices n SET state = 'shown', chat_id = $4, message_id = $5,
+       due_at = CASE WHEN {_NEEDED} THEN 'infinity' ELSE now() END
+ WHERE id = $1 AND round = $2 AND tries = $3
+   AND (state = 'sending' OR state = 'shown' AND message_id = $5) RETURNING id
+"""
+_LATER = f"""CASE WHEN tries >= {MOST_TRIES} THEN 'infinity'
+     ELSE now() + {FIRST_PAUSE_SECONDS} * 4 ^ (tries - 1) * interval '1 s' END"""
+_NOT_SHOWN = f"""
+UPDATE uncertain_notices SET state = 'due', tries = tries - $4::bool::int,
+       due_at = CASE WHEN $4 THEN now() + interval '1 s' ELSE {_LATER} END
+ WHERE id = $1 AND round = $2 AND tries = $3 AND state = 'sending'
+"""
+_LEFT_BY_THE_DEAD = f"""
+UPDATE uncertain_notices n SET state = 'due', due_at = {_LATER} FROM addresses a
+ WHERE a.id = n.address_id AND n.state = 'sending' AND a.account = ANY ($1::text[]) RETURNING n.id
+"""
+_LOCK = "SELECT * FROM uncertain_notices WHERE id = $1 FOR UPDATE"
+_SETTLE = f"""
+UPDATE uncertain_notices n SET state = CASE WHEN {_NEEDED} THEN 'due' ELSE 'over' END,
+       round = round + ({_NEEDED})::int, tries = CASE WHEN {_NEEDED} THEN 0 ELSE tries END,
+       chat_id = NULL, message_id = NULL, due_at = now()
+ WHERE id = $1 AND round = $2 AND state IN ('due', 'shown')
+   AND NOT EXISTS (SELECT FROM deliveries d WHERE {_PART} AND d.state IN ('queued', 'sending', 'sent'))
+"""
+_BRING = f"""
+WITH p AS (
+  SELECT d.session_id, d.turn_no, d.part, d.part = min(d.part) OVER () AND $2::bigint IS NOT NULL AS in_place
+    FROM deliveries d JOIN uncertain_notices n ON {_PART} WHERE n.id = $1 AND d.state = 'uncertain'
+), d AS (
+  UPDATE deliveries d SET state = CASE WHEN p.in_place THEN 'sent' ELSE 'queued' END,
+         remote_id = CASE WHEN p.in_place THEN $2::bigint::text END, error = '{BY_PERSON}'
+    FROM p WHERE (d.session_id, d.turn_no, d.part) = (p.session_id, p.turn_no, p.part) RETURNING d.*
+), n AS (
+  UPDATE uncertain_notices SET state = 'over', chat_id = NULL, message_id = NULL WHERE id = $1
+), m AS ({_MESSAGE})
+SELECT count(*) > 0 FROM d
+"""
+_IS_OURS = """
+SELECT EXISTS (SELECT FROM telegram_messages m JOIN addresses a ON a.account::bigint = m.bot_id
+                AND a.chat::bigint = m.chat_id WHERE a.id = $1 AND m.message_id = $2)
+"""
+_UNCERTAIN_PARTS = f"""
+SELECT d.session_id, d.turn_no AS turn, d.part FROM uncertain_notices n JOIN deliveries d ON {_PART}
+ WHERE n.session_id = $1 AND n.address_id = $2 AND d.state = 'uncertain' ORDER BY 2 DESC, 3 LIMIT 20
+"""
+_UNKNOWN = f"NOT ({_IS_OURS.strip().removeprefix('SELECT ')})"
+_SEEN = f"""
+WITH d AS (
+  UPDATE deliveries d SET state = 'delivered', delivered_at = now(), error = '', remote_id = $2::bigint::text
+   WHERE d.address_id = $1 AND d.session_id = $3 AND d.turn_no = $4 AND d.state = 'uncertain'
+     AND d.part = coalesce($5, (SELECT max(part) FROM deliveries WHERE session_id = $3 AND turn_no = $4))
+     AND {_UNKNOWN} RETURNING d.*
+){_MESSAGE}
+"""

@@ -1,0 +1,151 @@
+"""Files that visitors send: kept before a message refers to them, each of a conversation once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.core.values.errors import BadInput
+from shared.core.values.files import MOST_FILE_CHARS, PDF, PLAIN, Attached, Document, Picture, Served, is_pdf
+from shared.core.values.messages import Block, Image
+
+REFERABLE_HOURS = 20
+"""A file of no message goes after a day: well before, a message may no longer begin to refer to it."""
+
+
+class TooMuchKept(BadInput):
+    """So many files cannot be kept for one conversation in a day."""
+
+    code = "too_many_files"
+    advice = "These were many files for one day. Please send more tomorrow."
+
+
+class UnknownFile(BadInput):
+    """A file of this message is not there."""
+
+    code = "unknown_file"
+    advice = "A file that comes with this message is no longer there. Please add it again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A stored file as a message needs it: `words` of a text, None for a picture."""
+
+    attachment_id: int
+    attached: Attached
+    words: str | None
+
+    @property
+    def picture(self) -> Block | None:
+        if self.words is not None:
+            return None
+        return Image(attachment_id=self.attachment_id, mime=self.attached.mime)
+
+
+class PostgresUploads:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def known(self, session_id: int, content: bytes, *, name: str) -> Attached | None:
+        """The file that has just these bytes already; it takes the new name and is young again."""
+        row = await self._pool.fetchrow(_KNOWN, session_id, _digest(content), name)
+        return None if row is None else _attached(row)
+
+    @store_method
+    async def keep(
+        self, session_id: int, content: bytes, found: Picture | Document, *, name: str, most_per_day: int
+    ) -> Attached:
+        """Raises TooMuchKept. Of a picture only what was made anew is kept."""
+        read: tuple[int | None, int | None, str | None]
+        if isinstance(found, Picture):
+            body, mime, read = found.bytes, found.mime, (found.width, found.height, None)
+        else:
+            body, mime, read = content, PDF if is_pdf(content) else PLAIN, (None, None, found.text)
+        row = await self._pool.fetchrow(
+            _KEEP, session_id, _digest(body), mime, body, name, _digest(content), *read, most_per_day
+        )
+        if row is None:
+            raise TooMuchKept(f"session {session_id}")
+        return _attached(row)
+
+    @store_method
+    async def of_message(self, session_id: int, ids: Sequence[str]) -> tuple[Kept, ...]:
+        """In this order; raises UnknownFile unless all are this conversation's own, and sure to stay."""
+        wanted = [UUID(one) for one in ids]
+        rows = await self._pool.fetch(_OF_MESSAGE, session_id, wanted)
+        if len(rows) != len(wanted):
+            raise UnknownFile(f"{len(wanted) - len(rows)} of {len(wanted)} files")
+        return tuple(
+            Kept(attachment_id=row["id"], attached=_attached(row), words=row["words"]) for row in rows
+        )
+
+    @store_method
+    async def served(self, public_id: str, *, session_id: int) -> Served | None:
+        """For the conversation that it belongs to; there is none without one."""
+        return await self._served(f"{_SERVED} AND session_id = $2", public_id, session_id)
+
+    @store_method
+    async def served_to_operators(self, public_id: str) -> Served | None:
+        """Whosever it is: for those who may read all conversations."""
+        return await self._served(_SERVED, public_id)
+
+    async def _served(self, statement: str, public_id: str, *owner: int) -> Served | None:
+        try:
+            wanted = UUID(public_id)
+        except ValueError:
+            return None
+        row = await self._pool.fetchrow(statement, wanted, *owner)
+        return None if row is None else Served(name=row["name"], mime=row["mime"], body=row["body"])
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def _attached(row: asyncpg.Record) -> Attached:
+    return Attached(
+        id=row["public_id"].hex,
+        name=row["name"],
+        mime=row["mime"],
+        size=row["size"],
+        width=row["width"],
+        height=row["height"],
+        cut=bool(row["cut"]),
+    )
+
+
+_COLUMNS = f"""a.id, a.public_id, a.name, a.mime, a.size, a.width, a.height, a.words,
+               length(a.words) > {MOST_FILE_CHARS} AS cut"""
+_KNOWN = f"""
+UPDATE attachments a SET name = $3, created_at = greatest(now(), created_at)
+ WHERE session_id = $1 AND arrived_sha256 = $2 AND state = 'stored' RETURNING {_COLUMNS}
+"""
+_KEEP = f"""
+INSERT INTO attachments AS a (session_id, sha256, mime, size, state, body, name, arrived_sha256,
+                              width, height, words)
+SELECT $1, $2, $3, length($4::bytea), 'stored', $4::bytea, $5, $6, $7, $8, $9
+ WHERE (SELECT coalesce(sum(size), 0) FROM attachments
+         WHERE session_id = $1 AND created_at > now() - interval '1 day') + length($4::bytea) <= $10::bigint
+ON CONFLICT (session_id, arrived_sha256) DO UPDATE SET name = excluded.name, created_at = now()
+RETURNING {_COLUMNS}
+"""
+_OF_MESSAGE = f"""
+SELECT {_COLUMNS} FROM unnest($2::uuid[]) WITH ORDINALITY AS w(public_id, place)
+  JOIN attachments a USING (public_id)
+ WHERE a.session_id = $1 AND a.state = 'stored' AND a.arrived_sha256 IS NOT NULL
+   AND (a.created_at > now() - interval '{REFERABLE_HOURS} hours' OR EXISTS (
+         SELECT FROM entries e WHERE e.session_id = $1
+            AND e.blocks @> jsonb_build_array(jsonb_build_object('attachment_id', a.id))))
+ ORDER BY w.place
+"""
+_SERVED = """
+SELECT name, mime, body FROM attachments WHERE public_id = $1 AND state = 'stored' AND body IS NOT NULL
+"""

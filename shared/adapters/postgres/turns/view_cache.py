@@ -1,0 +1,75 @@
+"""What this process has just read and written of a conversation: its next turn need not read it again."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from operator import attrgetter
+
+from shared.core.session.session import Entry
+from shared.core.values.ttl_cache import SECONDS_AT_MOST
+
+TOKENS_AT_MOST = 1_000_000
+"""Of all conversations together. Measured with messages of 4 to 3,600 letters, Latin or Cyrillic: 4.3 MiB."""
+TOKENS_OF_AN_ENTRY = 100
+"""What an entry counts for beside its words: a message without words takes memory, too."""
+_TOKENS: Callable[[Entry], int] = attrgetter("tokens")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    version: int
+    """The transaction that wrote the session's row last. Whatever changes a view writes that row."""
+    entries: tuple[Entry, ...]
+    """As a load would find them, the answer last."""
+    turn_times: tuple[datetime, ...]
+
+    @property
+    def weight(self) -> int:
+        return sum(map(_TOKENS, self.entries)) + TOKENS_OF_AN_ENTRY * len(self.entries)
+
+
+class RememberedViews:
+    """The newest of them, within a bound of memory and of time. Nothing is lost when it is lost."""
+
+    def __init__(
+        self,
+        *,
+        most_tokens: int = TOKENS_AT_MOST,
+        seconds: float = SECONDS_AT_MOST,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._most_tokens = most_tokens
+        self._seconds = seconds
+        self._now = now
+        self._kept: OrderedDict[int, tuple[Remembered, int, float]] = OrderedDict()
+        self._tokens = 0
+
+    def take(self, session_id: int) -> Remembered | None:
+        """It is forgotten here: who takes it brings it back with the next answer, grown by it."""
+        kept = self._drop(session_id)
+        if kept is None or self._now() - kept[2] > self._seconds:
+            return None
+        return kept[0]
+
+    def keep(self, session_id: int, view: Remembered) -> None:
+        self._drop(session_id)
+        weight = view.weight
+        self._kept[session_id] = view, weight, self._now()
+        self._tokens += weight
+        while self._tokens > self._most_tokens:
+            self._drop(next(iter(self._kept)))
+
+    def forget_old(self) -> None:
+        """To be called now and then: what nobody comes back to is let go of, too."""
+        while self._kept and self._now() - next(iter(self._kept.values()))[2] > self._seconds:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, session_id: int) -> tuple[Remembered, int, float] | None:
+        kept = self._kept.pop(session_id, None)
+        if kept is not None:
+            self._tokens -= kept[1]
+        return kept

@@ -1,0 +1,247 @@
+"""Tells other processes what changed, over Redis pub/sub; nobody waits for it and nothing hangs on it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import structlog
+from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from shared.adapters.redis.client import open_redis
+from shared.ports import EVERYBODY
+from shared.runtime.tasks import heeding_cancellation
+
+log = structlog.get_logger(__name__)
+
+PUBLISH_SECONDS = 1.0
+CONNECT_SECONDS = 3.0
+FOLLOW_SECONDS = 1.0
+"""How long `follow` waits for Redis to confirm; what is missed before is found by polling Postgres."""
+LISTEN_SECONDS = 15.0
+"""After so much silence the connection is pinged: a peer that vanished does not say so."""
+LONGEST_PAUSE_SECONDS = 5.0
+UNHEARD_SECONDS = 2.0
+"""Passing messages of a session that nobody else follows are left out for this long."""
+MAX_MESSAGE_CHARS = 256 * 1024
+_AWAY = (RedisError, OSError, TimeoutError, asyncio.IncompleteReadError)
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+
+
+def channel_of(client: Redis) -> str:
+    """What the channels of its database begin with: to pub/sub all databases of a server are one."""
+    database = client.connection_pool.connection_kwargs.get("db")
+    return f"evertalk:{database}:s:" if database else "evertalk:s:"
+
+
+class RedisAnnouncer:
+    """One listening connection per process; `listen` may be used by one caller at a time."""
+
+    def __init__(self, url: str) -> None:
+        options: dict[str, Any] = {
+            "socket_connect_timeout": CONNECT_SECONDS,
+            "socket_keepalive": True,
+            "retry": Retry(NoBackoff(), 0),
+        }
+        if url.startswith("unix"):
+            options.pop("socket_keepalive")
+        # Each publish has a time of its own around it: the client need not watch every read and write.
+        self._publisher = open_redis(Redis, url, max_connections=4, **options)
+        self._subscriber = open_redis(Redis, url, socket_timeout=LISTEN_SECONDS, **options)
+        self._channel = channel_of(self._publisher)
+        self._for_all = f"{self._channel}{EVERYBODY}"
+        """Followed always: a process without sessions hears what is for all, and when Redis is gone."""
+        self._wanted: set[str] = {self._for_all}
+        self._confirmed: set[str] = set()
+        self._changed = asyncio.Event()
+        self._pubsub: PubSub | None = None
+        self._writing = asyncio.Lock()
+        self._not_before = 0.0
+        self._unheard: dict[int, float] = {}
+        self.lost = 0
+        """Announcements that Redis did not take since the start."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether announcements of others are heard at this moment."""
+        return self._pubsub is not None
+
+    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
+        await self.announce_all(session_id, (message,))
+
+    async def announce_all(self, session_id: int, messages: Sequence[Mapping[str, Any]]) -> None:
+        """In one publish, heard in this order; passing ones are left out where nobody follows."""
+        now = time.monotonic()
+        if now < self._not_before:
+            self.lost += 1
+            return
+        if self._unheard.get(session_id, 0.0) > now:
+            messages = [message for message in messages if not _is_passing(message)]
+        for text in _packed(messages):
+            await self._publish(session_id, text, now)
+
+    async def _publish(self, session_id: int, text: str, now: float) -> None:
+        try:
+            with heeding_cancellation():
+                async with asyncio.timeout(PUBLISH_SECONDS):
+                    heard = await self._publisher.publish(f"{self._channel}{session_id}", text)
+        except _AWAY as error:
+            # Not every announcement may wait a second while Redis is away.
+            self._not_before = time.monotonic() + 1.0
+            self.lost += 1
+            log.warning("announcement_lost", reason=f"{type(error).__name__}: {error}")
+            return
+        self._note_audience(session_id, int(heard), now)
+
+    async def follow(self, session_ids: Sequence[int]) -> None:
+        self._wanted = {self._for_all, *(f"{self._channel}{session_id}" for session_id in session_ids)}
+        pubsub = self._pubsub
+        if pubsub is None:
+            return
+        try:
+            with heeding_cancellation():
+                async with asyncio.timeout(FOLLOW_SECONDS):
+                    await self._subscribe_to_wanted(pubsub)
+                    await self._until_confirmed()
+        except _AWAY as error:
+            log.warning("follow_unconfirmed", reason=f"{type(error).__name__}: {error}")
+
+    async def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
+        failures = 0
+        while True:
+            _end_if_cancelled()
+            pubsub = self._subscriber.pubsub()
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS + 1):
+                    await pubsub.subscribe(self._for_all)
+                self._pubsub = pubsub
+                await self._subscribe_to_wanted(pubsub)
+                failures = 0
+                while True:
+                    _end_if_cancelled()
+                    for heard in self._read(await self._next(pubsub)):
+                        yield heard
+            except _AWAY as error:
+                if failures == 0:
+                    log.warning("announcements_unheard", reason=f"{type(error).__name__}: {error}")
+            finally:
+                self._forget_connection()
+                await _close_quietly(pubsub)
+            failures += 1
+            longest = min(LONGEST_PAUSE_SECONDS, 0.1 * 2.0 ** min(failures, 10))
+            await asyncio.sleep(random.uniform(0.05, longest))
+
+    async def close(self) -> None:
+        for client in (self._publisher, self._subscriber):
+            try:
+                async with asyncio.timeout(2):
+                    await client.aclose()
+            except _AWAY as error:
+                log.debug("redis_close_failed", reason=str(error))
+
+    async def _next(self, pubsub: PubSub) -> Mapping[str, Any]:
+        """The next message, a pong included; a peer that answers no ping is gone."""
+        message = await pubsub.get_message(timeout=LISTEN_SECONDS)
+        if message is None:
+            async with self._writing:
+                await pubsub.ping()
+            message = await pubsub.get_message(timeout=LISTEN_SECONDS)
+        if message is None:
+            raise TimeoutError("no answer to a ping")
+        return dict(message)
+
+    def _read(self, message: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
+        channel = _text(message.get("channel"))
+        match message.get("type"):
+            case "subscribe":
+                self._confirmed.add(channel)
+                self._changed.set()
+            case "unsubscribe":
+                self._confirmed.discard(channel)
+            case "message" if channel.startswith(self._channel):
+                return _announcements(channel.removeprefix(self._channel), message.get("data"))
+        return []
+
+    async def _subscribe_to_wanted(self, pubsub: PubSub) -> None:
+        async with self._writing:
+            subscribed = {_text(name) for name in pubsub.channels}
+            if missing := self._wanted - subscribed:
+                await pubsub.subscribe(*missing)
+            if extra := subscribed - self._wanted:
+                self._confirmed -= extra
+                await pubsub.unsubscribe(*extra)
+
+    async def _until_confirmed(self) -> None:
+        while self._pubsub is not None and not self._wanted <= self._confirmed:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _forget_connection(self) -> None:
+        self._pubsub = None
+        self._confirmed.clear()
+        self._changed.set()
+
+    def _note_audience(self, session_id: int, heard: int, now: float) -> None:
+        """Whoever counts us among the listeners counts one too many."""
+        others = heard - (f"{self._channel}{session_id}" in self._confirmed)
+        if others > 0:
+            self._unheard.pop(session_id, None)
+            return
+        if len(self._unheard) > 10_000:
+            self._unheard = {key: until for key, until in self._unheard.items() if until > now}
+        self._unheard[session_id] = now + UNHEARD_SECONDS
+
+
+def _is_passing(message: Mapping[str, Any]) -> bool:
+    """What only draws a run that goes on: who joins later learns it from its welcome and the next deltas."""
+    kind = message.get("t")
+    return kind == "delta" or (kind == "run" and message.get("state") in ("started", "tool"))
+
+
+def _packed(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One text for all, unless no listener would take it."""
+    texts = [_ENCODE(message) for message in messages]
+    if len(texts) < 2:
+        return texts
+    together = f"[{','.join(texts)}]"
+    return [together] if len(together) <= MAX_MESSAGE_CHARS else texts
+
+
+def _announcements(session: str, data: object) -> list[tuple[int, Mapping[str, Any]]]:
+    """One message or a list of them; nothing of what is not ours: anybody may publish on a shared Redis."""
+    text = _text(data)
+    if len(text) > MAX_MESSAGE_CHARS:
+        return []
+    try:
+        session_id, found = int(session), json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    messages = found if isinstance(found, list) else [found]
+    return [(session_id, message) for message in messages if isinstance(message, dict)]
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")
+
+
+def _end_if_cancelled() -> None:
+    """A cancellation that the client swallowed while its connection broke still ends the listener."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+async def _close_quietly(pubsub: PubSub) -> None:
+    try:
+        async with asyncio.timeout(2):
+            await pubsub.aclose()  # type: ignore[no-untyped-call]
+    except _AWAY as error:
+        log.debug("redis_close_failed", reason=str(error))

@@ -1,0 +1,92 @@
+"""arq as doorbell and runner: Postgres knows what is due, Redis only says "look"."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from arq.connections import ArqRedis
+from arq.constants import job_key_prefix
+
+from shared.adapters.redis.client import open_redis
+from shared.runtime.tasks import heeding_cancellation
+
+log = structlog.get_logger(__name__)
+
+RUN_JOB = "run_job"
+QUEUE = "evertalk:jobs"
+_RING_SECONDS = 2.0
+_CONNECT_SECONDS = 2.0
+_TRIAL_QUEUE = "evertalk:trial"
+_TRIAL_SECONDS = 5.0
+
+
+def write_job(value: Any) -> bytes:
+    """JSON, never pickle: whoever can write to Redis must not run code here."""
+    return json.dumps(value, default=str).encode()
+
+
+def read_job(raw: bytes) -> Any:
+    return json.loads(raw)
+
+
+def open_queue(redis_url: str, queue: str = QUEUE) -> ArqRedis:
+    """For the bell and for the worker; arq itself would lose authorities and signs in passwords."""
+    client = open_redis(ArqRedis, redis_url, socket_connect_timeout=_CONNECT_SECONDS)
+    client.job_serializer, client.job_deserializer = write_job, read_job
+    client.default_queue_name = queue
+    return client
+
+
+async def try_the_bell(redis_url: str) -> Mapping[str, Any]:
+    """What the server says of itself, after a ring that nobody hears; raises what Redis raises."""
+    client, name = open_queue(redis_url, _TRIAL_QUEUE), secrets.token_hex(8)
+    try:
+        async with asyncio.timeout(_TRIAL_SECONDS):
+            await client.enqueue_job(RUN_JOB, 0, _job_id=name, _expires=_TRIAL_SECONDS)
+            await client.zrem(_TRIAL_QUEUE, name)
+            await client.delete(f"{job_key_prefix}{name}")
+            return dict(await client.info())
+    finally:
+        await client.aclose()
+
+
+class ArqDoorbell:
+    """Rings for jobs; a job nobody heard of is found by the sweep."""
+
+    def __init__(self, redis_url: str) -> None:
+        self._url = redis_url
+        self._pool: ArqRedis | None = None
+        self.silent = 0
+        """Rings that Redis did not take since the start."""
+
+    async def ring(self, job_id: int, attempt: int) -> bool:
+        """False when Redis is away, or when this very attempt is waiting there already."""
+        try:
+            with heeding_cancellation():
+                async with asyncio.timeout(_RING_SECONDS):
+                    if self._pool is None:
+                        self._pool = open_queue(self._url)
+                    rung = await self._pool.enqueue_job(RUN_JOB, job_id, _job_id=f"{job_id}:{attempt}")
+                    return rung is not None
+        except Exception as error:  # noqa: BLE001  a doorbell that does not ring is no reason to fail a turn
+            self.silent += 1
+            log.warning("doorbell_silent", job_id=job_id, reason=f"{type(error).__name__}: {error}")
+            await self._forget()
+            return False
+
+    async def close(self) -> None:
+        await self._forget()
+
+    async def _forget(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            try:
+                async with asyncio.timeout(_RING_SECONDS):
+                    await pool.aclose()
+            except Exception as error:  # noqa: BLE001  it is gone already
+                log.debug("doorbell_close_failed", reason=str(error))

@@ -1,0 +1,77 @@
+"""Counts that several processes add to in Redis: who asks how much, in slices of time, forgotten soon."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import structlog
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from shared.adapters.redis.client import open_redis
+from shared.runtime.tasks import heeding_cancellation
+
+log = structlog.get_logger(__name__)
+
+_SECONDS = 2.0
+_NAME = "evertalk:counts"
+
+
+class RedisCounts:
+    """What is counted is known by a hash alone: addresses of people stay out of Redis."""
+
+    def __init__(self, redis_url: str) -> None:
+        self._client = open_redis(
+            Redis, redis_url, max_connections=2, socket_connect_timeout=_SECONDS, retry=Retry(NoBackoff(), 0)
+        )
+        self._away = False
+
+    async def add(
+        self,
+        kind: str,
+        added: Mapping[str, int],
+        *,
+        slices: Sequence[int],
+        asked: Sequence[str],
+        seconds: float,
+    ) -> Mapping[str, int] | None:
+        """Into the last slice; what all have in `slices` together of what is asked. None: Redis is away."""
+        try:
+            with heeding_cancellation():
+                async with asyncio.timeout(_SECONDS):
+                    found = await self._add(kind, added, slices, asked, seconds)
+        except (RedisError, OSError, TimeoutError) as error:
+            if not self._away:
+                log.warning("counting_alone", reason=f"{type(error).__name__}: {error}")
+            self._away = True
+            return None
+        self._away = False
+        return found
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _add(
+        self, kind: str, added: Mapping[str, int], slices: Sequence[int], asked: Sequence[str], seconds: float
+    ) -> Mapping[str, int]:
+        places = [f"{_NAME}:{kind}:{one}" for one in slices]
+        async with self._client.pipeline(transaction=False) as pipe:
+            for key, count in added.items():
+                pipe.hincrby(places[-1], _hashed(key), count)
+            pipe.expire(places[-1], int(2 * seconds) + 1)
+            for place in places:
+                pipe.hmget(place, [_hashed(key) for key in asked])
+            answers = (await pipe.execute())[-len(places) :]
+        total = Counter[str]()
+        for answer in answers:
+            total.update({key: int(count) for key, count in zip(asked, answer, strict=True) if count})
+        return total
+
+
+def _hashed(key: str) -> str:
+    return hashlib.blake2b(key.encode(), digest_size=12).hexdigest()

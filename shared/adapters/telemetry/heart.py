@@ -1,0 +1,150 @@
+"""Says that this process lives, from a thread of its own: a loop that is busy must not lose its turns."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import structlog
+
+from shared.adapters.postgres.db.leases import LEASE_SECONDS
+from shared.adapters.postgres.db.workers import PostgresWorkers
+from shared.core.values.errors import EvertalkError
+
+log = structlog.get_logger(__name__)
+
+BEAT_SECONDS = 1.0
+VOUCH_SECONDS = 30.0
+"""A loop that has not come round for so long may never do so again: others are to have what it holds."""
+LOOK_SECONDS = 0.25
+STEPS = 4
+"""A reply of the database is had after about so many rounds of the loop, each of which may be long."""
+FADES_SECONDS = 2.0
+"""A lag counts half after so long: between two that are too long a busy loop has some that are not."""
+STEP_SECONDS = 8.0
+
+if TYPE_CHECKING:
+    Pool = asyncpg.Pool[asyncpg.Record]
+
+
+class Heart:
+    """`start` it when the process is known; `watch` runs in the loop that it vouches for.
+
+    Its attributes are written by one thread and read by the other, each as a whole.
+    """
+
+    def __init__(
+        self,
+        open_pool: Callable[[], Awaitable[Pool]],
+        worker_id: int,
+        *,
+        health: Callable[[], Mapping[str, Any]] = dict,
+        waited: Callable[[], float] = lambda: 0.0,
+        beaten: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._open_pool = open_pool
+        self._worker_id = worker_id
+        self._health_now = health
+        self._health: dict[str, Any] = {}
+        self._waited = waited
+        self._beaten = beaten
+        self.last_beat = time.monotonic()
+        """When the newest beat that reached the database set out."""
+        self.is_lost = False
+        """This process was declared dead, or the database has never heard of it."""
+        self.lost = asyncio.Event()
+        """For the loop, as soon as `watch` has seen it."""
+        self.timeline = ""
+        """Of the database's history: a promotion begins another. Empty where the server does not tell."""
+        self.lag_seconds = 0.0
+        """How late the loop came lately to what was due, or somebody to a connection."""
+        self._came_round = self.last_beat
+        self._silent = False
+        self._stops = False
+        self._since: datetime | None = None
+        self._thread = threading.Thread(target=self._run, name="heart", daemon=True)
+        self._ended: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """No beat follows."""
+        self._stops = True
+        if self._ended is not None:
+            loop, ended = self._ended
+            loop.call_soon_threadsafe(ended.set)
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join, STEP_SECONDS)
+
+    async def watch(self) -> None:
+        """For as long as the process works: measures how busy its loop is, and collects what a beat tells."""
+        told = 0.0
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(LOOK_SECONDS)
+            for _ in range(STEPS):
+                await asyncio.sleep(0)
+            self._came_round = now = time.monotonic()
+            late = now - began - LOOK_SECONDS
+            faded = self.lag_seconds * 0.5 ** ((now - began) / FADES_SECONDS)
+            self.lag_seconds = max(late, self._waited(), faded)
+            if late > LEASE_SECONDS:
+                log.warning("loop_was_blocked", seconds=round(late, 1))
+            if self.is_lost:
+                self.lost.set()
+            if now - told >= BEAT_SECONDS:
+                told = now
+                self._health = dict(self._health_now())
+
+    # -- the thread -------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        asyncio.run(self._live())
+
+    async def _live(self) -> None:
+        ended = asyncio.Event()
+        self._ended = asyncio.get_running_loop(), ended
+        pool: Pool | None = None
+        workers: PostgresWorkers | None = None
+        while not (self._stops or ended.is_set()):
+            try:
+                if workers is None:
+                    async with asyncio.timeout(STEP_SECONDS):
+                        pool = await self._open_pool()
+                    workers = PostgresWorkers(pool, health=lambda: self._health, beaten=self._beaten)
+                await self._beat(workers)
+            except (EvertalkError, TimeoutError) as error:
+                log.warning("beat_missed", reason=str(error))
+            except Exception:
+                log.exception("beat_failed")
+            try:
+                async with asyncio.timeout(BEAT_SECONDS):
+                    await ended.wait()
+            except TimeoutError:
+                continue
+        if pool is not None:
+            pool.terminate()
+
+    async def _beat(self, workers: PostgresWorkers) -> None:
+        began = time.monotonic()
+        if (silent := began - self._came_round) > VOUCH_SECONDS:
+            if not self._silent:
+                log.error("loop_stands_still", seconds=round(silent, 1))
+            self._silent = True
+            return
+        self._silent = False
+        beat = await workers.beat(self._worker_id)
+        if beat is None or self._since not in (None, beat.started_at):
+            self.is_lost = True
+            return
+        self._since, self.timeline = beat.started_at, beat.timeline
+        late, self.last_beat = began - self.last_beat, began
+        if late > LEASE_SECONDS:
+            # Others may have taken over what this process was doing: whoever looks for the reason finds it.
+            log.warning("beats_missed", seconds=round(late, 1))

@@ -1,0 +1,92 @@
+"""What has to be the same on every host, as short marks that tell nothing of what they stand for."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from shared.config.settings import Settings, is_secret, mcp_file, setting_names
+from shared.core.ops.backups import key_id_of
+
+LOOK_SECONDS = 60.0
+_MARK_CHARS = 8
+_READ_BYTES = 16 * 1024
+"""Of a longer file the beginning and the size."""
+_MOST_FILES = 200
+"""Of one folder: this is done between two heartbeats."""
+_OF_A_HOST = frozenset(
+    {
+        "data_dir", "database_url", "direct_database_url", "redis_url", "http_host", "http_port",
+        "telegram_port", "backup_dir", "backup_keep", "models_file", "mcp_file", "telegram_bots_file",
+        "secret_key", "process_file", "crash_point", "log_level", "log_format", "otlp_endpoint",
+    }
+)  # fmt: skip
+
+
+class Marks:
+    """Call it with each heartbeat: the key, settings that are not the usual ones, files of this host."""
+
+    def __init__(
+        self, settings: Settings, key: bytes, workspaces: Path, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings = settings
+        self._key = key
+        self._workspaces = workspaces
+        self._clock = clock
+        self._looked_at: float | None = None
+        self._files: Mapping[str, str] = {}
+        self._fixed = {
+            "place": f"{socket.gethostname()}:{settings.data_dir}",
+            "key": key_id_of(self._key),
+            "settings": self._set(),
+        }
+
+    def __call__(self) -> Mapping[str, Any]:
+        now = self._clock()
+        if self._looked_at is None or now - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = now
+            # Somebody edits them just now: what was there before is told until the next look.
+            with contextlib.suppress(OSError):
+                self._files = self._lying_here()
+        return {**self._fixed, "files": self._files}
+
+    def _set(self) -> Mapping[str, str]:
+        names, fields = setting_names(), type(self._settings).model_fields
+        found: dict[str, str] = {}
+        for field in fields.keys() - _OF_A_HOST:
+            value = getattr(self._settings, field)
+            if value != fields[field].get_default(call_default_factory=True, validated_data={}):
+                plain = value.get_secret_value() if is_secret(field) else value
+                found[names[field]] = self._mark(str(plain).encode())
+        return found
+
+    def _lying_here(self) -> Mapping[str, str]:
+        settings, found = self._settings, dict[str, str]()
+        named = {"mcp.json": mcp_file(settings), "models": settings.models_file}
+        for name, path in {**named, "bots": settings.telegram_bots_file}.items():
+            if path is not None and path.is_file():
+                found[name] = self._mark(path.read_bytes())
+        folders = self._workspaces
+        for folder in sorted(folders.iterdir()) if folders.is_dir() else ():
+            if folder.is_dir():
+                found[f"{folders.name}/{folder.name}"] = self._mark(_words_in(folder))
+        return found
+
+    def _mark(self, told: bytes) -> str:
+        return hmac.new(self._key, told, hashlib.sha256).hexdigest()[:_MARK_CHARS]
+
+
+def _words_in(folder: Path) -> bytes:
+    digest, files = hashlib.sha256(), sorted(path for path in folder.rglob("*") if path.is_file())
+    for path in files[:_MOST_FILES]:
+        with path.open("rb") as file:
+            digest.update(
+                f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode() + file.read(_READ_BYTES)
+            )
+    return digest.digest()

@@ -1,0 +1,91 @@
+"""How every process writes its log: one structured event per line, secrets left out."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, MutableMapping
+from typing import Any
+
+import structlog
+from pydantic import SecretStr
+
+from shared.config.settings import Settings
+from shared.core.values.secrets_filter import redact
+
+_HIDDEN = "(hidden)"
+_SECRET_KEYS = frozenset({"authorization", "cookie", "password", "token", "secret", "api_key", "text"})
+_NOISY = ("asyncio", "arq", "aiohttp.access", "httpx2", "httpcore2", "anthropic")
+
+
+def configure_logs(settings: Settings, *, process: str, secrets: Iterable[SecretStr] = ()) -> None:
+    """Call once, first thing in a process; `process` is part of every line, `secrets` of none.
+
+    `auto` is text for a terminal and JSON elsewhere, as when the supervisor reads.
+    """
+    as_json = settings.log_format == "json" or (settings.log_format == "auto" and not sys.stderr.isatty())
+    redactor = _Redactor((*_secret_values(settings), *(secret.get_secret_value() for secret in secrets)))
+    shared: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        redactor,
+    ]
+    # Traces as text first, so that they are cleaned too: the usual ones of a terminal show every variable.
+    renderers: list[structlog.types.Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.format_exc_info,
+        redactor,
+    ]
+    if as_json:
+        renderers += [structlog.processors.JSONRenderer()]
+    else:
+        renderers += [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=renderers))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(settings.log_level.upper())
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    structlog.contextvars.bind_contextvars(process=process)
+
+
+class _Redactor:
+    """Blanks fields that are named like secrets, and the secrets themselves wherever they turn up."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._secrets = tuple(secrets)
+
+    def __call__(
+        self, logger: object, method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        for key, value in event.items():
+            if key.lower() in _SECRET_KEYS:
+                event[key] = _HIDDEN
+            elif isinstance(value, str):
+                event[key] = self._clean(value)
+        return event
+
+    def _clean(self, value: str) -> str:
+        for secret in self._secrets:
+            if secret in value:
+                value = value.replace(secret, _HIDDEN)
+        return redact(value)
+
+
+def _secret_values(settings: Settings) -> list[str]:
+    values = (getattr(settings, field) for field in Settings.model_fields)
+    found = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
+    return [secret for secret in found if len(secret) >= 8]

@@ -1,0 +1,279 @@
+"""`evertalk agent`: agents' rows, changed at a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.agents import AgentRow, PostgresAgents
+from shared.adapters.postgres.people.sites import PostgresSites
+from shared.cli.editor_session import Drafts, Terminal, as_json, printable, shown, table
+from shared.config.agents import AGENT_NAME, BadAgentConfig, Ground, check_config, read_config
+from shared.config.bots import DEFAULT_AGENT
+
+_AGENT_COLUMNS = (16, 7, 5, 12, 12, 18)
+_FILE_KEYS = frozenset({"agent", "version", "config"})
+
+
+def read_agent_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Ends the program with 2 and a usage line when they cannot be used."""
+    parser = argparse.ArgumentParser(prog="evertalk agent", description="Who answers, and how.")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs.add_parser("list", help="show all agents and who has them")
+    _named(verbs.add_parser("show", help="print an agent's settings as JSON"))
+    _named(verbs.add_parser("edit", help="open an agent's settings in your editor"))
+    _named(verbs.add_parser("create", help="make an agent; edit or import gives it settings"))
+    _named(verbs.add_parser("delete", help="delete an agent that nobody has"))
+    export = _named(verbs.add_parser("export", help="write an agent to a file, or to the screen"))
+    export.add_argument("file", metavar="FILE", nargs="?", type=Path)
+    brought = verbs.add_parser("import", help="make or replace an agent from such a file")
+    brought.add_argument("file", metavar="FILE", type=Path)
+    assign = _named(verbs.add_parser("assign", help="give a site to an agent, or the talks of a bot"))
+    where = assign.add_mutually_exclusive_group(required=True)
+    where.add_argument("--site", metavar="SITE", default="")
+    where.add_argument("--bot", metavar="BOT", default="", help="its @name or number")
+    assign.add_argument(
+        "--existing", action="store_true", help="conversations that exist already move to the agent, too"
+    )
+    return parser.parse_args(arguments)
+
+
+def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("name", metavar="NAME")
+    return parser
+
+
+@contextlib.asynccontextmanager
+async def _stores(database_url: str) -> AsyncIterator[tuple[PostgresAgents, PostgresSites]]:
+    pool = await open_pool(database_url, size=2)
+    try:
+        yield PostgresAgents(pool), PostgresSites(pool)
+    finally:
+        await pool.close()
+
+
+async def run_agent(
+    wish: argparse.Namespace, *, database_url: str, ground: Ground, drafts: Path, terminal: Terminal
+) -> int:
+    """0 when it was done, 1 when not, with lines that say why."""
+    async with _stores(database_url) as (agents, sites):
+        desk = AgentDesk(agents, sites, ground=ground, drafts=drafts, terminal=terminal)
+        match wish.verb:
+            case "list":
+                return await desk.list()
+            case "import":
+                return await desk.bring(wish.file)
+            case "create":
+                return await desk.create(wish.name)
+        row = await agents.find(wish.name)
+        if row is None:
+            return await desk.unknown(wish.name)
+        match wish.verb:
+            case "show":
+                return desk.show(row)
+            case "export":
+                return desk.export(row, wish.file)
+            case "edit":
+                return await desk.edit(row)
+            case "assign":
+                return await desk.assign(row, site=wish.site, bot=wish.bot, existing=wish.existing)
+            case _:
+                return await desk.delete(row)
+
+
+class AgentDesk:
+    def __init__(
+        self,
+        agents: PostgresAgents,
+        sites: PostgresSites,
+        *,
+        ground: Ground,
+        drafts: Path,
+        terminal: Terminal,
+    ) -> None:
+        self._agents = agents
+        self._sites = sites
+        self._ground = ground
+        self._drafts = Drafts("agent", folder=drafts, terminal=terminal)
+        self._say = terminal.say
+
+    async def list(self) -> int:
+        head = ("agent", "version", "talks", "sites", "bots", "model")
+        for line in table([head, *map(_cells, await self._agents.all())], most=_AGENT_COLUMNS):
+            self._say(line)
+        return 0
+
+    def show(self, row: AgentRow) -> int:
+        self._say(as_json(row.config))
+        return 0
+
+    def export(self, row: AgentRow, file: Path | None) -> int:
+        text = as_json({"agent": row.name, "version": row.version, "config": row.config})
+        if file is None:
+            self._say(text)
+            return 0
+        try:
+            with file.open("x", encoding="utf-8") as out:
+                out.write(text + "\n")
+        except FileExistsError:
+            self._say(f"{file} is there already: nothing was written. Choose another name.")
+            return 1
+        except OSError as error:
+            self._say(f"{file} cannot be written: {error.strerror}.")
+            return 1
+        self._say(f"{row.name}, version {row.version}, is in {file}.")
+        return 0
+
+    async def create(self, name: str) -> int:
+        if not AGENT_NAME.fullmatch(name):
+            self._say(f"{shown(name)} is no name for an agent: 1 to 40 of a-z, 0-9, _ and -, no mark first.")
+            return 1
+        if not await self._agents.create(name, {}):
+            self._say(f"There is an agent {name} already. Nothing was changed.")
+            return 1
+        self._say(f"{name} is there, with the deployment's settings.")
+        self._say(f"./evertalk agent edit {name} changes them.")
+        return 0
+
+    async def bring(self, file: Path) -> int:
+        """Made when there is no such agent, else replaced, unless it changed since the file was written."""
+        try:
+            name, version, config = _read_file(file)
+            remarks = check_config(config, self._ground)
+        except (BadAgentConfig, OSError, UnicodeDecodeError) as error:
+            self._drafts.problems(f"{file} cannot be used; nothing was changed:", error)
+            return 1
+        row = await self._agents.find(name)
+        if row is None:
+            if not await self._agents.create(name, config):
+                return self._overtaken(name)
+            return self._done(name, 1, remarks)
+        changed = await self._agents.change(name, config, seen=row.version if version is None else version)
+        if changed is None:
+            self._say(f"{name} is at version {row.version}, the file was made from version {version}.")
+            self._say(
+                "Nothing was changed. Export it again, or take `version` out of the file to replace it."
+            )
+            return 1
+        return self._done(name, changed, remarks)
+
+    async def edit(self, row: AgentRow) -> int:
+        """Nothing that was typed is lost: the draft stays in its file until the row is changed."""
+        try:
+            draft = self._drafts.begin(row.name, row.version, row.config)
+        except OSError as error:
+            self._say(f"No draft can be written to {self._drafts.folder}: {error.strerror}.")
+            return 1
+        typed = await self._drafts.typed(row.name, draft, self._checked)
+        if typed is None:
+            return 1
+        config, remarks = typed
+        if config == row.config:
+            draft.unlink()
+            self._say("Nothing was changed.")
+            return 0
+        version = await self._agents.change(row.name, config, seen=row.version)
+        if version is None:
+            self._say(f"Your draft is in {draft}.")
+            return self._overtaken(row.name)
+        draft.unlink()
+        return self._done(row.name, version, remarks)
+
+    def _checked(self, config: object) -> Sequence[str]:
+        return check_config(config, self._ground)
+
+    async def delete(self, row: AgentRow) -> int:
+        if row.name == DEFAULT_AGENT:
+            self._say(f"{DEFAULT_AGENT} stays: whoever has no other agent has this one.")
+            return 1
+        if not await self._agents.delete(row.name):
+            self._say(f"{row.name} still answers: {_who_has(row)}. Nothing was changed.")
+            self._say("./evertalk agent assign gives them to another agent.")
+            return 1
+        self._say(f"{row.name} is deleted.")
+        return 0
+
+    async def assign(self, row: AgentRow, *, site: str, bot: str, existing: bool) -> int:
+        if bot:
+            return await self._assign_bot(row, bot, existing)
+        if not await self._sites.give(site, row.name):
+            self._say(f"There is no site {shown(site)}. ./evertalk site list shows them.")
+            return 1
+        self._say(f"New conversations on {site} are answered by {row.name}.")
+        if existing:
+            await self._move(row, channel="web", account=site)
+        else:
+            self._say("Those that exist already keep theirs; --existing moves them, too.")
+        return 0
+
+    async def _assign_bot(self, row: AgentRow, bot: str, existing: bool) -> int:
+        bot_id = await self._agents.bot_id(bot)
+        if bot_id is None:
+            self._say(f"No bot {shown(bot)} is known. ./evertalk agent list shows those that are.")
+            return 1
+        if not existing:
+            self._say(
+                "Which agent a bot has stands in the bots file (EVERTALK_TELEGRAM_BOTS_FILE), as `agent`."
+            )
+            self._say("Change it there and restart; --existing moves the conversations that it has already.")
+            return 1
+        await self._move(row, channel="telegram", account=str(bot_id))
+        return 0
+
+    async def _move(self, row: AgentRow, *, channel: str, account: str) -> None:
+        moved = await self._agents.move_sessions(row.name, channel=channel, account=account)
+        talks = "1 conversation" if moved == 1 else f"{moved} conversations"
+        goes = "goes on with its" if moved == 1 else "go on with their"
+        self._say(f"{talks} moved to {row.name} and {goes} next message.")
+        if moved:
+            self._say("What the former agent has noted of people stays with it: notes belong to an agent.")
+
+    async def unknown(self, name: str) -> int:
+        names = ", ".join(row.name for row in await self._agents.all())
+        self._say(f"There is no agent {shown(name)}. There are: {names}.")
+        return 1
+
+    def _overtaken(self, name: str) -> int:
+        self._say(f"Somebody else changed {name} meanwhile: nothing of yours was stored.")
+        self._say(f"./evertalk agent show {name} prints theirs; edit it again from there.")
+        return 1
+
+    def _done(self, name: str, version: int, remarks: Sequence[str]) -> int:
+        for remark in remarks:
+            self._say(f"  note: {printable(remark)}")
+        self._say(f"{name} is at version {version}; it holds from each conversation's next message on.")
+        return 0
+
+
+def _read_file(file: Path) -> tuple[str, int | None, Any]:
+    """Name, version if there is one, config. Raises BadAgentConfig, OSError, UnicodeDecodeError."""
+    told = read_config(file.read_text(encoding="utf-8-sig"))
+    if not isinstance(told, Mapping) or not {"agent", "config"} <= told.keys() <= _FILE_KEYS:
+        raise BadAgentConfig(
+            ['must be {"agent": NAME, "version": NUMBER, "config": {…}}, as export writes it']
+        )
+    name, version = told["agent"], told.get("version")
+    if not isinstance(name, str) or not AGENT_NAME.fullmatch(name):
+        raise BadAgentConfig(["agent: must be a name of 1 to 40 of a-z, 0-9, _ and -"])
+    if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+        raise BadAgentConfig(["version: must be a whole number, or be left out"])
+    return name, version, told["config"]
+
+
+def _cells(row: AgentRow) -> tuple[str, ...]:
+    model = str(row.config.get("model") or "–")
+    return row.name, str(row.version), str(row.sessions), _few(row.sites), _few(row.bots), model
+
+
+def _few(names: Sequence[str]) -> str:
+    return f"{names[0]} +{len(names) - 1}" if len(names) > 1 else "".join(names) or "–"
+
+
+def _who_has(row: AgentRow) -> str:
+    parts = [f"{row.sessions} conversation{'' if row.sessions == 1 else 's'}"] if row.sessions else []
+    parts += [f"site {name}" for name in row.sites] + [f"bot {name}" for name in row.bots]
+    return ", ".join(parts)

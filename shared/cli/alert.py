@@ -1,0 +1,60 @@
+"""`evertalk alert test`: a test to everybody whom alerts go to, and what became of it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Callable, Sequence
+
+from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
+from shared.adapters.postgres.db.pool import open_pool
+from shared.core.ops.alerts import advice_of
+
+Say = Callable[[str], None]
+WAIT_SECONDS = 45.0
+LOOK_SECONDS = 0.5
+_OPEN = ("due", "sending")
+
+
+def read_alert_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Ends the program with 2 and a usage line when they cannot be used."""
+    parser = argparse.ArgumentParser(prog="evertalk alert", description="Alerts to operators.")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs.add_parser("test", help="send a test to every target, and say what became of it")
+    return parser.parse_args(arguments)
+
+
+async def run_alert(
+    *, database_url: str, targets: Sequence[str], say: Say, wait_seconds: float = WAIT_SECONDS
+) -> int:
+    """0 when every target has it. The running Evertalk sends, so that what is tested is the whole way."""
+    if not targets:
+        say("Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, _WEBHOOK_URL or _SMTP_URL.")
+        return 1
+    pool = await open_pool(database_url, size=2)
+    try:
+        store = PostgresAlerts(pool)
+        if not await store.somebody_sends():
+            say("Evertalk does not run, and only it sends: start it with ./evertalk up, then try again.")
+            return 1
+        made = await store.test(targets, by="the command line")
+        results = await store.results(made)
+        for _ in range(max(1, round(wait_seconds / LOOK_SECONDS))):
+            if all(state not in _OPEN for _, state, _ in results):
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+            results = await store.results(made)
+    finally:
+        await pool.close()
+    for target, state, error in results:
+        say(_line(target, state, error))
+    return 0 if all(state == "sent" for _, state, _ in results) else 1
+
+
+def _line(target: str, state: str, error: str) -> str:
+    told = f"{target}: {'not sent yet' if state in _OPEN else state}"
+    if error:
+        told += f" ({error}). {advice_of(error)}".rstrip()
+    elif state in _OPEN and target.startswith("telegram"):
+        told += ". Telegram's messages need the bot process."
+    return told

@@ -1,0 +1,298 @@
+"""`evertalk backup`: a copy of everything in one file, made while people talk, read back before it counts."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import errno
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from shared.adapters.embedded.errors import FolderInUse
+from shared.adapters.embedded.folders import FolderLock
+from shared.adapters.files.archive import (
+    PART,
+    digest_of,
+    open_archive,
+    pack_folder,
+    settle,
+    unpack,
+    write_archive,
+    write_private,
+)
+from shared.adapters.files.erasure_file import FILE as ERASURES
+from shared.adapters.files.erasure_file import ErasureFile
+from shared.adapters.mcp.tools import KNOWN_FILE
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.operations.dump import DumpFailed, counts_of, dump, facts_of, read_through
+from shared.adapters.postgres.privacy.erasure_log import PostgresErasureLog
+from shared.bootstrap.app import FAILED_BACKUP, WORKSPACES
+from shared.config.settings import Settings, resolve_secret_key
+from shared.core.ops.backups import (
+    DATABASE,
+    FILES,
+    KEY,
+    BadBackup,
+    Manifest,
+    check_seal,
+    is_due,
+    key_id_of,
+    made_at,
+    name_of,
+    newest,
+    read_manifest,
+    superfluous,
+    write_manifest,
+)
+from shared.core.values.errors import EvertalkError
+from shared.runtime.crash_points import CrashPoint, crash_at
+
+FOLDERS = (WORKSPACES, "drafts", "mcp.json", KNOWN_FILE)
+"""What of the data folder belongs to a copy; servers are dumped, logs are not kept."""
+EVERY = timedelta(days=1)
+_SPARE_BYTES = 64 * 1024**2
+_ROOT = Path(__file__).resolve().parents[2]
+Say = Callable[[str], None]
+
+
+class BackupFailed(EvertalkError):
+    """No copy was made; those of before are as they were."""
+
+    code = "backup_failed"
+    advice = "./evertalk doctor tells about room and the database; EVERTALK_BACKUP_DIR moves the copies."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backup:
+    path: Path
+    manifest: Manifest
+    let_go: Sequence[str] = ()
+    left_out: Sequence[str] = ()
+
+
+def read_backup_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Ends the program with 2 and a usage line when they cannot be used."""
+    parser = argparse.ArgumentParser(prog="evertalk backup", description="A copy of everything in one file.")
+    parser.add_argument("--to", type=Path, metavar="PATH", help="a folder, instead of the usual one")
+    parser.add_argument("--without-key", action="store_true", help="leave the secret key out of the file")
+    parser.add_argument("--daily", action="store_true", help="only when the newest one is a day old")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--list", action="store_true", dest="shows", help="show those that there are")
+    shown.add_argument("--verify", type=Path, metavar="FILE", help="read one through, and change nothing")
+    return parser.parse_args(arguments)
+
+
+async def run_backup(wish: argparse.Namespace, *, settings: Settings, database_url: str, say: Say) -> int:
+    """The exit code; raises BackupFailed, DumpFailed."""
+    folder = (wish.to or settings.backups).expanduser().absolute()
+    due = settings.backup_keep > 0 and is_due(_names(folder), now=datetime.now(UTC), every=EVERY)
+    if wish.daily and not due:
+        return 0
+    made = await make_backup(settings, database_url, folder=folder, with_key=not wish.without_key)
+    for line in told(made):
+        say(line)
+    return 0
+
+
+async def make_backup(
+    settings: Settings, database_url: str, *, folder: Path, with_key: bool = True, rotate: bool = True
+) -> Backup:
+    """Raises BackupFailed; what was there before stays until the new one has been read back."""
+    crash_point = crash_at(settings.crash_point)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with FolderLock(folder / ".lock"), _workbench(folder) as bench:
+            made = await _make(settings, database_url, folder, bench, with_key, crash_point)
+            let_go = _rotated(folder, made.path.name, settings.backup_keep) if rotate else []
+            (folder / FAILED_BACKUP).unlink(missing_ok=True)
+    except FolderInUse:
+        raise BackupFailed("another backup is being made there", advice="Wait until it has ended.") from None
+    except (OSError, DumpFailed, BadBackup) as error:
+        _remember(folder, str(error))
+        raise BackupFailed(f"no backup was made: {error}", advice=_advice(error)) from error
+    except BackupFailed as error:
+        _remember(folder, str(error))
+        raise
+    return Backup(path=made.path, manifest=made.manifest, let_go=let_go, left_out=made.left_out)
+
+
+async def _make(
+    settings: Settings, database_url: str, folder: Path, bench: Path, with_key: bool, crash_point: CrashPoint
+) -> Backup:
+    version, revision, epoch = await facts_of(database_url)
+    if revision is None:
+        raise BackupFailed("there is nothing to back up yet", advice="Start it once: ./evertalk up")
+    await _check_room(folder, database_url)
+    erasures = ErasureFile(settings.backups / ERASURES)
+    await copy_erasures(database_url, erasures)
+    erasures.let_go(now=datetime.now(UTC))
+    counts = await counts_of(database_url)
+    parts = {DATABASE: bench / DATABASE, FILES: bench / FILES}
+    await dump(database_url, parts[DATABASE])
+    crash_point("backup_after_dump")
+    await read_through(parts[DATABASE], major=int(version.split(".", 1)[0]))
+    _, left_out = await asyncio.to_thread(pack_folder, settings.data_dir, FOLDERS, parts[FILES])
+    secret_key = resolve_secret_key(settings)
+    if with_key and settings.secret_key is None:
+        parts[KEY] = bench / KEY
+        write_private(parts[KEY], secret_key)
+    manifest = Manifest(
+        made_at=datetime.now(UTC), evertalk=_version(), revision=revision, log_epoch=epoch, postgres=version,
+        key_id=key_id_of(secret_key), counts=counts,
+        members={name: await asyncio.to_thread(digest_of, path) for name, path in parts.items()},
+    )  # fmt: skip
+    target = _free_name(folder, manifest.made_at)
+    partial = await asyncio.to_thread(write_archive, target, write_manifest(manifest, secret_key), parts)
+    if await asyncio.to_thread(unpack, partial, None) != manifest:
+        raise BadBackup("it does not read back as it was written")
+    crash_point("backup_before_name")
+    settle(partial, target)
+    return Backup(path=target, manifest=manifest, left_out=left_out)
+
+
+async def copy_erasures(database_url: str, file: ErasureFile) -> int:
+    """The log of erasures beside the backups as new as the database's; how many lines were added."""
+    pool = await open_pool(database_url, size=1)
+    try:
+        logged = await PostgresErasureLog(pool).everything()
+    finally:
+        await pool.close()
+    return file.add(logged)
+
+
+def told(made: Backup) -> list[str]:
+    manifest = made.manifest
+    size = made.path.stat().st_size
+    lines = [
+        f"{made.path}",
+        f"  {size / 2**20:.1f} MiB, read back and sound; {told_counts(manifest)}",
+        f"  schema {manifest.revision}, PostgreSQL {manifest.postgres}, Evertalk {manifest.evertalk}",
+        "  It holds the secret key: keep it as you keep the data folder."
+        if KEY in manifest.members
+        else "  It does not hold the secret key: keep EVERTALK_SECRET_KEY somewhere else.",
+    ]
+    lines += [f"  left out, since it is no plain file: {name}" for name in made.left_out]
+    lines += [f"  let go: {name}" for name in made.let_go]
+    return lines
+
+
+def told_counts(manifest: Manifest) -> str:
+    return ", ".join(f"{number:,} {what}" for what, number in manifest.counts.items())
+
+
+def show_backups(settings: Settings, say: Say) -> int:
+    folder = settings.backups
+    names = sorted(name for name in _names(folder) if made_at(name) is not None)
+    if not names:
+        say(f"There are no backups in {folder}.")
+        return 1
+    for name in names:
+        path = folder / name
+        try:
+            manifest = read_manifest(open_archive(path))
+            say(f"{path}  {path.stat().st_size / 2**20:.1f} MiB, {told_counts(manifest)}")
+        except BadBackup as error:
+            say(f"{path}  cannot be used: {error}")
+    return 0
+
+
+def verify_backup(path: Path, settings: Settings, say: Say) -> int:
+    """Reads all of it; raises BadBackup."""
+    path = path.expanduser().absolute()
+    manifest = unpack(path, None)
+    say(f"{path} is complete, from {manifest.made_at:%Y-%m-%d %H:%M} UTC: {told_counts(manifest)}.")
+    if check_seal(open_archive(path), resolve_secret_key(settings)):
+        say("Its seal is of this installation.")
+    else:
+        say("Its seal is not of this installation's secret key: of another one, or changed since.")
+    return 0
+
+
+def last_failure(settings: Settings) -> str | None:
+    try:
+        return (settings.backups / FAILED_BACKUP).read_text(errors="replace").strip()[:500]
+    except OSError:
+        return None
+
+
+async def _check_room(folder: Path, database_url: str) -> None:
+    sizes = [path.stat().st_size for path in folder.iterdir() if made_at(path.name) is not None]
+    needed = 2 * (max(sizes) if sizes else await _size_of(database_url)) + _SPARE_BYTES
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise BackupFailed(
+            f"{folder} has {free / 2**20:,.0f} MiB free, and a backup may need {needed / 2**20:,.0f} MiB",
+            advice="Make room, or set EVERTALK_BACKUP_DIR to a folder on a larger disk.",
+        )
+
+
+async def _size_of(database_url: str) -> int:
+    pool = await open_pool(database_url, size=1)
+    try:
+        size: int = await pool.fetchval("SELECT pg_database_size(current_database())", timeout=10)
+        return size
+    finally:
+        await pool.close()
+
+
+@contextlib.contextmanager
+def _workbench(folder: Path) -> Iterator[Path]:
+    """A place for halves; those of a backup that was cut off are cleared away first."""
+    for left in (*folder.glob(".making-*"), *folder.glob(f"*{PART}")):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    bench = Path(tempfile.mkdtemp(prefix=".making-", dir=folder))
+    try:
+        yield bench
+    finally:
+        shutil.rmtree(bench, ignore_errors=True)
+
+
+def _rotated(folder: Path, just_made: str, keep: int) -> list[str]:
+    gone = (
+        superfluous(_names(folder), keep=keep or 1, just_made=just_made, now=datetime.now(UTC))
+        if keep
+        else []
+    )
+    for name in gone:
+        (folder / name).unlink(missing_ok=True)
+    return gone
+
+
+def _free_name(folder: Path, moment: datetime) -> Path:
+    """Two within a second are one second apart by name."""
+    while (path := folder / name_of(moment)).exists():
+        moment += timedelta(seconds=1)
+    return path
+
+
+def last_backup(settings: Settings, *, now: datetime) -> datetime | None:
+    """When the newest copy was made; None where there is none."""
+    return newest(_names(settings.backups), now=now)
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()] if folder.is_dir() else []
+
+
+def _remember(folder: Path, reason: str) -> None:
+    with contextlib.suppress(OSError):
+        for left in folder.glob(f"*{PART}"):
+            left.unlink(missing_ok=True)
+        write_private(folder / FAILED_BACKUP, f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC: {reason}\n".encode())
+
+
+def _advice(error: BaseException) -> str:
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full or "No space left" in str(error):
+        return "The disk is full: make room, or set EVERTALK_BACKUP_DIR to a folder on another one."
+    return error.advice if isinstance(error, DumpFailed) else BackupFailed.advice
+
+
+def _version() -> str:
+    return str(tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["version"])

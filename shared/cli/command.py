@@ -1,0 +1,134 @@
+"""`evertalk command`: runs one command for a conversation from a shell, as any channel would."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
+from shared.adapters.postgres.people.people_directory import PostgresPersons
+from shared.bootstrap.app import App, open_app
+from shared.config.settings import Settings
+from shared.core.commands.arguments import RAW, read_value
+from shared.core.commands.commands import BadArguments, Command, command_named, commands_for
+from shared.services.commands.command_service import COMPACT_SECONDS, CommandResult
+
+RUN_SECONDS = COMPACT_SECONDS + 20.0
+BEAT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """Where lines go: results may be written to a file, what is said beside them is for a person."""
+
+    say: Callable[[str], None]
+    tell: Callable[[str], None]
+    language: str = ""
+
+
+def read_command_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Ends the program with 2 and a usage line when they cannot be used."""
+    names = ", ".join(command.name for command in _offered())
+    parser = argparse.ArgumentParser(
+        prog="evertalk command",
+        description="Run a command for a conversation.",
+        epilog=f"commands: {names}. GET /api/v1/commands tells their arguments.",
+    )
+    parser.add_argument("name", metavar="NAME", type=lambda name: name.removeprefix("/"))
+    parser.add_argument("--session", metavar="ID", type=UUID, required=True, help="its public id")
+    parser.add_argument(
+        "--arg",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help=f"an argument by name; {RAW}=WORDS are the words as a person types them",
+    )
+    parser.add_argument("--json", action="store_true", help="the whole result as one line of JSON")
+    return parser.parse_args(arguments)
+
+
+async def run_command(wish: argparse.Namespace, *, settings: Settings, shell: Shell) -> int:
+    """0 when it worked, 1 when it did not, 2 when it cannot be asked like this."""
+    command = command_named(wish.name)
+    if command is None or command not in _offered():
+        shell.tell(f"There is no command {wish.name}; ./evertalk command --help names all.")
+        return 2
+    try:
+        words = command.words(dict(_argument(command, given) for given in wish.arg))
+    except BadArguments as error:
+        shell.tell(error.advice)
+        return 2
+    # As the worker: no tool servers are started for it.
+    app = await open_app(settings, role="worker")
+    beating = asyncio.create_task(_beat(app))
+    try:
+        return await _run(app, wish, words, shell)
+    finally:
+        beating.cancel()
+        await asyncio.wait([beating])
+        await app.close()
+
+
+async def _run(app: App, wish: argparse.Namespace, words: str, shell: Shell) -> int:
+    reached = await PostgresApiSessions(app.pool).reach(wish.session)
+    if reached is None:
+        shell.tell(f"No conversation has the id {wish.session}. The dashboard shows which has which.")
+        return 1
+
+    async def progress(message: str, percent: int | None) -> None:
+        shell.tell(message if percent is None else f"{message} {percent} %")
+
+    await PostgresPersons(app.pool).audited(f"command.{wish.name}", about=f"session:{wish.session}")
+    try:
+        async with asyncio.timeout(RUN_SECONDS):
+            result = await app.commands.run(
+                session_id=reached.session_id,
+                address_id=None,
+                name=wish.name,
+                args=words,
+                progress=progress,
+                language=shell.language,
+            )
+    except TimeoutError:
+        shell.tell("That takes longer than usual. It goes on by itself; look again in a while.")
+        return 1
+    _show(result, shell, as_json=wish.json)
+    return 0 if result.success else 1
+
+
+def _show(result: CommandResult, shell: Shell, *, as_json: bool) -> None:
+    if as_json:
+        shown = {
+            "command": result.command,
+            "success": result.success,
+            "result": result.result,
+            "error": result.error,
+            "event_seq": result.event_seq,
+        }
+        shell.say(json.dumps(shown, ensure_ascii=False))
+    elif result.success:
+        shell.say(result.result)
+    else:
+        shell.tell(result.error or result.result)
+
+
+def _argument(command: Command, given: str) -> tuple[str, object]:
+    name, _, value = given.partition("=")
+    for argument in command.arguments:
+        if argument.name == name:
+            return name, read_value(argument, value)
+    return name, value
+
+
+def _offered() -> tuple[Command, ...]:
+    return commands_for(channel="rest", audience="personal", operator=True)
+
+
+async def _beat(app: App) -> None:
+    while True:
+        await app.conversation.heartbeat()
+        await asyncio.sleep(BEAT_SECONDS)

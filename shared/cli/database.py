@@ -1,0 +1,30 @@
+"""`evertalk database`: what an administrator of a PostgreSQL of one's own needs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+from shared.adapters.postgres.operations.roles import PREFIX, roles_sql
+from shared.core.values.errors import BadInput
+
+
+def read_database_arguments(rest: Sequence[str]) -> argparse.Namespace:
+    """Ends the program with 2 and a usage line when they cannot be used."""
+    parser = argparse.ArgumentParser(prog="evertalk database", description="About a PostgreSQL of your own.")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    roles = verbs.add_parser(
+        "roles", help="print the SQL that makes roles of few rights, for psql; it may be run again"
+    )
+    roles.add_argument("--prefix", default=PREFIX, help=f"of their names, {PREFIX} without it")
+    return parser.parse_args(rest)
+
+
+def run_database(wish: argparse.Namespace, *, say: Callable[[str], None], tell: Callable[[str], None]) -> int:
+    """SQL alone goes to `say`, words about it to `tell`."""
+    try:
+        say(roles_sql(wish.prefix))
+    except BadInput as error:
+        tell(error.advice)
+        return 2
+    return 0

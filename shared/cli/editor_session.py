@@ -1,0 +1,129 @@
+"""Settings that a person writes in an editor: checked until they can be used, and never lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shared.config.agents import BadAgentConfig, read_config
+from shared.config.sites import BadSiteConfig
+
+_EDITORS = ("nano", "vi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminal:
+    """How a person at a terminal is told, asked and given a file to edit."""
+
+    say: Callable[[str], None] = print
+    ask: Callable[[str], str] = input
+    editor: Callable[[Path], int] | None = None
+    """Ends with the editor's exit code; None takes the one of the environment."""
+
+
+class Drafts:
+    """The drafts of one kind of row: `agent` or `site`."""
+
+    def __init__(self, kind: str, *, folder: Path, terminal: Terminal) -> None:
+        self._kind = kind
+        self.folder = folder
+        self._terminal = terminal
+        self._say = terminal.say
+
+    def begin(self, name: str, version: int, config: object) -> Path:
+        """The file to edit; raises OSError."""
+        draft = self.folder / f"{self._kind}-{name}-{version}.json"
+        if draft.exists():
+            self._say(f"Going on with the draft in {draft}.")
+            return draft
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for older in sorted(self.folder.glob(f"{self._kind}-{name}-*.json")):
+            if older.stem.removeprefix(f"{self._kind}-{name}-").isdecimal():
+                self._say(f"An older draft, begun on another version, lies in {older}.")
+        draft.touch(mode=0o600)
+        draft.write_text(as_json(config) + "\n", encoding="utf-8")
+        return draft
+
+    async def typed(
+        self, name: str, draft: Path, check: Callable[[Any], Sequence[str]]
+    ) -> tuple[Any, Sequence[str]] | None:
+        """What the person wrote, checked, and remarks about it; None when they gave up for now."""
+        while True:
+            if (code := await asyncio.to_thread(self._open_editor, draft)) != 0:
+                self._say(f"The editor ended with {code}. Nothing was changed; the draft is in {draft}.")
+                return None
+            try:
+                config = read_config(draft.read_text(encoding="utf-8"))
+                return config, check(config)
+            except (BadAgentConfig, BadSiteConfig, OSError, UnicodeDecodeError) as error:
+                self.problems("This cannot be used yet:", error)
+            if not await self._wants_more():
+                self._say(f"Nothing was changed. Your draft is in {draft};")
+                self._say(f"./evertalk {self._kind} edit {name} goes on with it.")
+                return None
+
+    def problems(self, head: str, error: Exception) -> None:
+        told = error.problems if isinstance(error, BadAgentConfig | BadSiteConfig) else (str(error),)
+        self._say(head)
+        for problem in told:
+            self._say(f"  {printable(problem)}")
+
+    def _open_editor(self, draft: Path) -> int:
+        if self._terminal.editor is not None:
+            return self._terminal.editor(draft)
+        command = editor_command()
+        if not command:
+            self._say("No editor was found: set EDITOR to the name of one.")
+            return 127
+        try:
+            return subprocess.call([*command, str(draft)])
+        except OSError as error:
+            self._say(f"{command[0]} cannot be started: {error.strerror}.")
+            return 127
+
+    async def _wants_more(self) -> bool:
+        try:
+            word = await asyncio.to_thread(self._terminal.ask, "Edit again? [Y/n] ")
+        except EOFError:
+            return False
+        return not word.strip().lower().startswith("n")
+
+
+def editor_command(environ: Mapping[str, str] | None = None) -> list[str]:
+    known = os.environ if environ is None else environ
+    wanted = known.get("VISUAL") or known.get("EDITOR")
+    if wanted:
+        return shlex.split(wanted)
+    return next(([found] for name in _EDITORS if (found := shutil.which(name))), [])
+
+
+def as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def table(rows: Sequence[Sequence[str]], *, most: Sequence[int]) -> list[str]:
+    """Columns side by side, each at most so many characters wide: a row fits into 80 with those of ours."""
+    cut = [[_cut(printable(cell), chars) for cell, chars in zip(row, most, strict=True)] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cut, strict=True)]
+    padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cut)
+    return ["  ".join(cells).rstrip() for cells in padded]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def shown(name: str) -> str:
+    return f"“{printable(name)[:60]}”"

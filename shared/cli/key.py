@@ -1,0 +1,98 @@
+"""`evertalk key`: keys for programs that talk over REST, made, listed and revoked at a terminal."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.api_keys import ApiKey, PostgresApiKeys, UnknownLimit
+from shared.core.identity.api_keys import SCOPES, BadKey, check_days, check_name, check_scopes
+
+Say = Callable[[str], None]
+
+
+def read_key_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Ends the program with 2 and a usage line when they cannot be used."""
+    scopes = "\n".join(f"  {scope:<16} {told}" for scope, told in SCOPES.items())
+    parser = argparse.ArgumentParser(
+        prog="evertalk key",
+        description="Keys for programs that talk over REST.",
+        epilog=f"scopes:\n{scopes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    create = verbs.add_parser("create", help="make a key; it is shown this once")
+    create.add_argument("name", metavar="NAME")
+    create.add_argument("--scope", action="append", metavar="SCOPE", required=True, help="may be given again")
+    create.add_argument("--expires", type=int, metavar="DAYS", help="without it, until it is revoked")
+    create.add_argument("--site", metavar="SITE", help="only people of this site")
+    create.add_argument("--agent", metavar="AGENT", help="only conversations with this agent")
+    verbs.add_parser("list", help="show all keys, not their secrets")
+    revoke = verbs.add_parser("revoke", help="end a key, at once")
+    revoke.add_argument("name", metavar="NAME", help="or the beginning that the list shows")
+    return parser.parse_args(arguments)
+
+
+async def run_key(wish: argparse.Namespace, *, database_url: str, say: Say, tell: Say) -> int:
+    """0 when it was done; the key alone goes to `say`, words about it to `tell`."""
+    pool = await open_pool(database_url, size=2)
+    try:
+        keys = PostgresApiKeys(pool)
+        match wish.verb:
+            case "create":
+                return await _create(keys, wish, say=say, tell=tell)
+            case "list":
+                return _list(await keys.all(), say)
+            case _:
+                return await _revoke(keys, wish.name, tell)
+    finally:
+        await pool.close()
+
+
+async def _create(keys: PostgresApiKeys, wish: argparse.Namespace, *, say: Say, tell: Say) -> int:
+    try:
+        token = await keys.create(
+            check_name(wish.name),
+            check_scopes(wish.scope),
+            days=check_days(wish.expires),
+            site=wish.site,
+            agent=wish.agent,
+        )
+    except BadKey as error:
+        tell(error.advice)
+        return 1
+    except UnknownLimit as error:
+        tell(str(error))
+        return 1
+    if token is None:
+        tell(f"There is a key {wish.name} already. Revoke it first, or choose another name.")
+        return 1
+    tell("This is the key. Keep it now: it is shown this once, and only its hash is stored.")
+    say(token)
+    return 0
+
+
+async def _revoke(keys: PostgresApiKeys, name: str, tell: Say) -> int:
+    if not await keys.revoke(name):
+        tell(f"No living key is called {name}; ./evertalk key list shows all.")
+        return 1
+    tell(f"{name} is revoked.")
+    return 0
+
+
+def _list(keys: Sequence[ApiKey], say: Say) -> int:
+    if not keys:
+        say("There are no keys. ./evertalk key create NAME --scope SCOPE makes one.")
+    for key in keys:
+        say("  ".join(_cells(key)))
+    return 0
+
+
+def _cells(key: ApiKey) -> list[str]:
+    limits = [f"site {key.site}"] if key.site else []
+    limits += [f"agent {key.agent}"] if key.agent else []
+    used = f"used {key.last_used_at:%Y-%m-%d %H}h" if key.last_used_at else "never used"
+    end = f"until {key.expires_at:%Y-%m-%d}" if key.expires_at else "for good"
+    state = f"revoked {key.revoked_at:%Y-%m-%d}" if key.revoked_at else end
+    return [f"{key.prefix}…", key.name, ",".join(key.scopes), *limits, state, used]

@@ -1,0 +1,61 @@
+"""Which models these settings choose, and what else runs on this machine that could answer."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from shared.adapters.models.ollama import find_ollama
+from shared.adapters.models.routing import Models
+from shared.adapters.models.selection import models_of
+from shared.adapters.models.token_counter import VocabularyCounter
+from shared.config.settings import Settings
+from shared.core.values.money import are_old
+
+
+async def who_answers(settings: Settings) -> list[tuple[str, str]]:
+    """Lines for people, each with its label. Raises ModelsFileBroken."""
+    models = models_of(settings, VocabularyCounter())
+    remarks = [("", remark) for remark in models.remarks]
+    remarks += [("", remark) for remark in await _price_remarks(models)]
+    remarks += [("", remark) for remark in await _summary_remarks(models)]
+    if not models.offline:
+        return [("Answers", f"{models.chat}, {_served_by(settings)}"), *remarks]
+    lines = [("Answers", "the offline model, a demo without intelligence; ./evertalk setup adds a real one")]
+    if found := await ollama_models():
+        lines.append(("", f"Ollama runs here ({', '.join(found[:3])}); ./evertalk setup can use it"))
+    return [*lines, *remarks]
+
+
+async def _price_remarks(models: Models) -> list[str]:
+    """A cap holds only what has a price."""
+    said: list[str] = []
+    for name in dict.fromkeys((models.chat, models.summary)):
+        card = await models.card(name)
+        if card.offline:
+            continue
+        if card.prices is None:
+            said.append(f"the price of {name} is unknown, so that no cap holds it; name it in a models file")
+        elif are_old(card.prices, datetime.now(UTC).date()):
+            said.append(f"the price of {name} is from {card.prices.dated} and may have changed")
+    return said
+
+
+async def _summary_remarks(models: Models) -> list[str]:
+    """A server without a list of models says of each that it is not there."""
+    if models.summary == models.chat or not await models.is_listed(models.chat):
+        return []
+    if await models.is_listed(models.summary) is not False:
+        return []
+    cheaper = "EVERTALK_SUMMARY_MODEL can name a cheaper one that it serves"
+    return [f"{models.summary} is not served: {models.chat} writes the summaries; {cheaper}"]
+
+
+async def ollama_models() -> list[str]:
+    """Names of the chat models that a local Ollama has, newest first; empty when none runs."""
+    return [entry.name for entry in await find_ollama()]
+
+
+def _served_by(settings: Settings) -> str:
+    if settings.models_file is not None:
+        return f"as {settings.models_file} says"
+    return f"by {settings.anthropic_base_url or 'Anthropic'}"

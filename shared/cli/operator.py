@@ -1,0 +1,120 @@
+"""`evertalk operator`: who may use the dashboard, seen and changed at a terminal."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.operator_admin import INVITATION_HOURS, Pool, Roster
+from shared.adapters.postgres.people.operator_auth import Operators, WeakPassword
+from shared.adapters.postgres.people.second_factors import reset_factor
+from shared.core.identity.operators import ROLES
+from shared.core.values.errors import EvertalkError
+
+BY = "command line"
+Say = Callable[[str], None]
+Url = Callable[[str], str]
+"""The address of a login, of its token."""
+
+
+def read_operator_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Ends the program with 2 and a usage line when they cannot be used."""
+    parser = argparse.ArgumentParser(prog="evertalk operator", description="Who may use the dashboard.")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    add = verbs.add_parser("add", help="let somebody in; prints a link that logs in once")
+    add.add_argument("name", metavar="NAME")
+    add.add_argument("--role", choices=ROLES, default="operator", help="operator without it")
+    password = verbs.add_parser("passwd", help="set a password; every login of theirs ends")
+    password.add_argument("name", metavar="NAME")
+    verbs.add_parser("list", help="show all operators and how many logins they have open")
+    revoke = verbs.add_parser("revoke", help="lock somebody out, and end their logins at once")
+    revoke.add_argument("name", metavar="NAME")
+    totp = verbs.add_parser(
+        "totp", help="the second factor of somebody who lost telephone and recovery codes"
+    )
+    totp.add_argument("what", choices=("reset",), help="take it away; the password alone opens again")
+    totp.add_argument("name", metavar="NAME")
+    return parser.parse_args(arguments)
+
+
+async def run_operator(
+    wish: argparse.Namespace, *, database_url: str, say: Say, tell: Say, ask: Callable[[], str], url: Url
+) -> int:
+    """0 when it was done; the link alone goes to `say`, words about it to `tell`; `ask` reads a password."""
+    pool = await open_pool(database_url, size=2)
+    roster = Roster(pool)
+    try:
+        match wish.verb:
+            case "add":
+                return await _add(roster, wish, say=say, tell=tell, url=url)
+            case "passwd":
+                return await _password(roster, Operators(pool), wish.name, tell=tell, ask=ask)
+            case "list":
+                return _list(await roster.all(), say)
+            case "totp":
+                return await _reset(pool, roster, wish.name, tell=tell)
+            case _:
+                return await _revoke(roster, wish.name, tell)
+    except EvertalkError as error:
+        tell(error.advice)
+        return 1
+    finally:
+        await pool.close()
+
+
+async def _add(roster: Roster, wish: argparse.Namespace, *, say: Say, tell: Say, url: Url) -> int:
+    invited = await roster.invite(wish.name, wish.role, by=BY)
+    tell(
+        f"{invited.name} is in as {wish.role}. This link logs them in once, within {INVITATION_HOURS} hours:"
+    )
+    say(url(invited.token))
+    return 0
+
+
+async def _password(
+    roster: Roster, operators: Operators, name: str, *, tell: Say, ask: Callable[[], str]
+) -> int:
+    try:
+        operator = await roster.with_password(await roster.named(name))
+        await operators.set_password(operator, ask())
+        await operators.record(actor=BY, action="password.set", about=f"operator:{await roster.named(name)}")
+    except WeakPassword as error:
+        tell(str(error))
+        return 1
+    finally:
+        await operators.close()
+    tell(f"The password of {name} is set. Their logins have ended.")
+    return 0
+
+
+async def _revoke(roster: Roster, name: str, tell: Say) -> int:
+    await roster.change(await roster.named(name), by=BY, locked=True)
+    tell(f"{name} is locked out, and every login of theirs has ended. The page Operators unlocks.")
+    return 0
+
+
+async def _reset(pool: Pool, roster: Roster, name: str, *, tell: Say) -> int:
+    operator = await roster.with_password(await roster.named(name))
+    if not await reset_factor(pool, operator, by=BY):
+        tell(f"{name} has no second factor; nothing was changed.")
+        return 1
+    tell(f"The second factor of {name} is gone. Their password opens alone, until they set up another.")
+    return 0
+
+
+def _list(operators: Sequence[dict[str, Any]], say: Say) -> int:
+    if not operators:
+        say("There are no operators. ./evertalk operator add NAME --role admin lets somebody in.")
+    for operator in operators:
+        say("  ".join(_cells(operator)))
+    return 0
+
+
+def _cells(operator: dict[str, Any]) -> list[str]:
+    at = operator["last_login_at"]
+    state = "locked" if operator["locked"] else f"{len(operator['logins'])} open"
+    kind = ["identity provider"] if operator["by_provider"] else []
+    kind += ["second factor"] if operator["has_second_factor"] else []
+    return [operator["name"], operator["role"], *kind, state, f"last login {at[:10]}" if at else "never in"]

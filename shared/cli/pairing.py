@@ -1,0 +1,189 @@
+"""`evertalk pairing`: who may write to the bots of Telegram, and the links that make somebody an owner."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from shared.adapters.postgres.dashboard.telegram import BotState, PostgresTelegramOverview
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow, PostgresTelegramAccess
+from shared.config.bots import BotConfig
+from shared.core.values.errors import StorageUnavailable
+
+_BY = "./evertalk pairing"
+_LOOK_SECONDS = 0.1
+_NAME_CHARS = 32
+
+
+class Rooms:
+    """The two tables of the database that pairing is about."""
+
+    def __init__(self, access: PostgresTelegramAccess, overview: PostgresTelegramOverview) -> None:
+        self.access = access
+        self.overview = overview
+
+
+@contextlib.asynccontextmanager
+async def _rooms(database_url: str) -> AsyncIterator[Rooms]:
+    pool = await open_pool(database_url, size=2)
+    try:
+        yield Rooms(PostgresTelegramAccess(pool), PostgresTelegramOverview(pool))
+    finally:
+        await pool.close()
+
+
+def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Ends the program with 2 and a usage line when they cannot be used."""
+    parser = argparse.ArgumentParser(prog="evertalk pairing", description="Who may write to the bots.")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs.add_parser("list", help="show who asked, who may write and who may not")
+    approve = verbs.add_parser("approve", help="let the person or group with this code in")
+    deny = verbs.add_parser("deny", help="refuse the person or group with this code")
+    for verb in (approve, deny):
+        verb.add_argument("code", metavar="CODE")
+    verbs.add_parser("revoke", help="shut somebody out again").add_argument("id", metavar="ID", type=int)
+    verbs.add_parser("owner", help="make a link: whoever opens it first owns the bot")
+    return parser.parse_args(arguments)
+
+
+async def run_pairing(
+    wish: argparse.Namespace, *, database_url: str, bots: Sequence[BotConfig], say: Callable[[str], None]
+) -> int:
+    """0 when it was done, 1 when not, with a line that says why."""
+    async with _rooms(database_url) as rooms:
+        if wish.verb == "list":
+            return await _list(rooms, say)
+        if wish.verb == "revoke":
+            return await _revoke(rooms, wish.id, say)
+        if wish.verb == "owner":
+            return await _owner(rooms, bots, say)
+        return await _decide(rooms, wish.code, wish.verb == "approve", say)
+
+
+async def _list(rooms: Rooms, say: Callable[[str], None]) -> int:
+    names = {bot.bot_id: f"@{bot.username}" for bot in await rooms.overview.bots()}
+    rows = [_cells(row, names.get(row.bot_id, str(row.bot_id))) for row in await rooms.access.all()]
+    if not rows:
+        say("Nobody has asked yet. Whoever writes to the bot gets a code, which you can approve here.")
+        return 0
+    for line in table((("code", "state", "id", "name", "asked", "bot"), *rows)):
+        say(line)
+    return 0
+
+
+def _cells(row: AccessRow, bot: str) -> tuple[str, ...]:
+    lapsed = row.state == "pending" and datetime.now(UTC) - row.asked_at > timedelta(hours=CODE_HOURS)
+    state = "lapsed" if lapsed else "owner" if row.owner and row.state == "allowed" else row.state
+    code = "–" if lapsed or row.code is None else row.code
+    return code, state, str(row.chat_id), who(row), f"{row.asked_at:%Y-%m-%d %H:%M}", bot
+
+
+async def _decide(rooms: Rooms, code: str, allowed: bool, say: Callable[[str], None]) -> int:
+    row = await rooms.access.decide_by_code(code, allowed=allowed, by=_BY)
+    if row is None:
+        say(f"No request with the code {printable(code)} is waiting. A code lives for {CODE_HOURS} hour;")
+        say("whoever writes to the bot again gets a new one. ./evertalk pairing list shows those that wait.")
+        return 1
+    if allowed:
+        say(f"{who(row)}, number {row.chat_id}, can write to the bot from now on.")
+        say("The bot has not told them: say so, or let them simply write again.")
+    else:
+        say(f"{who(row)}, number {row.chat_id}, was refused.")
+    return 0
+
+
+async def _revoke(rooms: Rooms, chat_id: int, say: Callable[[str], None]) -> int:
+    found = 0
+    for bot in await rooms.overview.bots():
+        row = await rooms.access.find(bot.bot_id, chat_id)
+        if row is None or row.state == "refused":
+            continue
+        found += 1
+        await rooms.access.decide(bot.bot_id, chat_id, allowed=False, by=_BY)
+        say(f"{who(row)}, number {chat_id}, can no longer write to @{bot.username}.")
+        if row.owner and not await rooms.access.owners(bot.bot_id):
+            say(f"@{bot.username} has no owner now; ./evertalk pairing owner makes a link for a new one.")
+    if not found:
+        say(f"Nobody with the number {chat_id} can write to a bot; ./evertalk pairing list shows who can.")
+    return 0 if found else 1
+
+
+async def _owner(rooms: Rooms, bots: Sequence[BotConfig], say: Callable[[str], None]) -> int:
+    if not bots:
+        say("No bot is set up. ./evertalk setup asks for the token of one.")
+        return 1
+    known = {bot.bot_id: bot for bot in await rooms.overview.bots()}
+    for bot in bots:
+        if bot.bot_id not in known:
+            say(f"The bot of {bot.token_name} has not reached Telegram yet. Start it: ./evertalk up")
+            continue
+        state = known[bot.bot_id]
+        say(link_line(state, await rooms.access.owner_code(bot.bot_id)))
+        say("Open it in Telegram within an hour: whoever does so first owns the bot.")
+    return 0 if all(bot.bot_id in known for bot in bots) else 1
+
+
+async def bot_lines(
+    database_url: str, bots: Sequence[BotConfig], *, seconds: float
+) -> tuple[list[str], tuple[BotConfig, ...]]:
+    """A line for each bot that has reached Telegram by then, and the bots that have not."""
+    if not bots:
+        return [], ()
+    lines: list[str] = []
+    async with _rooms(database_url) as rooms:
+        states = await _when_enrolled(rooms, bots, seconds=seconds)
+        for bot in bots:
+            if bot.bot_id in states:
+                lines += await _lines(rooms, states[bot.bot_id])
+    return lines, tuple(bot for bot in bots if bot.bot_id not in states)
+
+
+async def _when_enrolled(rooms: Rooms, bots: Sequence[BotConfig], *, seconds: float) -> dict[int, BotState]:
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + seconds
+    wanted = {bot.bot_id for bot in bots}
+    while True:
+        states = {bot.bot_id: bot for bot in await _patient(rooms.overview.bots) if bot.username}
+        if (wanted <= states.keys() and not any(states[one].problem for one in wanted)) or loop.time() > ends:
+            return states
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _patient(ask: Callable[[], Awaitable[list[BotState]]]) -> list[BotState]:
+    """A database that is away for a moment must not end those who only wait for a line."""
+    with contextlib.suppress(StorageUnavailable):
+        return await ask()
+    return []
+
+
+async def _lines(rooms: Rooms, bot: BotState) -> list[str]:
+    if bot.problem:
+        return [f"@{bot.username}: {bot.problem}"]
+    if await rooms.access.owners(bot.bot_id):
+        return [link_line(bot)]
+    code = await rooms.access.owner_code(bot.bot_id)
+    return [link_line(bot, code), "(open it in Telegram: whoever does so first owns the bot)"]
+
+
+def link_line(bot: BotState, code: str = "") -> str:
+    return f"@{bot.username} – https://t.me/{bot.username}{f'?start={code}' if code else ''}"
+
+
+def who(row: AccessRow) -> str:
+    """The name as people wrote it, which must not steer the terminal."""
+    name = printable(row.name)[:_NAME_CHARS] or ("a group" if row.chat_id < 0 else "somebody")
+    return f"{name} (@{printable(row.username)})" if row.username else name
+
+
+def printable(text: str) -> str:
+    return "".join(char for char in text if char.isprintable()).strip()
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
+    return ["  ".join(cells).rstrip() for cells in padded]

@@ -1,0 +1,173 @@
+"""`evertalk person`: whom this installation knows, a copy of what it has of somebody, and forgetting them."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.people_directory import PersonRow, PostgresPersons
+from shared.adapters.postgres.privacy.erasure import PostgresErasure
+from shared.adapters.postgres.privacy.export import PostgresExport
+from shared.bootstrap.app import SystemClock
+from shared.core.privacy.erasure import COUNTED
+from shared.core.privacy.export import ExportFormat
+from shared.core.values.errors import OnHold
+from shared.runtime.crash_points import no_crash
+from shared.services.privacy.erasure import Forgetting
+from shared.services.privacy.export import Exporting
+
+_WAYS: Mapping[str, tuple[str, str]] = {
+    "entries": ("message", "messages"),
+    "links": ("summary", "summaries"),
+    "notes": ("note", "notes"),
+    "artifacts": ("artifact", "artifacts"),
+    "attachments": ("file", "files"),
+    "pins": ("pin", "pins"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """The person at the terminal: what they read, what they are asked, where a file goes."""
+
+    say: Callable[[str], None]
+    ask: Callable[[str], str]
+    write: Callable[[bytes], Any]
+
+
+class Unheard:
+    """Screens find the event by themselves, within seconds: this command needs no Redis."""
+
+    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
+        return None
+
+
+def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Ends the program with 2 and a usage line when they cannot be used."""
+    parser = argparse.ArgumentParser(prog="evertalk person", description="People and what is kept of them.")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    listed = verbs.add_parser("list", help="show whom this installation knows")
+    listed.add_argument("search", metavar="SEARCH", nargs="?", default="", help="a part of a name or an id")
+    export = verbs.add_parser("export", help="write everything of a person to standard output")
+    export.add_argument("--format", choices=("md", "json"), default="json")
+    erase = verbs.add_parser("erase", help="forget a person; asks before it does")
+    hold = verbs.add_parser("hold", help="keep what is of a person, whoever and whatever would delete it")
+    release = verbs.add_parser("release", help="lift the hold")
+    for verb in (export, erase, hold, release):
+        verb.add_argument("id", metavar="ID", type=UUID)
+    return parser.parse_args(arguments)
+
+
+async def run_person(wish: argparse.Namespace, *, database_url: str, desk: Desk) -> int:
+    """0 when it was done, 1 when not, with a line that says why."""
+    async with _rooms(database_url) as rooms:
+        if wish.verb == "list":
+            return _list(await rooms.persons.find(wish.search), desk.say)
+        if wish.verb in ("hold", "release"):
+            return await _hold(rooms.persons, wish.id, wish.verb == "hold", desk.say)
+        session_id = await rooms.persons.session_of(wish.id)
+        if session_id is None:
+            desk.say(_nobody(wish.id))
+            return 1
+        if wish.verb == "export":
+            return await _export(rooms, session_id, wish, desk)
+        return await _erase(rooms.erasure, session_id, str(wish.id), desk)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rooms:
+    """The tables of the database that this is about."""
+
+    persons: PostgresPersons
+    erasure: PostgresErasure
+    export: PostgresExport
+
+
+@contextlib.asynccontextmanager
+async def _rooms(database_url: str) -> AsyncIterator[Rooms]:
+    pool = await open_pool(database_url, size=2)
+    try:
+        yield Rooms(persons=PostgresPersons(pool), erasure=PostgresErasure(pool), export=PostgresExport(pool))
+    finally:
+        await pool.close()
+
+
+def _list(rows: Sequence[PersonRow], say: Callable[[str], None]) -> int:
+    if not rows:
+        say("Nobody was found.")
+        return 0
+    for row in rows:
+        name = _printable(row.name) or ("a group" if row.kind == "group" else "–")
+        places = ", ".join(map(_printable, row.places)) or "–"
+        said = _number(row.messages, "message", "messages")
+        talks = f"{said} in {_number(row.conversations, 'conversation', 'conversations')}"
+        say(f"{row.public_id}  {name[:40]}  {places}  {talks}, last {row.last_active_at:%Y-%m-%d}")
+    return 0
+
+
+def _number(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+async def _hold(persons: PostgresPersons, person: UUID, on: bool, say: Callable[[str], None]) -> int:
+    changed = await persons.hold(person, on=on, by="command line")
+    if changed is None:
+        say(_nobody(person))
+        return 1
+    if not changed:
+        say("They are on hold already." if on else "They are not on hold.")
+    elif on:
+        say("On hold: neither a rule nor anybody deletes what is kept of them, until")
+        say(f"  ./evertalk person release {person}")
+    else:
+        say("The hold is lifted: what is older than its time goes with the next sweep.")
+    return 0
+
+
+def _nobody(person: UUID) -> str:
+    return f"Nobody has the id {person}; ./evertalk person list shows who has which."
+
+
+async def _export(rooms: Rooms, session_id: int, wish: argparse.Namespace, desk: Desk) -> int:
+    exporting = Exporting(store=rooms.export, clock=SystemClock())
+    kind: ExportFormat = "md" if wish.format == "md" else "json"
+    await rooms.persons.audited("person.export", about=str(wish.id))
+    async for piece in exporting.pieces(session_id, kind):
+        desk.write(piece.encode())
+    return 0
+
+
+async def _erase(store: PostgresErasure, session_id: int, person: str, desk: Desk) -> int:
+    forgetting = Forgetting(store=store, announcer=Unheard(), crash_point=no_crash)
+    preview = await store.preview(session_id)
+    desk.say(f"This would be gone for good: {_amounts(preview.counts)}, and all else that holds their words.")
+    if (await asyncio.to_thread(desk.ask, "Type the id again to go on: ")).strip() != person:
+        desk.say("That is not the id. Nothing was erased.")
+        return 1
+    try:
+        report = await forgetting.everything(session_id, "command line")
+    except OnHold as error:
+        desk.say(error.advice)
+        return 1
+    if not report.finished:
+        desk.say(f"Erasure {report.erasure_id} has begun; a worker goes on with it.")
+        return 0
+    desk.say(
+        f"Erased: {_amounts(report.counts)}. Erasure {report.erasure_id} is in the log, without content."
+    )
+    desk.say("Backups made before today still hold it: see “Your data” in the README before restoring one.")
+    return 0
+
+
+def _amounts(counts: Mapping[str, int]) -> str:
+    return ", ".join(_number(counts.get(name, 0), *_WAYS[name]) for name in COUNTED)
+
+
+def _printable(text: str) -> str:
+    return "".join(char for char in text if char.isprintable()).strip()

@@ -1,0 +1,283 @@
+"""`evertalk restore`: another state built beside the present one, checked, then renamed into its place."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
+from shared.adapters.embedded.atomic_swap import begin_swap, finish_swap
+from shared.adapters.embedded.binaries import POSTGRES_MAJOR
+from shared.adapters.embedded.errors import FolderInUse
+from shared.adapters.embedded.folders import FolderLock
+from shared.adapters.files.archive import open_archive, sync_folder, unpack, unpack_folder, write_private
+from shared.adapters.files.erasure_file import FILE as ERASURES
+from shared.adapters.files.erasure_file import ErasureFile
+from shared.adapters.postgres.db.migrate import known_revisions
+from shared.adapters.postgres.db.urls import place_of
+from shared.adapters.postgres.operations.dump import facts_of, is_empty
+from shared.adapters.postgres.operations.restore import Refilled, refill
+from shared.cli.backup import FOLDERS, Say, copy_erasures, told_counts
+from shared.config.settings import Settings, resolve_secret_key
+from shared.core.ops.backups import DATABASE, FILES, KEY, BadBackup, Manifest, check_seal, read_manifest
+from shared.core.privacy.erasures import Erased
+from shared.core.values.errors import EvertalkError
+from shared.runtime.crash_points import CrashPoint, crash_at, no_crash
+
+STAGE = "restore.new"
+_SPARE_BYTES = 128 * 1024**2
+
+
+class CannotRestore(EvertalkError):
+    """Nothing was changed."""
+
+    code = "cannot_restore"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    manifest: Manifest
+    filled: Refilled
+
+
+def read_restore_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Ends the program with 2 and a usage line when they cannot be used."""
+    parser = argparse.ArgumentParser(
+        prog="evertalk restore",
+        description="Put a backup in the place of what is there; stop Evertalk first.",
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="the file that ./evertalk backup has made")
+    parser.add_argument(
+        "--foreign", action="store_true",
+        help="take one whose seal is not of this installation's key: only when you know where it comes from",
+    )  # fmt: skip
+    parser.add_argument(
+        "--erasures", type=Path, metavar="FILE",
+        help=f"the log of erasures of the installation it comes from ({ERASURES} beside its backups)",
+    )  # fmt: skip
+    return parser.parse_args(arguments)
+
+
+async def run_restore(wish: argparse.Namespace, *, settings: Settings, say: Say) -> int:
+    """The exit code; raises CannotRestore, BadBackup, EmbeddedServerFailed, DumpFailed."""
+    path = wish.path.expanduser().absolute()
+    if settings.embedded_postgres:
+        return await restore_here(settings, path, foreign=wish.foreign, erasures=wish.erasures, say=say)
+    return await restore_there(settings, path, foreign=wish.foreign, erasures=wish.erasures, say=say)
+
+
+async def restore_here(
+    settings: Settings, path: Path, *, foreign: bool = False, erasures: Path | None = None, say: Say
+) -> int:
+    """Into servers of our own: built beside, then renamed; the state of before is kept aside."""
+    crash_point = crash_at(settings.crash_point)
+    data = settings.data_dir
+    data.mkdir(parents=True, exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
+    with stopped(data):
+        finish_swap(data)
+        check_backup(settings, path, foreign=foreign)
+        logged = await _logged(settings, erasures, say)
+        with staged(settings, path) as stage:
+            done = await _build(settings, path, stage, logged)
+            crash_point("restore_before_swap")
+            aside = _swap(data, stage, done.manifest, crash_point)
+    for line in told(done, path):
+        say(line)
+    if aside is not None:
+        say(f"What was there before lies in {aside}; delete it when all is well.")
+    say("Start it: ./evertalk up")
+    return 0 if not done.filled.broken else 1
+
+
+async def restore_there(
+    settings: Settings, path: Path, *, foreign: bool = False, erasures: Path | None = None, say: Say
+) -> int:
+    """Into an external server: only into an empty database, so that nothing can be lost."""
+    assert settings.database_url is not None
+    url = settings.direct_url(settings.database_url.get_secret_value())
+    check_backup(settings, path, foreign=foreign)
+    if not await is_empty(url):
+        raise CannotRestore(
+            f"the database at {place_of(url)} is not empty; nothing was changed",
+            advice="Stop Evertalk, run ./evertalk backup (it brings the log of erasures up to date), make an "
+            "empty database, point DATABASE_URL to it, and restore again. The old one stays as it is.",
+        )
+    logged = ErasureFile(erasures or settings.backups / ERASURES).read()
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with staged(settings, path) as stage:
+        manifest = unpack(path, stage)
+        done = await _fill(url, stage, manifest, logged)
+    for line in told(done, path):
+        say(line)
+    say(f"The agents' folders are in its {FILES}; they belong into {settings.data_dir}.")
+    return 0 if not done.filled.broken else 1
+
+
+def check_backup(settings: Settings, path: Path, *, foreign: bool) -> Manifest:
+    """Everything that can be said without changing anything; raises BadBackup, CannotRestore."""
+    manifest = read_manifest(open_archive(path))
+    if manifest.postgres_major > POSTGRES_MAJOR and settings.embedded_postgres:
+        raise BadBackup(
+            f"it was made by PostgreSQL {manifest.postgres}, and this is {POSTGRES_MAJOR}",
+            advice="Update Evertalk first, then restore it.",
+        )
+    if manifest.revision not in known_revisions():
+        raise BadBackup(
+            f"its schema {manifest.revision} is unknown here: a newer Evertalk ({manifest.evertalk}) made it",
+            advice="Update Evertalk first, then restore it.",
+        )
+    key = _present_key(settings)
+    if key is not None and not foreign and not check_seal(open_archive(path), key):
+        raise CannotRestore(
+            "its seal is not of this installation's secret key: it is of another one, or was changed since",
+            advice="When you know where it comes from, add --foreign; it may bring a key of its own.",
+        )
+    unpack(path, None)
+    return manifest
+
+
+def told(done: Restored, path: Path) -> list[str]:
+    lines = [
+        f"Restored {path.name} of {done.manifest.made_at:%Y-%m-%d %H:%M} UTC: {told_counts(done.manifest)}.",
+        f"  schema {done.manifest.revision} → {done.filled.revision}",
+        f"  erasures done again: {done.filled.erased_again}",
+        f"  log_epoch is {done.filled.log_epoch} now: every screen begins afresh",
+        "  operators have to log in again; keys, operators and access are as they were then",
+        "  what was spent since then is not counted: look at today's cap",
+    ]
+    lines += [f"  a promise does not hold: {line}" for line in done.filled.broken[:20]]
+    return lines
+
+
+@contextlib.contextmanager
+def stopped(data: Path) -> Iterator[None]:
+    """Nobody else has the data folder meanwhile."""
+    (data / "servers").mkdir(exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
+    try:
+        # `up` holds the first; commands that start the servers for a moment hold the second.
+        with FolderLock(data / "up.lock"):
+            with FolderLock(data / "servers" / "lock"):
+                pass
+            yield
+    except FolderInUse:
+        raise CannotRestore(
+            "Evertalk runs with this data folder; nothing was changed",
+            advice="Stop it first: Ctrl-C where it runs, or systemctl [--user] stop evertalk.",
+        ) from None
+
+
+@contextlib.contextmanager
+def staged(settings: Settings, path: Path) -> Iterator[Path]:
+    """An empty place in the data folder, so that renaming suffices; halves of an earlier try go."""
+    stage = settings.data_dir / STAGE
+    shutil.rmtree(stage, ignore_errors=True)
+    stage.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700)
+    needed = 4 * path.stat().st_size + _SPARE_BYTES
+    free = shutil.disk_usage(stage).free
+    try:
+        if free < needed:
+            raise CannotRestore(
+                f"{free / 2**20:,.0f} MiB are free, and {needed / 2**20:,.0f} MiB may be needed",
+                advice="The present state is kept beside the restored one. Make room; nothing was changed.",
+            )
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+async def _logged(settings: Settings, erasures: Path | None, say: Say) -> list[Erased]:
+    """From the copy apart, brought up to date by the present database as far as that still starts."""
+    file = ErasureFile(settings.backups / ERASURES)
+    servers = settings.data_dir / "servers"
+    if (servers / "pg" / "PG_VERSION").is_file():
+        try:
+            async with EmbeddedServers(
+                servers, wanted=Wanted(redis=False), account=settings.servers_account
+            ) as running:
+                if (await facts_of(running.database_url))[1] is not None:
+                    await copy_erasures(running.database_url, file)
+        except (EmbeddedServerFailed, EvertalkError, OSError) as error:
+            first = str(error).splitlines()[0]
+            say(f"The present database cannot be read ({first}): erasures come from {ERASURES} alone.")
+    more = [] if erasures is None else _given(erasures)
+    return [*file.read(), *more]
+
+
+def _given(path: Path) -> list[Erased]:
+    if not path.is_file():
+        raise CannotRestore(f"there is no file {path}", advice="Nothing was changed. Look for the right one.")
+    return ErasureFile(path).read()
+
+
+async def _build(settings: Settings, path: Path, stage: Path, logged: Sequence[Erased]) -> Restored:
+    """A whole data folder in `stage`, migrated and checked."""
+    manifest = unpack(path, stage)
+    fresh = stage / "data"
+    fresh.mkdir(mode=0o700)
+    unpack_folder(stage / FILES, fresh)
+    if KEY in manifest.members:
+        write_private(fresh / "secret_key", (stage / KEY).read_bytes())
+    async with new_servers(settings, stage) as running:
+        return await _fill(running.database_url, stage, manifest, logged)
+
+
+def new_servers(settings: Settings, stage: Path) -> EmbeddedServers:
+    """Empty ones in `stage`, under the same rights as those that are there."""
+    servers = stage / "servers"
+    servers.mkdir(mode=0o711)
+    owner = (settings.data_dir / "servers").stat()
+    if os.geteuid() == 0:
+        os.chown(servers, owner.st_uid, owner.st_gid)
+    return EmbeddedServers(servers, wanted=Wanted(redis=False), account=settings.servers_account)
+
+
+async def _fill(url: str, stage: Path, manifest: Manifest, logged: Sequence[Erased]) -> Restored:
+    about = f"{manifest.made_at:%Y%m%dT%H%M%S}Z"
+    return Restored(manifest=manifest, filled=await refill(url, stage / DATABASE, logged, about=about))
+
+
+def _swap(data: Path, stage: Path, manifest: Manifest, crash_point: CrashPoint) -> Path | None:
+    files = [*FOLDERS, *(["secret_key"] if KEY in manifest.members else [])]
+    built = [("servers/pg", stage / "servers" / "pg"), *((name, stage / "data" / name) for name in files)]
+    return set_aside(data, "restore", built, crash_point=crash_point)
+
+
+def set_aside(
+    data: Path, what: str, built: Sequence[tuple[str, Path]], *, crash_point: CrashPoint = no_crash
+) -> Path | None:
+    """What is there goes aside, what was built takes its place; where aside is, if anything was there."""
+    aside = _free(data / f"before-{what}-{datetime.now(UTC):%Y%m%dT%H%M%S}Z")
+    places = [*(place for place, _ in built), "servers/valkey"]
+    # Only what is there now: the same move must not be done twice, with what has come meanwhile.
+    moves = [(data / place, aside / place) for place in places if (data / place).exists()]
+    moves_in = [(source, data / place) for place, source in built if source.exists()]
+    if moves:
+        aside.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700)
+    # Nobody starts the servers while their folder is renamed.
+    with FolderLock(data / "servers" / "lock"):
+        begin_swap(data, [*moves, *moves_in], write_private)
+        finish_swap(data, between=lambda: crash_point("restore_mid_swap"))
+    for folder in (data, data / "servers"):
+        sync_folder(folder)
+    return aside if moves else None
+
+
+def _free(path: Path) -> Path:
+    number = 1
+    while path.exists():
+        number += 1
+        path = path.with_name(f"{path.name.split('_')[0]}_{number}")
+    return path
+
+
+def _present_key(settings: Settings) -> bytes | None:
+    """None on a machine that has none yet."""
+    if settings.secret_key is None and not (settings.data_dir / "secret_key").is_file():
+        return None
+    return resolve_secret_key(settings)

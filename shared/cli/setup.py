@@ -1,0 +1,222 @@
+"""`evertalk setup`: asks for the few things that matter and writes `.env`, leaving the rest as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from dotenv import dotenv_values
+from pydantic import SecretStr
+
+from shared.adapters.models.ollama import OLLAMA_URL
+from shared.adapters.telegram_probe import BotSeen, TelegramSilent, TokenRefused, look_at_bot
+from shared.cli.model_discovery import ollama_models
+from shared.config.settings import (
+    TELEGRAM_API_URL,
+    BadSettings,
+    checked_bot_token,
+    default_env_file,
+    load_settings,
+    parse_chat_ids,
+)
+
+_LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=")
+_PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,=-]*")
+
+Ask = Callable[[str], str]
+
+
+def run_setup(ask: Ask = input, ask_secret: Ask = getpass.getpass) -> int:
+    path = default_env_file()
+    if path is None:
+        print("EVERTALK_ENV_FILE is empty: there is no file to write to.", file=sys.stderr)
+        return 2
+    known = {name: value for name, value in _written(path).items() if value}
+    print(f"Enter keeps what stands in [brackets]. Answers go to {path}, which only you can read.\n")
+    try:
+        answers = _questions(known, ask, ask_secret)
+    except (EOFError, KeyboardInterrupt):
+        print("\nNothing was changed.")
+        return 1
+    before = path.read_text() if path.is_file() else None
+    write_private(path, merged(before or "", answers))
+    try:
+        load_settings(path)
+    except BadSettings as error:
+        for problem in error.problems:
+            print(f"evertalk: {problem}", file=sys.stderr)
+        return 2
+    print(f"\nWritten to {path}. Start with: ./evertalk up")
+    return 0
+
+
+def _questions(known: Mapping[str, str], ask: Ask, ask_secret: Ask) -> dict[str, str]:
+    answers = _ask_for_model(known, ask, ask_secret)
+    profile = known.get("EVERTALK_PROFILE", "personal")
+    answers["EVERTALK_PROFILE"] = _until_good(
+        ask,
+        f"Who will talk to it: you and people you know (personal), or anyone (public)? [{profile}] ",
+        profile,
+        lambda text: text if text in ("personal", "public") else None,
+    )
+    url = known.get("EVERTALK_PUBLIC_URL", "")
+    answers["EVERTALK_PUBLIC_URL"] = _until_good(
+        ask,
+        f"Public address, such as https://chat.example.org, if it has one [{url or 'none'}] ",
+        url,
+        _address,
+    )
+    cap = known.get("EVERTALK_CAP_TOTAL_PER_DAY_USD", "5.00")
+    answers["EVERTALK_CAP_TOTAL_PER_DAY_USD"] = _until_good(
+        ask, f"How many US dollars a day may it spend at most? [{cap}] ", cap, _dollars
+    )
+    return {**answers, **_ask_for_telegram(known, ask, ask_secret, profile=answers["EVERTALK_PROFILE"])}
+
+
+def _ask_for_model(known: Mapping[str, str], ask: Ask, ask_secret: Ask) -> dict[str, str]:
+    has_key = "ANTHROPIC_API_KEY" in known
+    hint = "the one that is set" if has_key else "none: the offline demo answers"
+    key = ask_secret(f"Provider key, not shown while you type [{hint}] ").strip()
+    if key and known.get("ANTHROPIC_BASE_URL") == OLLAMA_URL:
+        # The key is for the provider; a local model chosen earlier makes room for it.
+        return {"ANTHROPIC_API_KEY": key, "ANTHROPIC_BASE_URL": "", "EVERTALK_MODEL": ""}
+    if key:
+        return {"ANTHROPIC_API_KEY": key}
+    if has_key or not (models := asyncio.run(ollama_models())):
+        return {}
+    answer = ask(f"Ollama runs on this machine with {', '.join(models)}. Use {models[0]}? [Y/n] ")
+    if answer.strip().lower() in ("", "y", "yes"):
+        return {"ANTHROPIC_BASE_URL": OLLAMA_URL, "EVERTALK_MODEL": models[0]}
+    return {}
+
+
+def _ask_for_telegram(known: Mapping[str, str], ask: Ask, ask_secret: Ask, *, profile: str) -> dict[str, str]:
+    has_token = "TELEGRAM_BOT_TOKEN" in known
+    api_url = {**known, **os.environ}.get("EVERTALK_TELEGRAM_API_URL") or TELEGRAM_API_URL
+    print("Telegram: write /newbot to @BotFather in Telegram and paste the token that it gives you.")
+    hint = 'the one that is set; "none" takes it away' if has_token else "none: no Telegram"
+    token = _until_good(
+        ask_secret,
+        f"Bot token, not shown while you type [{hint}] ",
+        "",
+        lambda text: _bot_token(text, api_url),
+    )
+    if token == "none" or not (token or has_token):  # noqa: S105 - a word that people type
+        return {"TELEGRAM_BOT_TOKEN": ""} if has_token else {}
+    answers = {"TELEGRAM_BOT_TOKEN": token} if token else {}
+    return {**answers, **_ask_for_access(known, ask, profile=profile)}
+
+
+def _bot_token(text: str, api_url: str) -> str | None:
+    """Checked with Telegram; None for what cannot be a token, or not one that Telegram knows."""
+    if text in ("", "none"):
+        return text
+    try:
+        token = checked_bot_token(SecretStr(text))
+        seen = asyncio.run(look_at_bot(token, api_url=api_url))
+    except (ValueError, TokenRefused) as error:
+        print(f"  {'It' if isinstance(error, ValueError) else 'No:'} {error}.")
+        return None
+    except TelegramSilent as error:
+        print(f"  It could not be checked: {error}. It is kept; ./evertalk doctor looks again.")
+        return text
+    print(f"  {_introduced(seen)}")
+    return text
+
+
+def _introduced(seen: BotSeen) -> str:
+    groups = "reads everything" if seen.reads_all_group_messages else "reads only what is meant for it"
+    return f"This is @{seen.username} ({seen.name}); in groups it {groups}."
+
+
+def _ask_for_access(known: Mapping[str, str], ask: Ask, *, profile: str) -> dict[str, str]:
+    access = known.get("EVERTALK_TELEGRAM_ACCESS", "pairing")
+    answer = _until_good(
+        ask,
+        "Who may write to the bot: whom you approve (pairing), whom you list (allowlist), or anyone (open)? "
+        f"[{access}] ",
+        access,
+        lambda text: text if text in ("pairing", "allowlist", "open") else None,
+    )
+    if answer == "open" and profile == "personal":
+        print("  Mind that anyone who finds the bot may then spend your money, up to the daily cap.")
+    if answer != "allowlist":
+        return {"EVERTALK_TELEGRAM_ACCESS": answer}
+    listed = known.get("EVERTALK_TELEGRAM_ALLOWED", "")
+    question = f"Telegram numbers of people and groups, with commas [{listed or 'none yet'}] "
+    return {
+        "EVERTALK_TELEGRAM_ACCESS": answer,
+        "EVERTALK_TELEGRAM_ALLOWED": _until_good(ask, question, listed, _numbers),
+    }
+
+
+def _numbers(text: str) -> str | None:
+    try:
+        return ",".join(map(str, parse_chat_ids(text.replace(",", " ").split())))
+    except ValueError:
+        return None
+
+
+def _until_good(ask: Ask, question: str, default: str, check: Callable[[str], str | None]) -> str:
+    while True:
+        answer = ask(question).strip() or default
+        good = check(answer)
+        if good is not None:
+            return good
+        print("  That cannot be used; please try again.")
+
+
+def _address(text: str) -> str | None:
+    if text in ("", "none"):
+        return ""
+    return text.rstrip("/") if re.fullmatch(r"https?://[^\s/]+(/\S*)?", text) else None
+
+
+def _dollars(text: str) -> str | None:
+    try:
+        amount = Decimal(text.removeprefix("$"))
+    except InvalidOperation:
+        return None
+    return f"{amount:.2f}" if amount.is_finite() and amount >= 0 else None
+
+
+def merged(before: str, answers: Mapping[str, str]) -> str:
+    """The file with our lines replaced in place; comments and everything unknown stay as they were."""
+    lines, done = [], set()
+    for line in before.splitlines():
+        match = _LINE.match(line)
+        name = match[1] if match else ""
+        if name in answers:
+            if name not in done and answers[name]:
+                lines.append(f"{name}={_quoted(answers[name])}")
+            done.add(name)
+        else:
+            lines.append(line)
+    lines += [f"{name}={_quoted(value)}" for name, value in answers.items() if value and name not in done]
+    return "\n".join(lines) + "\n"
+
+
+def write_private(path: Path, text: str) -> None:
+    """Never, not even for a moment, readable by others; never half written."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    fresh.unlink(missing_ok=True)
+    fresh.touch(mode=0o600)
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
+def _quoted(value: str) -> str:
+    if _PLAIN.fullmatch(value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _written(path: Path) -> dict[str, str | None]:
+    return dict(dotenv_values(path, interpolate=False)) if path.is_file() else {}

@@ -1,0 +1,250 @@
+"""`evertalk site`: where the widget may live, how it looks there, and the secrets that sign its people in."""
+
+from __future__ import annotations
+
+import argparse
+import html
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shared.adapters.encryption import Vault
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.agents import PostgresAgents
+from shared.adapters.postgres.people.sites import PostgresSites, SiteShown, secret_about, site_from, whole_of
+from shared.cli.editor_session import Drafts, Terminal, as_json, shown, table
+from shared.config.agents import AGENT_NAME
+from shared.config.bots import DEFAULT_AGENT
+from shared.config.sites import AUDIENCES, BadSiteConfig, check_site
+
+_COLUMNS = (14, 14, 8, 8, 8, 20)
+_TEXT_FLAGS = (
+    "title", "welcome", "accent", "position", "offline-text", "ai-notice", "privacy-url", "launcher-label",
+    "verified",
+)  # fmt: skip
+_SWITCHES = ("webview", "uploads", "handover", "memory-toasts")
+_SWITCHED = {"on": True, "off": False, "auto": None}
+"""`auto` takes the setting away: it is as the program has it."""
+_TAKES = "A running Evertalk follows within ten seconds."
+
+
+def read_site_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Ends the program with 2 and a usage line when they cannot be used."""
+    parser = argparse.ArgumentParser(prog="evertalk site", description="Where the widget may live.")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs.add_parser("list", help="show all sites")
+    for verb, told in (
+        ("show", "print a site's settings as JSON"),
+        ("snippet", "print the line that puts the widget on a page"),
+        ("add", "make a site"),
+        ("edit", "change what is given of a site; open your editor when nothing is"),
+    ):
+        one = verbs.add_parser(verb, help=told)
+        one.add_argument("name", metavar="NAME")
+        if verb in ("add", "edit"):
+            _add_flags(one)
+    secret = verbs.add_parser("secret", help="add, list or revoke the secrets that sign people in")
+    secret.add_argument("name", metavar="NAME")
+    secret.add_argument("what", choices=("add", "list", "revoke"))
+    secret.add_argument("id", metavar="ID", nargs="?", default="")
+    return parser.parse_args(arguments)
+
+
+def _add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--agent", metavar="AGENT")
+    parser.add_argument("--audience", choices=AUDIENCES)
+    parser.add_argument(
+        "--origin", metavar="ORIGIN", action="append", help="a page's origin; may be given again"
+    )
+    parser.add_argument("--starter", metavar="TEXT", action="append", help="may be given up to six times")
+    for name in _TEXT_FLAGS:
+        parser.add_argument(f"--{name}", metavar="TEXT", help="empty takes it away")
+    for name in _SWITCHES:
+        parser.add_argument(f"--{name}", choices=tuple(_SWITCHED))
+
+
+async def run_site(
+    wish: argparse.Namespace,
+    *,
+    database_url: str,
+    drafts: Path,
+    terminal: Terminal,
+    vault: Callable[[], Vault],
+    public_url: str | None = None,
+) -> int:
+    """0 when it was done, 1 when not, with lines that say why."""
+    pool = await open_pool(database_url, size=2)
+    try:
+        desk = SiteDesk(
+            PostgresSites(pool), PostgresAgents(pool),
+            drafts=Drafts("site", folder=drafts, terminal=terminal), say=terminal.say,
+            vault=vault, public_url=public_url,
+        )  # fmt: skip
+        return await desk.do(wish)
+    finally:
+        await pool.close()
+
+
+class SiteDesk:
+    def __init__(
+        self,
+        sites: PostgresSites,
+        agents: PostgresAgents,
+        *,
+        drafts: Drafts,
+        say: Callable[[str], None],
+        vault: Callable[[], Vault],
+        public_url: str | None,
+    ) -> None:
+        self._sites = sites
+        self._agents = agents
+        self._drafts = drafts
+        self._say = say
+        self._vault = vault
+        self._public_url = public_url
+
+    async def do(self, wish: argparse.Namespace) -> int:
+        if wish.verb == "list":
+            return await self._list()
+        if wish.verb == "add":
+            return await self._add(wish)
+        site = await self._sites.find(wish.name)
+        if site is None:
+            self._say(f"There is no site {shown(wish.name)}. ./evertalk site list shows all.")
+            return 1
+        match wish.verb:
+            case "show":
+                self._say(as_json(whole_of(site)))
+                return 0
+            case "snippet":
+                return self._snippet(site.name)
+            case "secret":
+                return await self._secret(site.name, wish.what, wish.id)
+            case _:
+                given = _given(wish)
+                return await (self._change(site, {**whole_of(site), **given}) if given else self._edit(site))
+
+    async def _list(self) -> int:
+        rows = [
+            (
+                site.name, site.agent, site.audience, str(site.config.get("verified", "off")),
+                str(site.visitors), " ".join(site.origins) or "–",
+            )
+            for site in await self._sites.all()
+        ]  # fmt: skip
+        head = ("site", "agent", "audience", "verified", "visitors", "origins")
+        for line in table([head, *rows], most=_COLUMNS):
+            self._say(line)
+        return 0
+
+    async def _add(self, wish: argparse.Namespace) -> int:
+        if not AGENT_NAME.fullmatch(wish.name):
+            self._say(
+                f"{shown(wish.name)} is no name for a site: 1 to 40 of a-z, 0-9, _ and -, no mark first."
+            )
+            return 1
+        whole = {"agent": DEFAULT_AGENT, "audience": "personal", "origins": [], **_given(wish)}
+        site = await self._checked(wish.name, whole, version=1)
+        if site is None:
+            return 1
+        if not await self._sites.add(site):
+            self._say("There is a site of that name already. ./evertalk site list shows all.")
+            return 1
+        return self._snippet(site.name)
+
+    async def _edit(self, site: SiteShown) -> int:
+        """Nothing that was typed is lost: the draft stays in its file until the row is changed."""
+        try:
+            draft = self._drafts.begin(site.name, site.version, whole_of(site))
+        except OSError as error:
+            self._say(f"No draft can be written to {self._drafts.folder}: {error.strerror}.")
+            return 1
+        typed = await self._drafts.typed(site.name, draft, check_site)
+        if typed is None:
+            return 1
+        if typed[0] == whole_of(site):
+            draft.unlink()
+            self._say("Nothing was changed.")
+            return 0
+        code = await self._change(site, typed[0])
+        if code == 0:
+            draft.unlink()
+        else:
+            self._say(f"Your draft is in {draft}.")
+        return code
+
+    async def _change(self, site: SiteShown, whole: Mapping[str, Any]) -> int:
+        changed = await self._checked(site.name, whole, version=site.version)
+        if changed is None:
+            return 1
+        if await self._sites.change(changed) is None:
+            self._say(f"Somebody else changed {site.name} meanwhile: nothing of yours was stored.")
+            return 1
+        self._say(f"{site.name} is changed. {_TAKES}")
+        if changed.config.get("verified", "off") != "off" and not await self._sites.secrets(site.name):
+            self._say(f"Nobody can sign in yet: ./evertalk site secret {site.name} add makes a secret.")
+        return 0
+
+    async def _checked(self, name: str, whole: Mapping[str, Any], *, version: int) -> SiteShown | None:
+        try:
+            check_site(whole)
+        except BadSiteConfig as error:
+            self._drafts.problems("This cannot be used; nothing was changed:", error)
+            return None
+        site = site_from(name, whole, version=version)
+        if await self._agents.find(site.agent) is None:
+            names = ", ".join(row.name for row in await self._agents.all())
+            self._say(f"There is no agent {shown(site.agent)}. There are: {names}. Nothing was changed.")
+            return None
+        return site
+
+    def _snippet(self, name: str) -> int:
+        place = html.escape((self._public_url or "https://YOUR-SERVER").rstrip("/"), quote=True)
+        self._say(f'<script src="{place}/widget.js" data-site="{name}" async></script>')
+        return 0
+
+    async def _secret(self, name: str, what: str, secret_id: str) -> int:
+        if what == "list":
+            for one in await self._sites.secrets(name):
+                self._say(f"{one.id}  made {one.created_at:%Y-%m-%d %H:%M} UTC")
+            return 0
+        if what == "add":
+            return await self._add_secret(name)
+        if not await self._sites.revoke_secret(name, secret_id):
+            self._say(f"{name} has no secret {shown(secret_id)}; ./evertalk site secret {name} list shows.")
+            return 1
+        self._say(f"{secret_id} is revoked; whoever was signed in has to come with a new signature. {_TAKES}")
+        return 0
+
+    async def _add_secret(self, name: str) -> int:
+        secret_id, secret = secrets.token_hex(4), secrets.token_urlsafe(48)
+        sealed = self._vault().seal(secret.encode(), about=secret_about(name, secret_id))
+        if not await self._sites.add_secret(name, secret_id, sealed):
+            self._say(f"{name} has two secrets already; revoke one of them first:")
+            self._say(f"./evertalk site secret {name} list shows them.")
+            return 1
+        self._say(secret)
+        self._say(f"This is secret {secret_id} of {name}, shown this once; keep it on your server only.")
+        self._say(_TAKES)
+        return 0
+
+
+def _given(wish: argparse.Namespace) -> dict[str, Any]:
+    """What the flags say, under the names of the settings; None takes a setting away."""
+    given: dict[str, Any] = {
+        name: value for name in ("agent", "audience") if (value := getattr(wish, name)) is not None
+    }
+    if wish.origin is not None:
+        given["origins"] = [one for one in wish.origin if one]
+    if wish.starter is not None:
+        given["starters"] = [one for one in wish.starter if one] or None
+    for flag in _TEXT_FLAGS:
+        name = flag.replace("-", "_")
+        if (value := getattr(wish, name)) is not None:
+            given[name] = value or None
+    for flag in _SWITCHES:
+        name = flag.replace("-", "_")
+        if (value := getattr(wish, name)) is not None:
+            given[name] = _SWITCHED[value]
+    return given

@@ -1,0 +1,363 @@
+"""`evertalk up`: servers, migrations, processes, in that order; and back again when it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
+from shared.adapters.embedded.atomic_swap import finish_swap
+from shared.adapters.embedded.errors import FolderInUse
+from shared.adapters.embedded.folders import FolderLock
+from shared.adapters.embedded.process_user import account_for, make_account
+from shared.cli.model_discovery import who_answers
+from shared.cli.pairing import bot_lines
+from shared.config.bots import BotConfig, configured_bots, remarks_about
+from shared.config.settings import BadSettings, Settings, environment, resolve_secret_key
+from shared.core.values.errors import StorageUnavailable
+from shared.supervision.backup_schedule import DailyBackup
+from shared.supervision.child_process import Child, ChildRefused, child_environment
+from shared.supervision.process_secrets import Process, given_to
+
+_READY_SECONDS = 60.0
+_CHILD_STOP_SECONDS = 2.5
+_WORKING_STOP_SECONDS = 4.5
+"""For the bot and the worker: an answer that is nearly there is brought. All together stays within 10 s."""
+_PROBE_SECONDS = 2.0
+_ENROLMENT_SECONDS = 5.0
+_LOOK_AGAIN_SECONDS = 2.0
+
+
+class CannotStart(Exception):
+    """Why `up` gives up; `advice` says what to do."""
+
+    def __init__(self, message: str, *, advice: str) -> None:
+        super().__init__(message)
+        self.advice = advice
+
+
+async def up(settings: Settings) -> int:
+    """Run until Ctrl-C or SIGTERM; the exit code."""
+    running = asyncio.create_task(_Up(settings).run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, running.cancel)
+    try:
+        await running
+    except asyncio.CancelledError:
+        say("Stopped.")
+        return 0
+    except FolderInUse as error:
+        say(f"Evertalk already runs here{f': {error.note}' if error.note else ''}")
+        say(f"  {error.advice}")
+        return 1
+    except (CannotStart, EmbeddedServerFailed) as error:
+        say(f"Evertalk cannot start: {error}")
+        say(f"  {error.advice}")
+        return 1
+    except ChildRefused as error:
+        say(f"Evertalk cannot start: {error}")
+        return 2
+    except OSError as error:
+        say(f"Evertalk cannot go on: {error}")
+        say(f"  Is there room, and may you write to {settings.data_dir}? ./evertalk doctor tells more.")
+        return 1
+    return 0
+
+
+class _Up:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._began = time.monotonic()
+        self._servers: EmbeddedServers | None = None
+        self._children: Sequence[Child] = ()
+        self._bots: Sequence[BotConfig] = ()
+
+    async def run(self) -> None:
+        self._bots = configured_bots(self._settings)
+        self._make_data_folder()
+        with FolderLock(self._settings.data_dir / "up.lock") as lock:
+            self._settings = _with_free_ports(
+                self._settings, webhooks=any(bot.mode == "webhook" for bot in self._bots)
+            )
+            finish_swap(self._settings.data_dir)
+            resolve_secret_key(self._settings)
+            lock.write_note(self._settings.local_url)
+            try:
+                await self._start_and_watch()
+            finally:
+                await self._stop()
+
+    async def _start_and_watch(self) -> None:
+        database_url, redis_url = await self._start_servers()
+        await bring_up_to_date(self._settings, self._settings.direct_url(database_url))
+        self._children = self._make_children(database_url, redis_url)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                if self._servers is not None:
+                    tasks.create_task(self._servers.watch())
+                for child in self._children:
+                    tasks.create_task(child.run())
+                if self._settings.embedded_postgres and self._settings.backup_keep:
+                    tasks.create_task(self._daily().run())
+                tasks.create_task(self._announce_when_ready(database_url))
+        except BaseExceptionGroup as group:
+            # One reason is enough to stop, and it reads better than a tree of them.
+            raise group.exceptions[0] from None
+
+    async def _start_servers(self) -> tuple[str, str]:
+        settings = self._settings
+        wanted = Wanted(postgres=settings.embedded_postgres, redis=settings.embedded_redis)
+        if wanted.postgres or wanted.redis:
+            servers = EmbeddedServers(
+                settings.data_dir / "servers", wanted=wanted, account=settings.servers_account
+            )
+            await servers.start()
+            self._servers = servers
+        return server_urls(settings, self._servers)
+
+    def _make_children(self, database_url: str, redis_url: str) -> Sequence[Child]:
+        settings = self._settings
+        everything = {
+            **environment(),
+            "DATABASE_URL": database_url,
+            "REDIS_URL": redis_url,
+            "EVERTALK_DATA_DIR": str(settings.data_dir),
+            "EVERTALK_HTTP_PORT": str(settings.http_port),
+            "EVERTALK_TELEGRAM_PORT": str(settings.telegram_port),
+            "EVERTALK_SECRET_KEY": resolve_secret_key(settings).decode(),
+        }
+        tokens = {bot.token_name for bot in self._bots}
+        names: list[Process] = ["web", "worker", *(("bot",) if self._bots else ())]
+        return [
+            Child(
+                name=name,
+                environment={
+                    **child_environment(given_to(name, everything, tokens=tokens)),
+                    "EVERTALK_PROCESS_FILE": str(settings.data_dir / f"{name}.worker"),
+                },
+                folder=settings.data_dir,
+                say=say,
+            )
+            for name in names
+        ]
+
+    def _daily(self) -> DailyBackup:
+        given = {**os.environ, "EVERTALK_DATA_DIR": str(self._settings.data_dir)}
+        return DailyBackup(child_environment(given), say)
+
+    async def _announce_when_ready(self, database_url: str) -> None:
+        while not await _is_ready(self._settings):
+            if time.monotonic() - self._began > _READY_SECONDS:
+                logs = self._settings.data_dir / "logs"
+                say(f"Still not ready after {_READY_SECONDS:.0f} s; {logs} tells why. Waiting on.")
+                self._began = time.monotonic()
+            await asyncio.sleep(0.1)
+        seconds = time.monotonic() - self._began
+        lines, late = await bot_lines(database_url, self._bots, seconds=_ENROLMENT_SECONDS)
+        telegram = [*lines, *(f"the bot of {bot.token_name} has not reached Telegram yet" for bot in late)]
+        for line in await _summary(self._settings, database_url, seconds, telegram):
+            say(line)
+        for remark in remarks_about(tuple(self._bots), self._settings):
+            say(f"\n  Mind: {remark}")
+        await self._announce_late(database_url, late)
+
+    async def _announce_late(self, database_url: str, late: Sequence[BotConfig]) -> None:
+        """The first owner needs the link, however long Telegram was away at the start."""
+        while late:
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            with contextlib.suppress(StorageUnavailable):
+                lines, late = await bot_lines(database_url, late, seconds=0)
+                for line in _labelled("Telegram", lines):
+                    say(line)
+
+    async def _stop(self) -> None:
+        """Who makes work stops first; the truth stops last."""
+        if self._children:
+            say("Stopping …")
+        last = [child for child in self._children if child.name == "web"]
+        first = [child for child in self._children if child.name != "web"]
+        for group, seconds in ((first, _WORKING_STOP_SECONDS), (last, _CHILD_STOP_SECONDS)):
+            await asyncio.gather(*(child.stop(timeout_seconds=seconds) for child in group))
+        if self._servers is not None:
+            await self._servers.stop()
+
+    def _make_data_folder(self) -> None:
+        folder = self._settings.data_dir
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if folder.stat().st_uid == os.geteuid():
+                self._close_to_others(folder)
+        except OSError as error:
+            raise CannotStart(
+                f"the data folder {folder} cannot be used: {error.strerror}",
+                advice="Set EVERTALK_DATA_DIR to a folder that you may write to.",
+            ) from None
+
+    def _close_to_others(self, folder: Path) -> None:
+        """Root's servers run under another account, which must be able to pass through."""
+        settings = self._settings
+        if not (settings.embedded_postgres or settings.embedded_redis):
+            folder.chmod(0o700)
+            return
+        make_account(settings.servers_account)
+        servers = folder / "servers"
+        account = account_for(servers if servers.exists() else folder, settings.servers_account)
+        account.let_through(folder)
+
+
+def server_urls(settings: Settings, servers: EmbeddedServers | None) -> tuple[str, str]:
+    """Where PostgreSQL and Redis are: ours, or those that the operator named."""
+    database, redis = settings.database_url, settings.redis_url
+    if database is not None and redis is not None:
+        return database.get_secret_value(), redis.get_secret_value()
+    assert servers is not None
+    return (
+        database.get_secret_value() if database else servers.database_url,
+        redis.get_secret_value() if redis else servers.redis_url,
+    )
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _with_free_ports(settings: Settings, *, webhooks: bool) -> Settings:
+    """Port 0 becomes a free one; a port that is taken is told before anything starts."""
+    ports = {"http_port": _free_port(settings.http_host, settings.http_port, "EVERTALK_HTTP_PORT")}
+    if webhooks and settings.http_port == settings.telegram_port != 0:
+        raise CannotStart(
+            f"EVERTALK_HTTP_PORT and EVERTALK_TELEGRAM_PORT are both {settings.http_port}",
+            advice="In webhook mode each needs a port of its own: set one of them to another number.",
+        )
+    if webhooks:
+        found = _free_port("127.0.0.1", settings.telegram_port, "EVERTALK_TELEGRAM_PORT")
+        ports["telegram_port"] = found
+    return settings.model_copy(update=ports)
+
+
+def _free_port(host: str, port: int, setting: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise CannotStart(
+                f"port {port} on {host} cannot be used: {error.strerror}",
+                advice=f"Stop what listens there, or set {setting} to another number.",
+            ) from None
+        return int(probe.getsockname()[1])
+
+
+async def bring_up_to_date(settings: Settings, database_url: str) -> None:
+    """To the newest schema, with a backup of what an older one holds; raises CannotStart."""
+    import asyncpg
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from shared.adapters.postgres.db.migrate import current_revision, migrate
+    from shared.adapters.postgres.db.readiness import SchemaUnknown, is_newer, refuse_unknown
+
+    try:
+        before, head = await current_revision(database_url)
+        refuse_unknown(before)
+        if is_newer(before, head):
+            say(f"The schema is at {before}, newer than this version ({head}): it stays as it is.")
+        elif before not in (None, head) and settings.backup_keep:
+            await _back_up_first(settings, database_url, f"{before} → {head}")
+        await migrate(database_url)
+    except (StorageUnavailable, SchemaUnknown) as error:
+        raise CannotStart(str(error), advice=error.advice) from error
+    except (OSError, asyncpg.PostgresError, SQLAlchemyError) as error:
+        where = urlsplit(database_url)
+        raise CannotStart(
+            f"PostgreSQL at {where.hostname or 'its socket'} cannot be used: {error}",
+            advice="Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more.",
+        ) from error
+
+
+async def _back_up_first(settings: Settings, database_url: str, change: str) -> None:
+    from shared.cli.backup import BackupFailed, make_backup
+
+    try:
+        made = await make_backup(settings, database_url, folder=settings.backups, rotate=False)
+    except BackupFailed as error:
+        raise CannotStart(
+            f"the schema is to change ({change}), and {error}",
+            advice=f"{error.advice} EVERTALK_BACKUP_KEEP=0 starts without a backup.",
+        ) from error
+    say(f"Schema {change}: what was there before is in {made.path}")
+
+
+async def _is_ready(settings: Settings) -> bool:
+    """Ask the web process itself, the way a load balancer would."""
+    address = urlsplit(settings.local_url)
+    with contextlib.suppress(OSError, TimeoutError, ValueError):
+        async with asyncio.timeout(_PROBE_SECONDS):
+            reader, writer = await asyncio.open_connection(address.hostname, address.port)
+            try:
+                request = f"GET /readyz HTTP/1.1\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n"
+                writer.write(request.encode())
+                status = await reader.readline()
+            finally:
+                writer.close()
+            return status.split()[1:2] == [b"200"]
+    return False
+
+
+async def _summary(
+    settings: Settings, database_url: str, seconds: float, telegram: Sequence[str]
+) -> list[str]:
+    from shared.adapters.postgres.people.operator_auth import create_login_link
+
+    token = await create_login_link(database_url)
+    return [
+        f"Evertalk is ready ({seconds:.1f} s).",
+        "",
+        f"  Chat       {settings.base_url}/chat",
+        f"  Dashboard  {login_url(settings, token)}",
+        "             (this link works once; ./evertalk login-link makes another)",
+        *_labelled("Telegram", telegram),
+        *(f"  {label:<10} {line}" for label, line in await who_answers(settings)),
+        f"  Spending   {spending(settings)}",
+        f"  Data       {settings.data_dir} (logs in {settings.data_dir / 'logs'})",
+        "",
+        "  Ctrl-C stops everything.",
+    ]
+
+
+def _labelled(label: str, lines: Sequence[str]) -> list[str]:
+    return [f"  {label if number == 0 else '':<10} {line}" for number, line in enumerate(lines)]
+
+
+def login_url(settings: Settings, token: str) -> str:
+    return f"{settings.base_url}/dashboard/login?token={token}"
+
+
+def spending(settings: Settings) -> str:
+    caps = [f"at most ${settings.cap_total_per_day_usd:.2f} a day in all"]
+    if settings.cap_person_per_day_usd is not None:
+        caps.append(f"${settings.cap_person_per_day_usd:.2f} a day per person")
+    if settings.cap_session_usd is not None:
+        caps.append(f"${settings.cap_session_usd:.2f} per conversation")
+    if settings.profile == "public":
+        caps.append(f"${settings.cap_visitor_per_day_usd:.2f} a day per visitor")
+    return ", ".join(caps)
+
+
+def run_up(settings: Settings) -> int:
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    try:
+        return asyncio.run(up(settings))
+    except BadSettings as error:
+        for problem in error.problems:
+            say(f"evertalk: {problem}")
+        return 2

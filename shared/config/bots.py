@@ -1,0 +1,190 @@
+"""Which Telegram bots this deployment has: the one of TELEGRAM_BOT_TOKEN, and those of the bots file."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pydantic import SecretStr
+
+from shared.config.settings import (
+    BadSettings,
+    Problem,
+    Settings,
+    TelegramAccess,
+    TelegramAudience,
+    TelegramMode,
+    checked_bot_token,
+    environment,
+    parse_chat_ids,
+)
+
+FIRST_TOKEN = "TELEGRAM_BOT_TOKEN"  # noqa: S105 - the name of a variable
+DEFAULT_AGENT = "default"
+MOST_BOTS = 50
+_FILE = "EVERTALK_TELEGRAM_BOTS_FILE"
+_KEYS = ("token_env", "agent", "audience", "access", "allowed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BotConfig:
+    """One bot as the operator wants it."""
+
+    token: SecretStr
+    token_name: str
+    """The variable that holds the token: how people know which bot is meant before its name is known."""
+    agent: str
+    audience: TelegramAudience
+    access: TelegramAccess
+    allowed: frozenset[int]
+    mode: TelegramMode
+
+    @property
+    def bot_id(self) -> int:
+        return int(self.token.get_secret_value().partition(":")[0])
+
+    @property
+    def lease_name(self) -> str:
+        """Who holds this lease is the only one who polls the bot, and sends for it."""
+        return f"telegram:{self.bot_id}"
+
+
+def configured_bots(settings: Settings, environ: Mapping[str, str] | None = None) -> tuple[BotConfig, ...]:
+    """Empty when Telegram is not wanted; raises BadSettings, which names every problem at once."""
+    problems: list[Problem] = []
+    bots: list[BotConfig] = []
+    if settings.telegram_bot_token is not None:
+        bots.append(_first_bot(settings, settings.telegram_bot_token))
+    for number, entry in enumerate(_entries(settings, problems), start=1):
+        try:
+            bots.append(_bot(entry, settings, environment() if environ is None else environ))
+        except ValueError as error:
+            problems.append(_problem(settings, f"entry {number}: {error}"))
+    problems += _doubles(settings, bots)
+    if problems:
+        raise BadSettings(tuple(problems))
+    return tuple(bots)
+
+
+def remarks_about(bots: tuple[BotConfig, ...], settings: Settings) -> tuple[str, ...]:
+    """What an operator may not have meant, each a sentence."""
+    return tuple(remark for bot in bots for remark in _remarks(bot, settings))
+
+
+def _remarks(bot: BotConfig, settings: Settings) -> Iterator[str]:
+    if bot.access == "open" and settings.profile == "personal":
+        yield (
+            f"Anyone who finds the bot of {bot.token_name} may talk with it and spend up to "
+            f"${settings.cap_total_per_day_usd:.2f} a day. EVERTALK_PROFILE=public caps each person; "
+            "EVERTALK_TELEGRAM_ACCESS=pairing lets you choose who may."
+        )
+    if bot.access == "allowlist" and not bot.allowed:
+        yield (
+            f"Nobody may talk with the bot of {bot.token_name} but its owners: the list is empty. "
+            "EVERTALK_TELEGRAM_ALLOWED names people and groups by number."
+        )
+
+
+def _first_bot(settings: Settings, token: SecretStr) -> BotConfig:
+    return BotConfig(
+        token=token,
+        token_name=FIRST_TOKEN,
+        agent=DEFAULT_AGENT,
+        audience=settings.telegram_default_audience,
+        access=settings.telegram_access,
+        allowed=frozenset(settings.telegram_allowed),
+        mode=settings.telegram_mode,
+    )
+
+
+def _entries(settings: Settings, problems: list[Problem]) -> list[Any]:
+    if settings.telegram_bots_file is None:
+        return []
+    try:
+        told = json.loads(settings.telegram_bots_file.read_text())
+    except (OSError, ValueError) as error:
+        problems.append(_problem(settings, f"cannot be read as JSON: {error}"))
+        return []
+    if not isinstance(told, list) or len(told) > MOST_BOTS:
+        problems.append(_problem(settings, f"must be a list of at most {MOST_BOTS} bots, each a JSON object"))
+        return []
+    return told
+
+
+def _bot(entry: Any, settings: Settings, environ: Mapping[str, str]) -> BotConfig:
+    if not isinstance(entry, dict):
+        raise ValueError("is not a JSON object")
+    for key in entry:
+        if key not in _KEYS:
+            raise ValueError(_unknown_key(key))
+    name = _word(entry, "token_env", "")
+    return BotConfig(
+        token=_token(name, environ),
+        token_name=name,
+        agent=_word(entry, "agent", DEFAULT_AGENT),
+        audience=_one_of(entry, "audience", TelegramAudience, settings.telegram_default_audience),
+        access=_one_of(entry, "access", TelegramAccess, settings.telegram_access),
+        allowed=frozenset(_chat_ids(entry, settings)),
+        mode=settings.telegram_mode,
+    )
+
+
+def _token(name: str, environ: Mapping[str, str]) -> SecretStr:
+    if not name:
+        raise ValueError("token_env is missing: it names the variable that holds the bot's token")
+    if ":" in name:
+        raise ValueError("token_env must name a variable; the token itself does not belong into this file")
+    if name not in environ:
+        raise ValueError(f"token_env: {name} is set neither in the environment nor in .env")
+    try:
+        return checked_bot_token(SecretStr(environ[name].strip()))
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from None
+
+
+def _unknown_key(key: str) -> str:
+    if key == "token":
+        return "tokens do not belong into this file; token_env names the variable that holds it"
+    nearest = difflib.get_close_matches(key, _KEYS, 1)
+    return f"{key} is unknown{f'; did you mean {nearest[0]}?' if nearest else ''}"
+
+
+def _word(entry: Mapping[str, Any], key: str, default: str) -> str:
+    word = entry.get(key, default)
+    if not isinstance(word, str):
+        raise ValueError(f"{key} must be text")
+    return word.strip()
+
+
+def _one_of(entry: Mapping[str, Any], key: str, kind: Any, default: Any) -> Any:
+    word = entry.get(key, default)
+    if word not in get_args(kind):
+        raise ValueError(f"{key} must be one of {', '.join(get_args(kind))}")
+    return word
+
+
+def _chat_ids(entry: Mapping[str, Any], settings: Settings) -> tuple[int, ...]:
+    if "allowed" not in entry:
+        return settings.telegram_allowed
+    if not isinstance(entry["allowed"], list):
+        raise ValueError("allowed must be a list of numbers")
+    try:
+        return parse_chat_ids(entry["allowed"])
+    except ValueError as error:
+        raise ValueError(f"allowed: {error}") from None
+
+
+def _doubles(settings: Settings, bots: list[BotConfig]) -> Iterator[Problem]:
+    seen: dict[int, str] = {}
+    for bot in bots:
+        if bot.bot_id in seen:
+            first, again = seen[bot.bot_id], bot.token_name
+            yield _problem(settings, f"{first} and {again} hold the token of the same bot; keep one of them")
+        seen.setdefault(bot.bot_id, bot.token_name)
+
+
+def _problem(settings: Settings, reason: str) -> Problem:
+    return Problem(name=_FILE, value=str(settings.telegram_bots_file), reason=reason)

@@ -1,0 +1,668 @@
+"""What an operator can set: read from the environment and `.env`, checked once, refused with reasons."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qs, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import platformdirs
+from dotenv import dotenv_values
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from shared.core.compaction.settings_conflicts import misfits
+from shared.core.identity.oidc import is_safe_address, parse_groups
+from shared.core.identity.operators import Role
+from shared.core.session.overrides import parse_history_turns
+from shared.core.session.policy import Channel
+from shared.core.session.presets import PRESETS
+from shared.core.tools.reminders import parse_quiet_hours
+
+PREFIX = "EVERTALK_"
+UNPREFIXED = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "TELEGRAM_BOT_TOKEN",
+    "DATABASE_URL",
+    "REDIS_URL",
+    "CONTEXT_MAX_OUTPUT_TOKENS",
+)
+ENV_FILE_NAME = "EVERTALK_ENV_FILE"
+"""Which `.env` to read; empty means none. Tests use it to stay clear of an operator's own."""
+
+ORIGINS_NAME = "EVERTALK_ORIGINS"
+"""What `up` tells its processes of where settings came from, in words such as `REDIS_URL=file`."""
+
+TELEGRAM_API_URL = "https://api.telegram.org"
+
+_MIN_SECRET_CHARS = 32
+# Telegram gives 35 characters behind the colon; a Bot API server of one's own may give more.
+_BOT_TOKEN = re.compile(r"[0-9]{3,20}:[A-Za-z0-9_-]{35,80}")
+_WEBHOOK_SECRET = re.compile(r"[A-Za-z0-9_-]{32,256}")
+_MAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
+_CHAT_ID = re.compile(r"-?[0-9]{1,16}")
+
+Dollars = Annotated[Decimal, Field(ge=0, max_digits=12, decimal_places=6)]
+Tokens = Annotated[int, Field(gt=0, le=100_000_000)]
+Turns = Annotated[int, Field(ge=1, le=1_000_000)]
+Words = Annotated[tuple[str, ...], NoDecode]
+"""A list written as `a, b c` in the environment."""
+ChatIds = Annotated[tuple[int, ...], NoDecode]
+"""Telegram's numbers of people (positive) and groups (negative), written like `Words`."""
+TurnsByChannel = Annotated[tuple[tuple[Channel, int], ...], NoDecode]
+"""Turns of history by channel, written `telegram=50,web=200`."""
+RolesByGroup = Annotated[tuple[tuple[str, Role], ...], NoDecode]
+"""Roles of operators by groups of an identity provider, written `ops=operator,admins=admin`."""
+TelegramAccess = Literal["pairing", "allowlist", "open"]
+TelegramAudience = Literal["personal", "public"]
+TelegramMode = Literal["polling", "webhook"]
+
+
+_REDIS_WORDS = frozenset(
+    {
+        "client_name", "db", "health_check_interval", "max_connections", "retry_on_timeout",
+        "socket_connect_timeout", "socket_keepalive", "socket_timeout", "ssl_ca_certs", "ssl_ca_data",
+        "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile",
+    }
+)  # fmt: skip
+"""Of the query of REDIS_URL: the client would fall over others when it connects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One setting that cannot be used; `value` is already safe to print."""
+
+    name: str
+    value: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}: {self.reason}" if self.value else f"{self.name}: {self.reason}"
+
+
+class BadSettings(Exception):
+    """The configuration cannot be used; every problem is named at once."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+def _unprefixed(name: str) -> Any:
+    return Field(default=None, validation_alias=AliasChoices(name))
+
+
+class Settings(BaseSettings):
+    """All settings; the README's table is compared with this class by a test."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True, populate_by_name=True
+    )
+
+    # The provider, Telegram and existing servers: names that other programs use too.
+    anthropic_api_key: SecretStr | None = _unprefixed("ANTHROPIC_API_KEY")
+    anthropic_base_url: str | None = _unprefixed("ANTHROPIC_BASE_URL")
+    telegram_bot_token: SecretStr | None = _unprefixed("TELEGRAM_BOT_TOKEN")
+    database_url: SecretStr | None = _unprefixed("DATABASE_URL")
+    direct_database_url: SecretStr | None = None
+    redis_url: SecretStr | None = _unprefixed("REDIS_URL")
+    max_output: Tokens | None = _unprefixed("CONTEXT_MAX_OUTPUT_TOKENS")
+
+    # Where it lives and who may reach it.
+    data_dir: Path = Field(default_factory=lambda: default_data_dir())
+    servers_account: str = Field(default="evertalk-servers", pattern=r"^[a-z_][a-z0-9_-]{0,31}$")
+    http_host: str = "127.0.0.1"
+    http_port: int = Field(default=8080, ge=0, le=65535)
+    public_url: str | None = None
+    trusted_proxies: Words = ()
+    allowed_origins: Words = ()
+    profile: Literal["personal", "public"] = "personal"
+    timezone: str = "UTC"
+    quiet_hours: str = ""
+
+    # Telegram beyond its token.
+    telegram_access: TelegramAccess = "pairing"
+    telegram_allowed: ChatIds = ()
+    telegram_audience: TelegramAudience | None = None
+    telegram_mode: TelegramMode = "polling"
+    telegram_webhook_secret: SecretStr | None = None
+    telegram_port: int = Field(default=8081, ge=0, le=65535)
+    telegram_api_url: str = TELEGRAM_API_URL
+    telegram_bots_file: Path | None = None
+    telegram_drafts: bool = False
+    telegram_rich: bool = False
+
+    # How conversations are kept; None means "as the preset says".
+    preset: str = "steady"
+    context_window: Tokens | None = None
+    soft_budget: Tokens | None = None
+    reserve: Tokens | None = None
+    flush_threshold: Tokens | None = None
+    keep_turns: Turns | None = None
+    max_rounds: Turns | None = None
+    history_turns: TurnsByChannel = ()
+    window_messages: Turns | None = None
+    trim_tokens: Tokens | None = None
+
+    # Models; an empty name means "choose what can be reached".
+    model: str = ""
+    summary_model: str = ""
+    models_file: Path | None = None
+    mcp_file: Path | None = None
+
+    # Agents' folders: how often their files are looked at beside the watcher.
+    workspace_poll_seconds: int = Field(default=60, ge=0, le=86_400)
+
+    # Money, in US dollars.
+    cap_total_per_day_usd: Dollars = Decimal("5.00")
+    cap_person_per_day_usd: Dollars | None = None
+    cap_session_usd: Dollars | None = None
+    cap_visitor_per_day_usd: Dollars = Decimal("0.25")
+    cap_network_per_day_usd: Dollars | None = None
+    cap_visitors_per_hour_percent: int = Field(default=25, ge=1, le=100)
+
+    # Humans who take over: None is on where anyone may talk, off among yourselves.
+    handover: Literal["off", "on"] | None = None
+    handover_minutes: float = Field(default=10, gt=0, le=10_080)
+    handover_silence_minutes: float = Field(default=60, gt=0, le=10_080)
+
+    # Copies of everything: how many are kept (0: none is made by itself), and where.
+    backup_keep: int = Field(default=7, ge=0, le=365)
+    backup_dir: Path | None = None
+
+    # How long conversations are kept; None means until they are forgotten.
+    retention_days: int | None = Field(default=None, ge=1, le=36500)
+
+    # Whom alerts go to.
+    alert_telegram_chats: ChatIds = ()
+    alert_webhook_url: SecretStr | None = None
+    alert_webhook_secret: SecretStr | None = None
+    alert_smtp_url: SecretStr | None = None
+    alert_email_from: str = ""
+    alert_email_to: Words = ()
+
+    # Secrets and what operators see.
+    secret_key: SecretStr | None = None
+    metrics_token: SecretStr | None = None
+    otlp_endpoint: str | None = None
+
+    # Operators who log in by an identity provider.
+    oidc_issuer: str | None = None
+    oidc_client_id: str = ""
+    oidc_client_secret: SecretStr | None = None
+    oidc_groups: RolesByGroup = ()
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "text", "json"] = "auto"
+
+    process_file: Path | None = None
+    # For the fault suite alone: the process ends at this named point.
+    crash_point: str | None = None
+
+    @field_validator("trusted_proxies", "allowed_origins", "alert_email_to", mode="before")
+    @classmethod
+    def _split_words(cls, value: object) -> object:
+        return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+    @field_validator("history_turns", mode="before")
+    @classmethod
+    def _turns_by_channel(cls, value: object) -> object:
+        return parse_history_turns(value) if isinstance(value, str) else value
+
+    @field_validator("oidc_groups", mode="before")
+    @classmethod
+    def _roles_by_group(cls, value: object) -> object:
+        return parse_groups(value) if isinstance(value, str) else value
+
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _provider(cls, url: str | None) -> str | None:
+        if url is not None and not (is_safe_address(url) and "?" not in url):
+            raise ValueError("must begin with https:// (http:// only on this machine), without ? and #")
+        return url
+
+    @field_validator("telegram_allowed", "alert_telegram_chats", mode="before")
+    @classmethod
+    def _chat_ids(cls, value: object) -> object:
+        words = value.replace(",", " ").split() if isinstance(value, str) else value
+        return parse_chat_ids(words) if isinstance(words, list | tuple) else words
+
+    @field_validator("telegram_bot_token")
+    @classmethod
+    def _token_of_a_bot(cls, token: SecretStr | None) -> SecretStr | None:
+        return None if token is None else checked_bot_token(token)
+
+    @field_validator("telegram_webhook_secret")
+    @classmethod
+    def _secret_of_the_webhook(cls, secret: SecretStr | None) -> SecretStr | None:
+        if secret is not None and not _WEBHOOK_SECRET.fullmatch(secret.get_secret_value()):
+            raise ValueError("must have 32 to 256 characters, only A-Z, a-z, 0-9, _ and -")
+        return secret
+
+    @field_validator("alert_webhook_url")
+    @classmethod
+    def _webhook_address(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            parts = urlsplit(_checked_url(url.get_secret_value(), schemes=("http", "https")))
+            if parts.scheme == "http" and not _is_this_machine(parts.hostname or ""):
+                raise ValueError("must begin with https://, unless it is on this machine (127.0.0.1)")
+            if parts.username or parts.password:
+                raise ValueError("holds a name or a password; the signature says who sends")
+        return url
+
+    @field_validator("alert_webhook_secret")
+    @classmethod
+    def _secret_of_alerts(cls, secret: SecretStr | None) -> SecretStr | None:
+        if secret is not None and len(secret.get_secret_value()) < _MIN_SECRET_CHARS:
+            raise ValueError(f"must have at least {_MIN_SECRET_CHARS} characters")
+        return secret
+
+    @field_validator("alert_smtp_url")
+    @classmethod
+    def _mail_server(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            parts = urlsplit(_checked_url(url.get_secret_value(), schemes=("smtp", "smtps")))
+            if parts.path not in ("", "/") or parts.query or parts.fragment:
+                raise ValueError("is smtp://NAME:PASSWORD@HOST:PORT or smtps://…, with nothing behind")
+        return url
+
+    @field_validator("alert_email_from")
+    @classmethod
+    def _sender_of_mail(cls, address: str) -> str:
+        return _checked_mail(address.strip()) if address.strip() else ""
+
+    @field_validator("alert_email_to")
+    @classmethod
+    def _receivers_of_mail(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(map(_checked_mail, words)))
+
+    @field_validator(
+        "data_dir",
+        "backup_dir",
+        "models_file",
+        "mcp_file",
+        "telegram_bots_file",
+        "process_file",
+        mode="after",
+    )
+    @classmethod
+    def _absolute(cls, path: Path | None) -> Path | None:
+        return path.expanduser().absolute() if path else None
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _lower(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError("is not a time zone such as UTC or Europe/Berlin") from None
+        return name
+
+    @field_validator("quiet_hours")
+    @classmethod
+    def _hours(cls, text: str) -> str:
+        parse_quiet_hours(text)
+        return text.strip()
+
+    @field_validator("public_url", "anthropic_base_url", "telegram_api_url")
+    @classmethod
+    def _web_address(cls, url: str | None) -> str | None:
+        return None if url is None else _checked_url(url, schemes=("http", "https")).rstrip("/")
+
+    @field_validator("database_url", "direct_database_url")
+    @classmethod
+    def _postgres_address(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            _checked_hosts(url.get_secret_value())
+        return url
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_address(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            checked = _checked_url(
+                url.get_secret_value(), schemes=("redis", "rediss", "unix"), host_needed=False
+            )
+            if unknown := parse_qs(urlsplit(checked).query).keys() - _REDIS_WORDS:
+                raise ValueError(f"says {', '.join(sorted(unknown))}, which means nothing here")
+        return url
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        for word in words:
+            try:
+                ipaddress.ip_network(word, strict=False)
+            except ValueError:
+                raise ValueError(f"{word!r} is not an address or a network such as 10.0.0.0/8") from None
+        return words
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def _origins(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        for word in words:
+            parts = urlsplit(word)
+            if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
+                raise ValueError(f"{word!r} is not an origin such as https://example.org")
+        return tuple(word.rstrip("/").lower() for word in words)
+
+    @field_validator("models_file", "mcp_file", "telegram_bots_file")
+    @classmethod
+    def _readable(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.is_file():
+            raise ValueError("there is no such file")
+        return path
+
+    @field_validator("secret_key")
+    @classmethod
+    def _long_enough(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and len(key.get_secret_value()) < _MIN_SECRET_CHARS:
+            raise ValueError(f"must have at least {_MIN_SECRET_CHARS} characters")
+        return key
+
+    @field_validator("preset")
+    @classmethod
+    def _known_preset(cls, name: str) -> str:
+        if name not in PRESETS:
+            near = difflib.get_close_matches(name.lower(), PRESETS, 1)
+            meant = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(sorted(PRESETS))}"
+            raise ValueError(f"is not a preset; {meant}")
+        return name
+
+    @property
+    def local_url(self) -> str:
+        """Where this machine reaches the web process."""
+        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.http_host, self.http_host)
+        return f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{self.http_port}"
+
+    @property
+    def base_url(self) -> str:
+        """What links that people open begin with."""
+        return self.public_url or self.local_url
+
+    @property
+    def telegram_default_audience(self) -> TelegramAudience:
+        return self.telegram_audience or self.profile
+
+    @property
+    def hands_over(self) -> bool:
+        """Among yourselves the one who would come is the one who asks."""
+        return (self.handover or ("on" if self.profile == "public" else "off")) == "on"
+
+    @property
+    def alert_targets(self) -> tuple[str, ...]:
+        """`telegram:CHAT`, `webhook` and `email`, as far as they are set up."""
+        chats = tuple(f"telegram:{chat}" for chat in self.alert_telegram_chats)
+        webhook = ("webhook",) if self.alert_webhook_url is not None else ()
+        return (*chats, *webhook, *(("email",) if self.alert_smtp_url is not None else ()))
+
+    @property
+    def backups(self) -> Path:
+        """Where copies of everything lie, and the log of erasures beside them."""
+        return self.backup_dir or self.data_dir / "backups"
+
+    def direct_url(self, database_url: str) -> str:
+        """The same database without a pooler in between, for what needs a session of its own."""
+        direct = self.direct_database_url
+        return database_url if direct is None or self.database_url is None else direct.get_secret_value()
+
+    @property
+    def embedded_postgres(self) -> bool:
+        return self.database_url is None
+
+    @property
+    def embedded_redis(self) -> bool:
+        return self.redis_url is None
+
+
+def load_settings(env_file: Path | None = None, **overrides: Any) -> Settings:
+    """Read and check everything; raises `BadSettings` naming every problem at once.
+
+    Overrides are by field name and win over the environment, which wins over the file.
+    """
+    try:
+        settings = Settings(_env_file=env_file or default_env_file(), **overrides)
+    except ValidationError as error:
+        raise BadSettings(tuple(_problem(detail) for detail in error.errors())) from None
+    if contradictions := tuple(_contradictions(settings)):
+        raise BadSettings(contradictions)
+    return settings
+
+
+def _contradictions(settings: Settings) -> Iterator[Problem]:
+    """What each value alone does not show."""
+    yield from _number_contradictions(settings)
+    yield from _alert_contradictions(settings)
+    if settings.oidc_issuer is not None:
+        if not settings.oidc_client_id:
+            yield Problem(name=f"{PREFIX}OIDC_CLIENT_ID", value="", reason="is needed with an issuer")
+        if not settings.oidc_groups:
+            reason = "is needed with an issuer, or nobody gets in: groups and roles such as ops=operator"
+            yield Problem(name=f"{PREFIX}OIDC_GROUPS", value="", reason=reason)
+    if settings.telegram_mode != "webhook":
+        return
+    if settings.telegram_webhook_secret is None and "EVERTALK_TELEGRAM_WEBHOOK_SECRET" not in _told_origins():
+        reason = "is needed in webhook mode: 32 random characters or more of A-Z, a-z, 0-9, _ and -"
+        yield Problem(name=f"{PREFIX}TELEGRAM_WEBHOOK_SECRET", value="", reason=reason)
+    if settings.public_url is None:
+        reason = "is needed in webhook mode: Telegram sends its messages there"
+        yield Problem(name=f"{PREFIX}PUBLIC_URL", value="", reason=reason)
+    elif settings.telegram_api_url == TELEGRAM_API_URL and not settings.public_url.startswith("https://"):
+        reason = "must begin with https:// in webhook mode: Telegram sends nothing to other addresses"
+        yield Problem(name=f"{PREFIX}PUBLIC_URL", value=settings.public_url, reason=reason)
+
+
+_POLICY_SETTINGS = (
+    "max_output", "soft_budget", "reserve", "flush_threshold", "keep_turns", "max_rounds", "history_turns",
+    "window_messages", "trim_tokens",
+)  # fmt: skip
+"""Settings that are fields of the policy by the same name; the window is fitted first."""
+
+
+def given_numbers(settings: Settings) -> dict[str, Any]:
+    """What the operator has set of the policy's fields, by field name."""
+    numbers = {name: getattr(settings, name) for name in _POLICY_SETTINGS}
+    return {name: value for name, value in numbers.items() if value not in (None, ())}
+
+
+def _number_contradictions(settings: Settings) -> Iterator[Problem]:
+    """Numbers with which no conversation could be held: each that must change, and what would fit."""
+    numbers = given_numbers(settings)
+    if settings.context_window is not None:
+        numbers["context_window"] = settings.context_window
+    for found in misfits(settings.preset, numbers):
+        remedy = "leave it out" if found.fits is None else f"{found.fits} fits"
+        reason = f"{_with_variables(found.reason)} (preset {settings.preset}); {remedy}"
+        yield Problem(name=setting_names()[found.field], value=str(found.given), reason=reason)
+
+
+def _with_variables(reason: str) -> str:
+    """The policy's own names as an operator writes them, as far as they can be set."""
+    names = setting_names()
+    return re.sub(r"\b[a-z_]+(?==)", lambda found: names.get(found[0], found[0]), reason)
+
+
+def _alert_contradictions(settings: Settings) -> Iterator[Problem]:
+    if settings.alert_webhook_url is not None and settings.alert_webhook_secret is None:
+        reason = f"is needed with {PREFIX}ALERT_WEBHOOK_URL: {_MIN_SECRET_CHARS} random characters or more"
+        yield Problem(name=f"{PREFIX}ALERT_WEBHOOK_SECRET", value="", reason=reason)
+    if settings.alert_smtp_url is not None:
+        for name in ("alert_email_from", "alert_email_to"):
+            if not getattr(settings, name):
+                reason = f"is needed with {PREFIX}ALERT_SMTP_URL"
+                yield Problem(name=f"{PREFIX}{name.upper()}", value="", reason=reason)
+
+
+def parse_chat_ids(words: Sequence[object]) -> tuple[int, ...]:
+    """Raises ValueError for what is not a number, such as an @name."""
+    for word in words:
+        if isinstance(word, bool) or not _CHAT_ID.fullmatch(str(word)) or not int(str(word)):
+            raise ValueError(f"{word!r} is not the number of a person or a group; names cannot be used")
+    return tuple(dict.fromkeys(int(str(word)) for word in words))
+
+
+def checked_bot_token(token: SecretStr) -> SecretStr:
+    """Raises ValueError, which never shows the token."""
+    if not _BOT_TOKEN.fullmatch(token.get_secret_value()):
+        raise ValueError("is not a bot's token: digits, a colon and 35 characters, as @BotFather gives it")
+    return token
+
+
+def environment(env_file: Path | None = None) -> Mapping[str, str]:
+    """Everything that is set, for names that an operator chooses: the environment wins over the file."""
+    path = env_file or default_env_file()
+    written = dotenv_values(path) if path is not None and path.is_file() else {}
+    return {name: value for name, value in (*written.items(), *os.environ.items()) if value}
+
+
+def sources(env_file: Path | None = None) -> dict[str, Literal["environment", "file", "default"]]:
+    """Where each setting, by field, comes from just now."""
+    if told := _told_origins():
+        return {field: told.get(name, "default") for field, name in setting_names().items()}
+    path = env_file or default_env_file()
+    written = dotenv_values(path) if path is not None and path.is_file() else {}
+    in_file = {name.upper() for name, value in written.items() if value}
+    outside = {name.upper() for name, value in os.environ.items() if value}
+    return {
+        field: "environment" if name in outside else "file" if name in in_file else "default"
+        for field, name in setting_names().items()
+    }
+
+
+def _told_origins() -> dict[str, Literal["environment", "file", "default"]]:
+    words = (word.partition("=") for word in os.environ.get(ORIGINS_NAME, "").split())
+    return {name: "file" if origin == "file" else "environment" for name, _, origin in words}
+
+
+def is_secret(field: str) -> bool:
+    """Whether a setting may never be shown."""
+    return "SecretStr" in str(Settings.model_fields[field].annotation)
+
+
+def mcp_file(settings: Settings) -> Path | None:
+    """The file that names servers of the Model Context Protocol, where there is one."""
+    if settings.mcp_file is not None:
+        return settings.mcp_file
+    usual = settings.data_dir / "mcp.json"
+    return usual if usual.is_file() else None
+
+
+def resolve_secret_key(settings: Settings) -> bytes:
+    """The key that protects stored secrets: from the environment, else made once beside the data."""
+    if settings.secret_key is not None:
+        return settings.secret_key.get_secret_value().encode()
+    path = settings.data_dir / "secret_key"
+    if settings.database_url is not None and not path.is_file():
+        reason = "is needed with DATABASE_URL, the same for every process: 32 random characters or more"
+        raise BadSettings((Problem(name=f"{PREFIX}SECRET_KEY", value="", reason=reason),))
+    return _read_or_make_key(path)
+
+
+def _read_or_make_key(path: Path) -> bytes:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not path.exists():
+        fresh = path.with_name(f".secret_key.{os.getpid()}.{secrets.token_hex(4)}")
+        fresh.touch(mode=0o600)
+        fresh.write_text(secrets.token_urlsafe(48))
+        try:
+            os.link(fresh, path)  # never replaces a key that another process made meanwhile
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    return path.read_bytes().strip()
+
+
+def setting_names() -> dict[str, str]:
+    """Environment name of each setting, by field."""
+    names = {}
+    for field, spec in Settings.model_fields.items():
+        alias = spec.validation_alias
+        first = alias.choices[0] if isinstance(alias, AliasChoices) else None
+        names[field] = str(first) if first else f"{PREFIX}{field.upper()}"
+    return names
+
+
+def unknown_names(environ: Mapping[str, str] | None = None) -> dict[str, str | None]:
+    """`EVERTALK_` variables that mean nothing here, each with the nearest name that does."""
+    known = {*setting_names().values(), ENV_FILE_NAME, ORIGINS_NAME}
+    given = os.environ if environ is None else environ
+    ours = sorted(name for name in given if name.upper().startswith(PREFIX))
+    strangers = [name for name in ours if name.upper() not in known]
+    return {name: next(iter(difflib.get_close_matches(name.upper(), known, 1)), None) for name in strangers}
+
+
+def default_data_dir() -> Path:
+    """The user's data folder; for root the system's, so that servers can run without its rights."""
+    if os.name == "posix" and os.geteuid() == 0:
+        return Path("/var/lib/evertalk")
+    return Path(platformdirs.user_data_dir("evertalk", appauthor=False))
+
+
+def default_env_file() -> Path | None:
+    """`.env` of the checkout, unless EVERTALK_ENV_FILE names another (or, empty, none)."""
+    named = os.environ.get(ENV_FILE_NAME)
+    if named is not None:
+        return Path(named) if named else None
+    return Path(__file__).resolve().parents[2] / ".env"
+
+
+def _checked_mail(address: str) -> str:
+    if not _MAIL.fullmatch(address):
+        raise ValueError(f"{address!r} is not an address such as anna@example.org")
+    return address
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _checked_url(url: str, *, schemes: tuple[str, ...], host_needed: bool = True) -> str:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ValueError("is not a valid URL") from None
+    if parts.scheme not in schemes:
+        raise ValueError(f"must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}")
+    if host_needed and not parts.hostname:
+        raise ValueError("has no host name")
+    return url
+
+
+def _checked_hosts(url: str) -> None:
+    """Several may stand there, each with a port: each is looked at as if it were the only one."""
+    parts = urlsplit(url)
+    before, at, hosts = parts.netloc.rpartition("@")
+    for host in hosts.split(","):
+        one = parts._replace(netloc=f"{before}{at}{host}").geturl() if hosts else url
+        _checked_url(one, schemes=("postgresql", "postgres"), host_needed=False)
+
+
+def _problem(detail: Any) -> Problem:
+    if not detail["loc"]:
+        return Problem(name="settings", value="", reason=detail["msg"].removeprefix("Value error, "))
+    key = str(detail["loc"][0])
+    key = next((field for field, name in setting_names().items() if name == key), key)
+    name = setting_names().get(key, key)
+    secret = key in Settings.model_fields and is_secret(key)
+    value = "(hidden)" if secret else str(detail["input"])[:200]
+    return Problem(name=name, value=value, reason=detail["msg"].removeprefix("Value error, "))

@@ -1,0 +1,164 @@
+"""What an operator may write into a site's row: checked as a whole, every problem named with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field, ValidationError
+
+from shared.config.agents import Section, in_words, unstorable
+from shared.core.values.contrast import full_hex, text_on
+from shared.core.values.errors import EvertalkError
+
+_LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}$"
+_COLOUR = r"^#([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$"
+_IN_WORDS = {
+    _LANGUAGE: "a language is named as in de or pt-BR",
+    _COLOUR: "must be a colour such as #4f46e5",
+}
+
+AUDIENCES = ("personal", "public")
+OF_THE_ROW = frozenset({"agent", "audience", "origins"})
+"""What of a site stands beside its config."""
+_ORIGIN = re.compile(r"(https?://)?(\*\.)?([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?")
+
+Line = Annotated[str, Field(min_length=1, max_length=60)]
+Starter = Annotated[str, Field(min_length=1, max_length=80)]
+Words = Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class SiteTexts(Section):
+    """What is said in one language; what is left out is as the site or the program has it."""
+
+    title: Line | None = None
+    welcome: Words | None = None
+    starters: Annotated[list[Starter], Field(max_length=6)] | None = None
+    offline_text: Words | None = None
+    ai_notice: Words | None = None
+    """Instead of the program's own line that one is talking to an AI."""
+    launcher_label: Line | None = None
+
+
+class SiteConfig(SiteTexts):
+    """`sites.config`."""
+
+    accent: Annotated[str, Field(pattern=_COLOUR)] | None = None
+    position: Literal["left", "right"] | None = None
+    privacy_url: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    verified: Literal["off", "optional", "required"] = "off"
+    """Whether people may, or must, come with the site's signature."""
+    webview: bool = False
+    """Apps that show a page of their own send no origin, or `null`."""
+    uploads: bool | None = None
+    """May visitors send files; None: in personal conversations, not in public ones."""
+    handover: bool = True
+    memory_toasts: bool = False
+    texts: (
+        Annotated[dict[Annotated[str, Field(pattern=_LANGUAGE)], SiteTexts], Field(max_length=40)] | None
+    ) = None
+    """The same in other languages."""
+
+
+class BadSiteConfig(EvertalkError):
+    """A site's row cannot be used as it is; every problem is named at once."""
+
+    code = "bad_site_config"
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems), advice="\n".join(problems))
+        self.problems = tuple(problems)
+
+
+def read_site_config(config: object) -> SiteConfig:
+    """Raises BadSiteConfig."""
+    if not isinstance(config, Mapping):
+        raise BadSiteConfig(["must be an object such as {}"])
+    problems = [*unstorable(config), *_shape_problems(config), *_link_problems(config)]
+    if problems:
+        raise BadSiteConfig(problems)
+    return SiteConfig.model_validate(dict(config))
+
+
+def check_site(whole: object) -> tuple[str, ...]:
+    """A site as it is edited, row and config in one object. Raises BadSiteConfig; there are no remarks."""
+    if not isinstance(whole, Mapping):
+        raise BadSiteConfig(["must be an object such as {}"])
+    problems = list(_row_problems(whole))
+    config = {key: value for key, value in whole.items() if key not in OF_THE_ROW and value is not None}
+    try:
+        read_site_config(config)
+    except BadSiteConfig as error:
+        problems += error.problems
+    if problems:
+        raise BadSiteConfig(problems)
+    return ()
+
+
+def _row_problems(whole: Mapping[str, Any]) -> list[str]:
+    problems = []
+    if not isinstance(whole.get("agent"), str):
+        problems.append("agent: must be the name of an agent")
+    if whole.get("audience") not in AUDIENCES:
+        problems.append("audience: must be personal or public")
+    origins = whole.get("origins")
+    if not isinstance(origins, list) or len(origins) > 100:
+        return [*problems, "origins: must be a list of at most 100"]
+    wrong = [one for one in origins if not isinstance(one, str) or not _ORIGIN.fullmatch(one)]
+    return problems + [
+        f"origins: {_shown(str(one))} is no origin such as https://shop.example.org" for one in wrong
+    ]
+
+
+def _shown(text: str) -> str:
+    """What was typed, which must not steer a terminal."""
+    return f"“{''.join(char for char in text if char.isprintable()).strip()[:60]}”"
+
+
+def texts_in(config: SiteConfig, language: str) -> dict[str, Any]:
+    """What is said to somebody of that language: `de-AT` is also spoken to as `de`."""
+    tags = {tag.lower(): texts for tag, texts in (config.texts or {}).items()}
+    wanted = language.replace("_", "-").lower()
+    found = config.model_dump(include=set(SiteTexts.model_fields), exclude_none=True)
+    for tag in dict.fromkeys((wanted.partition("-")[0], wanted)):
+        if tag in tags:
+            found |= tags[tag].model_dump(exclude_none=True)
+    return found
+
+
+def shown_to_all(config: SiteConfig, language: str) -> dict[str, Any]:
+    """What a page may know of its site before anybody has said hello; nothing of how it is guarded."""
+    shown: dict[str, Any] = {"starters": [], **texts_in(config, language)}
+    if config.accent and (accent := full_hex(config.accent)):
+        shown |= {"accent": accent, "on_accent": text_on(accent)}
+    for name in ("position", "privacy_url"):
+        if value := getattr(config, name):
+            shown[name] = value
+    return shown
+
+
+def _shape_problems(config: Mapping[str, Any]) -> Iterator[str]:
+    texts = config.get("texts")
+    languages = texts if isinstance(texts, Mapping) else {}
+    sections: dict[tuple[str, ...], type[BaseModel]] = {(): SiteConfig}
+    sections |= {("texts", str(tag)): SiteTexts for tag in languages}
+    try:
+        SiteConfig.model_validate(dict(config))
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            yield in_words(detail, sections, _IN_WORDS)
+
+
+def _link_problems(config: Mapping[str, Any]) -> Iterator[str]:
+    link = config.get("privacy_url")
+    if not isinstance(link, str) or not link:
+        return
+    try:
+        parts = urlsplit(link)
+        usable = parts.scheme == "https" and bool(parts.hostname) and "@" not in parts.netloc
+    except ValueError:
+        usable = False
+    if not usable or not link.isprintable() or " " in link or "\\" in link:
+        yield "privacy_url: must be an address that begins with https://"

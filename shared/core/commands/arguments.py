@@ -1,0 +1,124 @@
+"""Arguments of commands by name and type, and the words that a person would type for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from shared.core.values.errors import BadInput
+
+RAW = "args"
+"""The words as a person types them; every command takes them in place of named arguments."""
+TEXT_CHARS = 2_000
+
+
+class BadArguments(BadInput):
+    """The words behind a command cannot be used."""
+
+    code = "bad_arguments"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, advice=reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    name: str
+    description: str
+    kind: Literal["text", "flag", "number"] = "text"
+    required: bool = False
+    most_chars: int = TEXT_CHARS
+    one_of: tuple[str, ...] = ()
+    typed: str = "{}"
+    """How a person types it; a flag is typed as `--name`."""
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        told: dict[str, Any] = {"description": self.description}
+        match self.kind:
+            case "flag":
+                return {"type": "boolean", **told}
+            case "number":
+                return {"type": "integer", "minimum": 1, "maximum": 1_000_000_000, **told}
+            case "text" if self.one_of:
+                return {"type": "string", "enum": list(self.one_of), **told}
+            case _:
+                return {"type": "string", "maxLength": self.most_chars, **told}
+
+
+def arguments_schema(arguments: Sequence[Argument]) -> dict[str, Any]:
+    return {argument.name: argument.schema() for argument in arguments}
+
+
+def typed_words(command: str, arguments: Sequence[Argument], given: Mapping[str, Any]) -> str:
+    """What a person would type for these values; raises BadArguments. None is as if it were not given."""
+    given = {name: value for name, value in given.items() if value is not None}
+    if RAW in given:
+        return _raw(command, given, takes_words=bool(arguments))
+    known = {argument.name for argument in arguments}
+    if unknown := sorted(set(given) - known):
+        takes = f"takes {_listed(known)}" if known else "takes no arguments"
+        raise BadArguments(f"/{command} knows no {_shown(unknown[0])}: it {takes}.")
+    missing = [one.name for one in arguments if one.required and one.name not in given]
+    if missing:
+        raise BadArguments(f"/{command} needs {_listed(missing)}.")
+    flags = any(one.kind == "flag" for one in arguments)
+    words = [_typed(one, given[one.name], flags=flags) for one in arguments if one.name in given]
+    return " ".join(filter(None, words))
+
+
+def read_value(argument: Argument, text: str) -> Any:
+    """A value as it is typed in a shell; raises BadArguments."""
+    match argument.kind:
+        case "flag":
+            if text.lower() not in ("true", "false", ""):
+                raise BadArguments(f"{argument.name} is true or false.")
+            return text.lower() != "false"
+        case "number":
+            if not (text.isascii() and text.isdigit() and len(text) < 10):
+                raise BadArguments(f"{argument.name} is a whole number.")
+            return int(text)
+        case _:
+            return text
+
+
+def _raw(command: str, given: Mapping[str, Any], *, takes_words: bool) -> str:
+    raw = given[RAW]
+    if len(given) > 1:
+        raise BadArguments(f"/{command}: send either `{RAW}` or arguments by name, not both.")
+    if not isinstance(raw, str) or len(raw) > TEXT_CHARS:
+        raise BadArguments(f"`{RAW}` is text of at most {TEXT_CHARS} characters.")
+    if raw.strip() and not takes_words:
+        raise BadArguments(f"/{command} takes no arguments.")
+    return raw
+
+
+def _typed(argument: Argument, value: Any, *, flags: bool) -> str:
+    name = argument.name
+    match argument.kind:
+        case "flag":
+            if not isinstance(value, bool):
+                raise BadArguments(f"`{name}` is true or false.")
+            return f"--{name}" if value else ""
+        case "number":
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1_000_000_000:
+                raise BadArguments(f"`{name}` is a whole number from 1 on.")
+            return argument.typed.format(value)
+    if not isinstance(value, str):
+        raise BadArguments(f"`{name}` is text.")
+    if argument.one_of and value not in argument.one_of:
+        raise BadArguments(f"`{name}` is one of {_listed(argument.one_of)}.")
+    if len(value) > argument.most_chars:
+        raise BadArguments(f"`{name}` has {len(value)} characters; {argument.most_chars} is the most.")
+    if flags and any(word.replace("\N{EM DASH}", "--").startswith("--") for word in value.split()):
+        raise BadArguments(f"`{name}` cannot hold a word that begins with `--`.")
+    return argument.typed.format(value) if value.strip() else ""
+
+
+def _listed(names: Sequence[str] | set[str]) -> str:
+    return ", ".join(f"`{name}`" for name in (sorted(names) if isinstance(names, set) else names))
+
+
+def _shown(name: str) -> str:
+    return "`" + "".join(char for char in name[:40] if char.isprintable() and char != "`") + "`"

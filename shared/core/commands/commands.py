@@ -1,0 +1,256 @@
+"""The commands of every channel: one table, and how a message is read as one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from shared.core.commands.arguments import Argument, BadArguments, arguments_schema, typed_words
+
+Channel = Literal["web", "telegram", "rest"]
+Audience = Literal["personal", "public"]
+Who = Literal["person", "operator"]
+Members = Literal["everyone", "admins"]
+"""Who of a group's members may; alone with the assistant everybody may."""
+
+__all__ = [
+    "COMMANDS", "FOCUS_CHARS", "Argument", "Audience", "BadArguments", "Channel", "Command", "CommandCall",
+    "CompactArguments", "Members", "Who", "check_arguments", "command_named", "commands_for",
+    "compact_arguments", "help_text", "may_in_group", "parse_command",
+]  # fmt: skip
+
+FOCUS_CHARS = 300
+_EVERYWHERE: frozenset[Channel] = frozenset({"web", "telegram", "rest"})
+_PERSONAL: frozenset[Audience] = frozenset({"personal"})
+_ALL_AUDIENCES: frozenset[Audience] = frozenset({"personal", "public"})
+_CALL = re.compile(r"/([a-z][a-z0-9_]{0,31})(?:@\w{1,64})?(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    name: str
+    description: str
+    args: str = ""
+    """As help shows them; empty means that it takes none."""
+    named: tuple[Argument, ...] = ()
+    """The same by name and type, for programs; see `arguments`."""
+    channels: frozenset[Channel] = _EVERYWHERE
+    audiences: frozenset[Audience] = _PERSONAL
+    who: Who = "person"
+    groups: Members = "everyone"
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """A command that takes words has an argument for them, even if nobody gave it a better name."""
+        if self.named or not self.args:
+            return self.named
+        return (Argument(name="text", description=self.args),)
+
+    def schema(self) -> dict[str, Any]:
+        """Of the arguments, as the properties of a JSON object."""
+        return arguments_schema(self.arguments)
+
+    def words(self, given: Mapping[str, Any]) -> str:
+        """Arguments by name as a person would type them; raises BadArguments."""
+        return typed_words(self.name, self.arguments, given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandCall:
+    name: str
+    args: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactArguments:
+    focus: str | None = None
+    force: bool = False
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(name="help", description="Show what you can do here", audiences=_ALL_AUDIENCES),
+    Command(name="start", description="Say hello and see how this works"),
+    Command(name="new", description="Begin afresh; what was said is kept", audiences=_ALL_AUDIENCES),
+    Command(name="separator", description="Leave everything above out of the assistant's view"),
+    Command(name="stop", description="Stop the answer that is being written", audiences=_ALL_AUDIENCES),
+    Command(name="retry", description="Answer your last message again"),
+    Command(
+        name="compact",
+        description="Summarise older messages now",
+        args="[focus] [--force]",
+        named=(
+            Argument(name="force", kind="flag", description="also when there is little to gain"),
+            Argument(
+                name="focus", description="what the summary should keep most of", most_chars=FOCUS_CHARS
+            ),
+        ),
+        groups="admins",
+    ),
+    Command(name="undo", description="Take back the last summary", groups="admins"),
+    Command(name="status", description="Show how the conversation is doing"),
+    Command(name="context", description="Show what fills the assistant's view"),
+    Command(name="usage", description="Show what this conversation has used"),
+    Command(name="budget", description="Show what may still be spent today"),
+    Command(
+        name="pin",
+        description="Keep a message word for word; send it as a reply, or alone for the newest answer",
+        args="[message]",
+        named=(
+            Argument(name="message", description="a message's id, such as m12; without it the newest answer"),
+        ),
+        groups="admins",
+    ),
+    Command(
+        name="unpin",
+        description="Let go of a pinned message; send it as a reply, or with its number",
+        args="[number]",
+        named=(Argument(name="message", description="a message's id, such as m12, or its number in /pins"),),
+        groups="admins",
+    ),
+    Command(name="pins", description="Show what is pinned"),
+    Command(
+        name="feedback",
+        description="Say what you think of the last answer",
+        args="<text>",
+        named=(Argument(name="text", description="what you think", required=True),),
+        audiences=_ALL_AUDIENCES,
+    ),
+    Command(
+        name="memory",
+        description="Show what I remember about you, or find it by words",
+        args="[words]",
+        named=(Argument(name="words", description="what to look for"),),
+    ),
+    Command(
+        name="remember",
+        description="Keep a sentence for good",
+        args="<text>",
+        named=(Argument(name="text", description="the sentence", required=True),),
+    ),
+    Command(
+        name="forget",
+        description="Erase what you name, or everything; it shows first what that would be",
+        args="<what> | everything",
+        named=(
+            Argument(name="what", description="words, a number of the list, or `everything`", required=True),
+        ),
+        audiences=_ALL_AUDIENCES,
+        groups="admins",
+    ),
+    Command(
+        name="reminders",
+        description="Show or cancel your reminders",
+        args="[cancel number]",
+        named=(
+            Argument(name="cancel", kind="number", description="its number in the list", typed="cancel {}"),
+        ),
+    ),
+    Command(
+        name="link",
+        description="Go on with this conversation on another channel: get a code here, type it there",
+        args="[code]",
+        named=(Argument(name="code", description="what the other channel has shown", most_chars=40),),
+    ),
+    Command(
+        name="unlink",
+        description="Part two channels that were joined by /link",
+        args="[number]",
+        named=(Argument(name="number", kind="number", description="its number in the list"),),
+    ),
+    Command(
+        name="human",
+        description="Ask for a human of the team; `cancel` takes it back",
+        args="[reason]",
+        audiences=_ALL_AUDIENCES,
+        groups="admins",
+    ),
+    Command(
+        name="goal",
+        description="Say what this conversation is for; `-` takes it back",
+        args="[text]",
+        named=(Argument(name="text", description="what it is for; `-` takes it back"),),
+        groups="admins",
+    ),
+    Command(
+        name="mode",
+        description="Choose how I answer: brief, thorough …",
+        args="[name]",
+        named=(Argument(name="name", description="of a mode; `-` takes it back", most_chars=80),),
+        groups="admins",
+    ),
+    Command(
+        name="model",
+        description="Choose which model answers",
+        args="[name]",
+        named=(Argument(name="name", description="of a model; `-` takes it back", most_chars=80),),
+        groups="admins",
+    ),
+    Command(
+        name="export",
+        description="Get the whole conversation as a file",
+        args="[json]",
+        named=(Argument(name="format", description="without it Markdown", one_of=("json",)),),
+        audiences=_ALL_AUDIENCES,
+    ),
+    Command(name="settings", description="Choose how I behave in this chat", groups="admins"),
+)
+_BY_NAME = {command.name: command for command in COMMANDS}
+
+
+def commands_for(
+    *, channel: Channel, audience: Audience, operator: bool = False, humans: bool = True
+) -> tuple[Command, ...]:
+    """Without `humans` nobody is offered one: no operator takes conversations here."""
+    return tuple(
+        command
+        for command in COMMANDS
+        if channel in command.channels
+        and audience in command.audiences
+        and (operator or command.who == "person")
+        and (humans or command.name != "human")
+    )
+
+
+def command_named(name: str) -> Command | None:
+    return _BY_NAME.get(name)
+
+
+def may_in_group(name: str, *, admin: bool) -> bool:
+    """Whether a member of a group may give this command there."""
+    return admin or _BY_NAME[name].groups == "everyone"
+
+
+def parse_command(text: str) -> CommandCall | None:
+    """A command is the whole message; anything else, an unknown name too, is words for the model."""
+    match = _CALL.fullmatch(text.strip())
+    if match is None or match[1].lower() not in _BY_NAME:
+        return None
+    return CommandCall(name=match[1].lower(), args=(match[2] or "").strip())
+
+
+def check_arguments(call: CommandCall) -> None:
+    """Raises `BadArguments` for words behind a command that takes none, or that it cannot use."""
+    command = _BY_NAME[call.name]
+    if call.args and not command.args:
+        raise BadArguments(f"/{call.name} takes no words behind it. Send it alone.")
+    if call.name == "compact":
+        compact_arguments(call.args)
+
+
+def compact_arguments(args: str) -> CompactArguments:
+    """`--force` may stand anywhere, all other words are the focus; raises `BadArguments`."""
+    words = args.replace("\N{EM DASH}", "--").split()
+    strange = [word for word in words if word.startswith("--") and word != "--force"]
+    if strange:
+        raise BadArguments(f"/compact knows no {strange[0]}. It can be sent as: /compact [focus] [--force]")
+    focus = " ".join(word for word in words if word != "--force")
+    if len(focus) > FOCUS_CHARS:
+        raise BadArguments(f"The focus has {len(focus)} characters; {FOCUS_CHARS} is the most.")
+    return CompactArguments(focus=focus or None, force="--force" in words)
+
+
+def help_text(commands: tuple[Command, ...]) -> str:
+    lines = (f"/{command.name} {command.args}".rstrip() + f" – {command.description}" for command in commands)
+    return "\n".join(lines)

@@ -1,0 +1,241 @@
+"""Checks a summary against what it stands in for, by rules alone, before it may hide anything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from shared.core.compaction.grounding import Ground
+from shared.core.compaction.required_facts import with_what_must_stay
+from shared.core.compaction.scores import common_scores, scores_of, stems
+from shared.core.compaction.summary_filters import SENTENCE, is_empty, is_refusal, language_fault, text_fault
+from shared.core.compaction.transcript_lines import source_lines, source_words
+from shared.core.session.ledger import Ledger, LedgerItem
+from shared.core.session.rendering import fit_ledger, in_ledger_form, render_summary
+from shared.core.session.summary import LedgerPatch, apply_patch
+from shared.core.values.identifiers import identifiers_of, merged_identifiers
+from shared.core.values.secrets_filter import holds_secret, redact
+
+SUMMARY_TOKENS = 2_000
+PROGRESS_SHARE = 0.75
+_SHORT_SOURCE = 400
+"""A summary of this many tokens is never too long."""
+MOSTLY_UNSAID = 0.5
+"""Below this share of supported statements an answer is not mended but rejected."""
+_FEW_STATEMENTS = 2
+_NEXT_TO_NOTHING = 60
+"""Tokens of a source that need not change a record."""
+
+Count = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditVerdict:
+    """`ledger` is the one to store when `ok`; soft faults are already mended in it."""
+
+    ok: bool
+    hard_faults: tuple[str, ...]
+    soft_faults: tuple[str, ...]
+    dropped_items: tuple[str, ...]
+    """Ids of new items that nothing supports, or the sentences of a text."""
+    scores: Mapping[str, float]
+    """From 0 to 1, the best is 1, but for `size`: a share of the source."""
+    ledger: Ledger
+
+
+def audit_patch(
+    former: Ledger,
+    patch: LedgerPatch,
+    source_text: str,
+    *,
+    count: Count,
+    limit: int = SUMMARY_TOKENS,
+    may_be_empty: bool = False,
+) -> AuditVerdict:
+    """Applies what a model wants to change, and audits the outcome."""
+    former = in_ledger_form(former)
+    patched = apply_patch(former, patch, identifiers=identifiers_of(source_words(source_text)))
+    verdict = audit_ledger(patched, former, source_text, count=count, limit=limit, may_be_empty=may_be_empty)
+    known = {item.id for item in former.items if item.closed is None}
+    named = [id_ for id_, _ in (*patch.replace, *patch.close)]
+    unknown = [id_ for id_ in named if id_ not in known]
+    faults = tuple(f"{id_[:20]}: no such item in the former record" for id_ in unknown)
+    valid = 1 - len(unknown) / len(named) if named else 1.0
+    scores = {**verdict.scores, "valid_ids": round(min(valid, verdict.scores["valid_ids"]), 3)}
+    return replace(verdict, soft_faults=(*verdict.soft_faults, *faults), scores=scores)
+
+
+def audit_ledger(
+    patched: Ledger,
+    former: Ledger,
+    source_text: str,
+    *,
+    count: Count,
+    limit: int = SUMMARY_TOKENS,
+    may_be_empty: bool = False,
+) -> AuditVerdict:
+    """Hard faults ask for another attempt; soft ones cost the item or sentence that has them.
+
+    The ledger that comes back lists the source's identifiers and takes at most `limit` tokens when rendered.
+    """
+    former = in_ledger_form(former)
+    lines = source_lines(source_text)
+    ground = Ground.of(source_text, former)
+    items, dropped, faults = _checked_items(
+        patched, former, ground, {line.seq: line.author for line in lines}
+    )
+    narrative, narrative_faults, sentences = _checked_narrative(patched.narrative, former.narrative, ground)
+    checked = replace(patched, narrative=narrative, items=items)
+    mended, added = with_what_must_stay(checked, lines)
+    identifiers = merged_identifiers(patched.identifiers, identifiers_of(source_words(source_text)))
+    room = min(limit, most_tokens(former, source_text, count))
+    mended = fit_ledger(replace(mended, identifiers=identifiers), room, count)
+    proposed = len(_new_items(patched, former)) + sentences
+    bad = len(faults) - sum(fault.endswith(_CITES) for fault in faults) + len(narrative_faults)
+    grounded = 1 - bad / proposed if proposed else 1.0
+    hard = _hard_faults(patched, checked, mended, former, source_text, count, may_be_empty=may_be_empty)
+    hard = (*hard, *_unsaid(grounded, proposed))
+    scores = {
+        **scores_of(patched, checked, former, lines),
+        **common_scores(
+            mended, source_text, lines, count, language=not any("is written in" in f for f in hard)
+        ),
+    }
+    return AuditVerdict(
+        ok=not hard,
+        hard_faults=hard,
+        soft_faults=(*faults, *narrative_faults, *added),
+        dropped_items=dropped,
+        scores=scores,
+        ledger=mended,
+    )
+
+
+def most_tokens(former: Ledger, source_text: str, count: Count) -> int:
+    """Above this a summary is no progress against what it stands for."""
+    replaced = count(source_text) + count(render_summary(former))
+    return max(_SHORT_SOURCE, math.floor(PROGRESS_SHARE * replaced))
+
+
+def _unsaid(grounded: float, proposed: int) -> tuple[str, ...]:
+    if proposed < _FEW_STATEMENTS or grounded >= MOSTLY_UNSAID:
+        return ()
+    return ("most of the summary was never said in the conversation",)
+
+
+_CITES = "cites lines that it was not shown"
+
+
+def _checked_items(
+    patched: Ledger, former: Ledger, ground: Ground, authors: Mapping[int, str]
+) -> tuple[tuple[LedgerItem, ...], tuple[str, ...], tuple[str, ...]]:
+    before = {item.id: item for item in former.items}
+    kept: list[LedgerItem] = []
+    dropped: list[str] = []
+    faults: list[str] = []
+    for item in patched.items:
+        old = before.get(item.id)
+        fault = _item_fault(item, old, ground)
+        if fault is None:
+            known = authors.keys() | set(old.sources if old else ())
+            sources = tuple(seq for seq in item.sources if seq in known)
+            if sources != item.sources:
+                faults.append(f"{item.id}: {_CITES}")
+            author = item.author if old is not None else _author(item.author, sources, authors)
+            kept.append(replace(item, sources=sources, author=author))
+            continue
+        faults.append(f"{item.id}: {fault}")
+        if old is None:
+            dropped.append(item.id)
+        else:
+            kept.append(old)
+    return tuple(kept), tuple(dropped), tuple(faults)
+
+
+def _author(claimed: str, sources: tuple[int, ...], authors: Mapping[int, str]) -> str:
+    """Who said it is what the cited lines say, whatever a model makes of it."""
+    said_by = [authors[seq] for seq in sources if seq in authors]
+    return claimed if not said_by or claimed in said_by else said_by[0]
+
+
+def _item_fault(item: LedgerItem, old: LedgerItem | None, ground: Ground) -> str | None:
+    """Of a new or changed item; what stood before was audited before."""
+    if old is not None and item.text == old.text:
+        return None
+    if is_empty(item.text):
+        return "says nothing"
+    if old is not None and old.kind == "constraint" and not stems(old.text) & stems(item.text):
+        return "takes the place of a prohibition without repeating any of it"
+    return text_fault(item.text, ground)
+
+
+def _checked_narrative(narrative: str, former: str, ground: Ground) -> tuple[str, tuple[str, ...], int]:
+    """What may stay of it, what was wrong with the rest, and how many sentences there were."""
+    if not narrative or narrative == former:
+        return narrative, (), 0
+    kept: list[str] = []
+    faults: list[str] = []
+    sentences = SENTENCE.split(narrative)
+    for sentence in sentences:
+        fault = text_fault(sentence, ground)
+        if fault is None:
+            kept.append(sentence)
+        else:
+            faults.append(f"narrative: {fault}")
+    return (" ".join(kept) or redact(former)), tuple(faults), len(sentences)
+
+
+def _hard_faults(
+    patched: Ledger,
+    checked: Ledger,
+    mended: Ledger,
+    former: Ledger,
+    source_text: str,
+    count: Count,
+    *,
+    may_be_empty: bool,
+) -> tuple[str, ...]:
+    size, most = count(render_summary(mended)), most_tokens(former, source_text, count)
+    language = language_fault(_new_text(patched, former), source_text)
+    checks = (
+        (
+            not may_be_empty and not _says_something(checked, former, count(source_text)),
+            "the summary is empty",
+        ),
+        (is_refusal(patched.narrative), "the summary is a refusal"),
+        (language is not None, language or ""),
+        (
+            size > most,
+            f"the summary takes {size} tokens; {most} is the most for what it stands for",
+        ),
+        (holds_secret(render_summary(mended)), "the summary holds a secret"),
+    )
+    return tuple(fault for wrong, fault in checks if wrong)
+
+
+def _says_something(ledger: Ledger, former: Ledger, source_tokens: int) -> bool:
+    """Something new of the model's own, or at least everything old when the source holds next to nothing."""
+    known_before = bool(former.narrative or former.items)
+    if source_tokens <= (_NEXT_TO_NOTHING if known_before else 0):
+        return True
+    narrative = ledger.narrative.strip()
+    new_narrative = narrative and narrative != former.narrative and not is_empty(narrative)
+    return bool(new_narrative) or bool(_new_items(ledger, former)) or _changed(ledger, former)
+
+
+def _changed(ledger: Ledger, former: Ledger) -> bool:
+    before = {item.id: item for item in former.items}
+    return any(item != before[item.id] for item in ledger.items if item.id in before)
+
+
+def _new_items(ledger: Ledger, former: Ledger) -> list[LedgerItem]:
+    """Added or changed."""
+    before = {item.id: item.text for item in former.items}
+    return [item for item in ledger.items if before.get(item.id) != item.text]
+
+
+def _new_text(patched: Ledger, former: Ledger) -> str:
+    known = {item.text for item in former.items}
+    narrative = patched.narrative if patched.narrative != former.narrative else ""
+    return "\n".join((narrative, *(item.text for item in patched.items if item.text not in known)))

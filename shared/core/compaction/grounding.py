@@ -1,0 +1,212 @@
+"""Tells whether what a statement says exactly (numbers, names, addresses, quotations) was ever said."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from shared.core.compaction.transcript_lines import source_dates, source_words
+from shared.core.session.ledger import Ledger
+from shared.core.values.identifiers import EMAIL, URL, names_of, numbers_of, quotations_of
+
+_DATE_ARITHMETIC_DAYS = 31
+"""How far from a day of talk a date may lie that "tomorrow" or "two weeks ago" was turned into."""
+_PARTS = re.compile(r"\d+")
+_WORD = re.compile(r"[^\W\d_]+")
+_STEM_CHARS = 4
+_MONTHS = (
+    [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ],
+    [
+        "januar",
+        "februar",
+        "märz",
+        "april",
+        "mai",
+        "juni",
+        "juli",
+        "august",
+        "september",
+        "oktober",
+        "november",
+        "dezember",
+    ],
+)
+_GERMAN = re.compile(r"\b(?:und|nicht|ich|ist|das|der|die|wir)\b")
+_SCRIPTS = (
+    ("Latin", re.compile(r"[A-Za-z\u00c0-\u024f]")),
+    ("Greek", re.compile(r"[\u0370-\u03ff]")),
+    ("Cyrillic", re.compile(r"[\u0400-\u052f]")),
+    ("Hebrew", re.compile(r"[\u0590-\u05ff]")),
+    ("Arabic", re.compile(r"[\u0600-\u06ff]")),
+    ("Devanagari", re.compile(r"[\u0900-\u097f]")),
+    ("Thai", re.compile(r"[\u0e00-\u0e7f]")),
+    ("Hangul", re.compile(r"[\uac00-\ud7af]")),
+    ("Kana", re.compile(r"[\u3040-\u30ff]")),
+    ("Han", re.compile(r"[\u4e00-\u9fff]")),
+)
+_FEW_LETTERS = 20
+_CLEAR_SHARE = 0.7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What was said, prepared for looking things up in it."""
+
+    text: str
+    numbers: frozenset[str]
+    stems: frozenset[str]
+    dates: frozenset[str]
+    german: bool
+    """German writes every noun with a capital, so single capitals say nothing about names."""
+
+    @classmethod
+    def of(cls, source_text: str, former: Ledger) -> Ground:
+        # The numbers of lines and cited sources are ours; nobody said them.
+        former_texts = (former.narrative, *(item.text for item in former.items), *former.identifiers)
+        known = "\n".join((source_words(source_text), *former_texts))
+        plain = _plain(known)
+        return cls(
+            text=plain,
+            numbers=frozenset(_numbers(known)),
+            stems=frozenset(_stem(word) for word in _WORD.findall(plain)),
+            dates=_days_near(source_dates(source_text)),
+            german=len(_GERMAN.findall(known)) > len(known) // 200,
+        )
+
+    def missing(self, text: str) -> tuple[str, ...]:
+        """What the text states exactly and the source does not know."""
+        addresses = [m[0] for pattern in (URL, EMAIL) for m in pattern.finditer(text)]
+        for address in addresses:
+            text = text.replace(address, " ")
+        quoted = quotations_of(text)
+        return (
+            *(found for found in addresses if _plain(found) not in self.text),
+            *(found for found in quoted if _plain(found).strip(" .,!?") not in self.text),
+            *self._missing_numbers(text),
+            *self._missing_dates(text),
+            *(() if self.german else self._missing_names(text)),
+        )
+
+    def _missing_numbers(self, text: str) -> tuple[str, ...]:
+        dated = _dates_in(text)
+        return tuple(
+            number
+            for number in numbers_of(text)
+            if not self._knows_number(number)
+            and not any(number in written and iso in self.dates for written, iso in dated)
+        )
+
+    def _missing_dates(self, text: str) -> tuple[str, ...]:
+        """Day and month together, where neither the month was said nor the date is near a day of talk."""
+        possible: dict[str, set[str]] = {}
+        for written, iso in _dates_in(text):
+            if not written[:4].isdecimal():
+                possible.setdefault(written, set()).add(iso)
+        return tuple(
+            written
+            for written, isos in possible.items()
+            if not isos & self.dates
+            and not all(_stem(w) in self.stems for w in _WORD.findall(_plain(written)))
+        )
+
+    def _knows_number(self, number: str) -> bool:
+        bare = _bare(number)
+        if bare in self.numbers:
+            return True
+        parts = _PARTS.findall(number)
+        return len(parts) > 1 and all(
+            part.lstrip("0") in self.numbers or part in self.numbers for part in parts
+        )
+
+    def _missing_names(self, text: str) -> tuple[str, ...]:
+        return tuple(
+            name
+            for name in names_of(text)
+            if not all(_stem(word) in self.stems for word in _WORD.findall(_plain(name)))
+        )
+
+
+def script_of(text: str) -> str | None:
+    """The script that clearly prevails, or None when there are few letters or several scripts."""
+    counts = Counter({name: len(pattern.findall(text)) for name, pattern in _SCRIPTS})
+    if counts["Kana"]:
+        counts["Kana"] += counts.pop("Han")
+    letters = sum(counts.values())
+    if letters < _FEW_LETTERS:
+        return None
+    name, most = counts.most_common(1)[0]
+    return name if most / letters >= _CLEAR_SHARE else None
+
+
+def _plain(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(text.replace("’", "'").replace("‘", "'").split())
+
+
+def _stem(word: str) -> str:
+    """Enough of a word to know it again in another form: names are inflected in many languages."""
+    return word[: max(_STEM_CHARS, len(word) - 3)]
+
+
+def _numbers(text: str) -> set[str]:
+    found: set[str] = set()
+    for number in numbers_of(text):
+        found.add(_bare(number))
+        found.update(part.lstrip("0") or "0" for part in _PARTS.findall(number))
+    return found
+
+
+def _bare(number: str) -> str:
+    """Without thousands marks and percent sign, so that 1,000 and 1000 are the same."""
+    return re.sub(r"(?<=\d),(?=\d{3}(?:\D|$))", "", number).rstrip("%")
+
+
+def _days_near(dates: tuple[str, ...]) -> frozenset[str]:
+    near: set[str] = set()
+    for written in dict.fromkeys(dates):
+        day = date.fromisoformat(written)
+        reach = range(-_DATE_ARITHMETIC_DAYS, _DATE_ARITHMETIC_DAYS + 1)
+        near.update((day + timedelta(days=days)).isoformat() for days in reach)
+        near.update({f"{day.year}", f"{day.year - 1}", f"{day.year + 1}"})
+    return frozenset(near)
+
+
+def _dates_in(text: str) -> tuple[tuple[str, str], ...]:
+    """Every date as it is written, and as an ISO date (with every possible year when none is written)."""
+    found = [(m[0], m[0]) for m in re.finditer(r"\b\d{4}-\d\d-\d\d\b", text)]
+    found += [(m[0], m[0]) for m in re.finditer(r"\b(?:19|20)\d\d\b", text)]
+    for months in _MONTHS:
+        for number, name in enumerate(months, 1):
+            found.extend(_named_dates(text, name, number))
+    return tuple(found)
+
+
+def _named_dates(text: str, month: str, number: int) -> list[tuple[str, str]]:
+    day_first = rf"\b(?P<d1>\d{{1,2}})(?:st|nd|rd|th|\.)?\s+(?:of\s+)?{month}(?:,?\s+(?P<y1>\d{{4}}))?"
+    month_first = rf"\b{month}\s+(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?(?:,?\s+(?P<y2>\d{{4}}))?"
+    found: list[tuple[str, str]] = []
+    for match in re.finditer(f"{day_first}|{month_first}", text, re.IGNORECASE):
+        day = int(match["d1"] or match["d2"])
+        year = match["y1"] or match["y2"]
+        years = (year,) if year else tuple(str(y) for y in range(_FIRST_YEAR, _LAST_YEAR))
+        found.extend((match[0], f"{y}-{number:02}-{day:02}") for y in years)
+    return found
+
+
+_FIRST_YEAR, _LAST_YEAR = 2015, 2100

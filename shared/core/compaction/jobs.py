@@ -1,0 +1,247 @@
+"""Which silent job a session needs now; asking twice gives the same key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil, inf
+from typing import Any, Literal
+
+from shared.core.compaction.flushing import NEAR_LIMIT as NEAR_LIMIT
+from shared.core.compaction.flushing import due_threshold, newest_ended
+from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
+from shared.core.context.selection import grows_unseen, window_through
+from shared.core.session.backoff import Rest, RestReason
+from shared.core.session.budget import ContextBudget, pressure
+from shared.core.session.policy import ContextPolicy
+from shared.core.session.pruning import clearing_suffices
+from shared.core.session.session import View
+from shared.core.session.turns import JobOrder
+
+CACHE_SECONDS = 300.0
+"""How long the provider keeps a prefix that nobody asks for, unless a session is cached for longer."""
+IDLE_MARGIN_SECONDS = 60.0
+"""So long before the provider forgets, an idle session is flushed and compacted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobWish:
+    kind: Literal["flush", "compact"]
+    key: str
+    """Unique for what the job is about: session and cycle, for a flush with its threshold. While one is due
+    or runs, each further turn asks for the same; its end looks again."""
+    trigger: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    delay_seconds: float = 0.0
+    """Not before so long from now."""
+
+    @property
+    def order(self) -> JobOrder:
+        return JobOrder(
+            kind=self.kind,
+            key=self.key,
+            trigger=self.trigger,
+            payload=self.payload,
+            delay_seconds=self.delay_seconds,
+        )
+
+
+def next_job(
+    view: View,
+    *,
+    budget: ContextBudget,
+    policy: ContextPolicy,
+    context_tokens: int,
+    ratio: float = 1.0,
+    model: str = "",
+    cache_seconds: float = CACHE_SECONDS,
+) -> JobWish | None:
+    """A compaction by turns or size, an early flush, one for idle time, a link for what left the window."""
+    due = _due(
+        view, budget=budget, policy=policy, context_tokens=context_tokens, ratio=ratio, model=model,
+        cache_seconds=cache_seconds,
+    )  # fmt: skip
+    through = window_through(view, policy) if due is None else None
+    return due if through is None else _window(view, through)
+
+
+def _due(
+    view: View,
+    *,
+    budget: ContextBudget,
+    policy: ContextPolicy,
+    context_tokens: int,
+    ratio: float,
+    model: str,
+    cache_seconds: float,
+) -> JobWish | None:
+    context_tokens = _counted(view, budget, policy, context_tokens, ratio)
+    rested = rests(view, limit=budget.limit, model=model)
+    held = view.hold_compaction or not policy.compact_auto
+    if not rested:
+        wish = _by_turns(view, budget, policy, context_tokens, ratio, held=held) or _by_size(
+            view, budget, policy, context_tokens, ratio, held=held
+        )
+        if wish is not None:
+            return wish
+    threshold = due_threshold(view, budget=budget, policy=policy, context_tokens=context_tokens)
+    if threshold is not None:
+        return _flush(view, threshold=threshold)
+    if rested or held or not policy.idle_compaction:
+        return None
+    return _idle(
+        view,
+        budget=budget,
+        policy=policy,
+        context_tokens=context_tokens,
+        ratio=ratio,
+        cache_seconds=cache_seconds,
+    )
+
+
+def _by_turns(
+    view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float, *, held: bool
+) -> JobWish | None:
+    if held or turns_since_summary(view, policy) < (policy.compact_after_turns or inf):
+        return None
+    plan = plan_compaction(
+        view, budget=budget, policy=policy, now_tokens=context_tokens, force=True, ratio=ratio
+    )
+    return _compaction(view, plan, trigger="turns", force=True) if isinstance(plan, CompactionPlan) else None
+
+
+def _by_size(
+    view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float, *, held: bool
+) -> JobWish | None:
+    state = pressure(budget, context_tokens)
+    if not ((state == "overflow" and policy.compact_auto) or (state == "compact" and not held)):
+        return None
+    if clearing_suffices(view, budget, policy, context_tokens, ratio=ratio):
+        return None
+    plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
+    if not isinstance(plan, CompactionPlan):
+        return None
+    return _compaction(view, plan, trigger="overflow" if state == "overflow" else "limit")
+
+
+def rests(view: View, *, limit: int, model: str) -> bool:
+    """Whether automatic compaction has been stopped, and nothing has changed since."""
+    rest = view.rest
+    return rest is not None and rest.holds(
+        limit=limit, model=model, pins=pinned_seqs(view), turn=newest_ended(view)
+    )
+
+
+def rest_from_now(view: View, *, reason: RestReason, limit: int, model: str, turns: int) -> Rest:
+    return Rest(
+        reason=reason, limit=limit, model=model, pins=pinned_seqs(view), until_turn=newest_ended(view) + turns
+    )
+
+
+def pinned_seqs(view: View) -> tuple[int, ...]:
+    return tuple(sorted({entry.seq for entry in (*view.pins, *view.entries) if entry.pinned}))
+
+
+def _counted(
+    view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float
+) -> int:
+    """What is sent; where turns are left out that another channel may still see, the live view as a whole."""
+    if not grows_unseen(policy):
+        return context_tokens
+    live = budget.fixed + ceil(ratio * sum(entry.tokens for entry in view.entries))
+    return max(context_tokens, min(live, budget.hard))
+
+
+def turns_since_summary(view: View, policy: ContextPolicy) -> int:
+    """Ended turns since the newest summary was made, or since the start; those it kept are not new."""
+    # Entries stand in the order of their turns.
+    ended = next((entry.turn for entry in reversed(view.entries) if entry.turn != view.open_turn), 0)
+    head = view.head
+    if head is None or head.kind not in ("summary", "digest"):
+        return max(0, ended - view.base_turn)
+    return max(0, ended - head.through_turn - policy.keep_turns)
+
+
+def manual_job(
+    view: View,
+    *,
+    budget: ContextBudget,
+    policy: ContextPolicy,
+    context_tokens: int,
+    focus: str | None = None,
+    force: bool = False,
+    ratio: float = 1.0,
+) -> JobWish | NothingToCompact:
+    """The compaction that a person asks for; a hold after undo does not stop it."""
+    plan = plan_compaction(
+        view, budget=budget, policy=policy, now_tokens=context_tokens, force=force, ratio=ratio
+    )
+    if isinstance(plan, NothingToCompact):
+        return plan
+    return _compaction(view, plan, trigger="manual", focus=focus, force=force)
+
+
+def _compaction(
+    view: View, plan: CompactionPlan, *, trigger: str, focus: str | None = None, force: bool = False
+) -> JobWish:
+    return JobWish(
+        kind="compact",
+        key=f"compact:{view.session_id}:{view.cycle}",
+        trigger=trigger,
+        payload={
+            "cycle": view.cycle,
+            "through_turn": plan.through_turn,
+            "flush_first": view.flushed_turn < plan.through_turn,
+            "focus": focus,
+            "force": force,
+        },
+    )
+
+
+def _window(view: View, through: int) -> JobWish:
+    return JobWish(
+        kind="compact",
+        key=f"compact:{view.session_id}:{view.cycle}",
+        trigger="window",
+        payload={
+            "cycle": view.cycle, "through_turn": through, "flush_first": view.flushed_turn < through,
+        },
+    )  # fmt: skip
+
+
+def _flush(view: View, *, threshold: str) -> JobWish:
+    return JobWish(
+        kind="flush",
+        key=f"flush:{view.session_id}:{view.cycle}:{threshold}",
+        trigger=threshold,
+        payload={
+            "cycle": view.cycle,
+            "threshold": threshold,
+            "from_turn": view.flushed_turn + 1,
+            "through_turn": newest_ended(view),
+        },
+    )
+
+
+def _idle(
+    view: View,
+    *,
+    budget: ContextBudget,
+    policy: ContextPolicy,
+    context_tokens: int,
+    ratio: float,
+    cache_seconds: float,
+) -> JobWish | None:
+    """A large conversation is compacted just before the provider forgets it, if nobody talks on."""
+    if context_tokens - budget.fixed <= policy.idle_over:
+        return None
+    plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
+    if isinstance(plan, NothingToCompact):
+        return None
+    wish = _compaction(view, plan, trigger="idle")
+    return replace(
+        wish,
+        key=f"idle:{view.session_id}:{view.cycle}",
+        payload={**wish.payload, "cache_seconds": cache_seconds},
+        delay_seconds=max(0.0, cache_seconds - IDLE_MARGIN_SECONDS),
+    )

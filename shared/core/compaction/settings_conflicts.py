@@ -1,0 +1,92 @@
+"""Which of an operator's numbers cannot hold together, and the nearest ones that would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from shared.core.context.agents import Circumstances, layers_for
+from shared.core.context.prompts import system_text
+from shared.core.context.tools import WINDOW_SHARE
+from shared.core.session.budget import budget_for
+from shared.core.session.overrides import deployment_policy
+from shared.core.session.policy import ContradictoryPolicy
+from shared.core.values.tokens import by_script
+
+WINDOW = "context_window"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """One number that has to change; with all that have to, the rest may stay as it is."""
+
+    field: str
+    given: int
+    fits: int | None
+    """None where nothing that can be set does, only the preset's own 0."""
+    reason: str
+    """In the policy's own names."""
+
+
+def misfits(preset: str, numbers: Mapping[str, Any]) -> tuple[Misfit, ...]:
+    """The fewest numbers that have to change, none where all hold; `numbers` are by field, with the window.
+
+    Raises `ContradictoryPolicy` for a preset that does not exist.
+    """
+    if contradiction(preset, numbers) is None:
+        return ()
+    return tuple(_nearest(preset, numbers, _fewest(preset, numbers)))
+
+
+def contradiction(preset: str, numbers: Mapping[str, Any]) -> str | None:
+    """Why no conversation could be held with these, None when one can; raises only for an unknown preset."""
+    given = {name: value for name, value in numbers.items() if name != WINDOW}
+    deployment_policy(preset)
+    try:
+        policy = deployment_policy(preset, context_window=numbers.get(WINDOW), given=given)
+        fixed = _least_fixed() + int(WINDOW_SHARE * policy.context_window)
+        budget_for(policy, policy.context_window, policy.max_output, fixed)
+    except ContradictoryPolicy as error:
+        return str(error)
+    return None
+
+
+def _least_fixed() -> int:
+    """What the system prompt takes of an agent that nobody has changed."""
+    return by_script(system_text(layers_for({}, Circumstances())))
+
+
+def _fewest(preset: str, numbers: Mapping[str, Any]) -> tuple[str, ...]:
+    """Without these the rest holds: the preset alone always does."""
+    plain = [name for name, value in numbers.items() if isinstance(value, int)]
+    for size in range(1, len(plain) + 1):
+        for left_out in combinations(plain, size):
+            rest = {name: value for name, value in numbers.items() if name not in left_out}
+            if contradiction(preset, rest) is None:
+                return left_out
+    return tuple(plain)
+
+
+def _nearest(preset: str, numbers: Mapping[str, Any], wrong: tuple[str, ...]) -> Iterator[Misfit]:
+    """One after the other, so that the values fit together, too."""
+    settled = {name: value for name, value in numbers.items() if name not in wrong}
+    for name in wrong:
+        given, fits = numbers[name], _own_number(preset, settled, name)
+        bad = given
+        while abs(bad - fits) > 1:
+            middle = (bad + fits) // 2
+            held = contradiction(preset, {**settled, name: middle}) is None
+            bad, fits = (bad, middle) if held else (middle, fits)
+        reason = contradiction(preset, {**settled, name: given}) or "does not go with the others"
+        settled[name] = fits
+        yield Misfit(field=name, given=given, fits=fits or None, reason=reason)
+
+
+def _own_number(preset: str, settled: Mapping[str, Any], name: str) -> int:
+    """What holds where nothing is set; no limit at all is as much as the window."""
+    given = {field: value for field, value in settled.items() if field != WINDOW}
+    policy = deployment_policy(preset, context_window=settled.get(WINDOW), given=given)
+    own = getattr(policy, name)
+    return policy.context_window if own is None else int(own)

@@ -1,0 +1,110 @@
+"""What a new summary changed against the one before it, and what of the facts to keep it does not say."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.core.session.ledger import Ledger, LedgerItem
+from shared.core.values.identifiers import identifiers_of
+
+Change = Literal["same", "added", "removed"]
+SAID_SHARE = 0.6
+"""Of a fact's own words: with fewer of them, a summary does not say it."""
+_WORD = re.compile(r"\w{3,}")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)")
+_LISTED = ("-", "*", "#")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    change: Change
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemChange:
+    """What became of one item of the record."""
+
+    id: str
+    kind: str
+    change: Literal["added", "changed", "closed", "lost"]
+    """`closed` left with a reason; `lost` is gone without one."""
+    text: str
+    former: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryDiff:
+    lines: tuple[Line, ...]
+    items: tuple[ItemChange, ...]
+    kept: int
+    """Items that stand as they were."""
+    unsaid: tuple[LedgerItem, ...]
+    """Items of the record that the text does not say."""
+
+
+def compare(former: Ledger, former_text: str, ledger: Ledger, text: str) -> SummaryDiff:
+    changes = tuple(_item_changes(former, ledger))
+    open_items = [item for item in ledger.items if item.closed is None]
+    touched = {change.id for change in changes}
+    return SummaryDiff(
+        lines=tuple(changed_lines(former_text, text)),
+        items=changes,
+        kept=sum(1 for item in open_items if item.id not in touched),
+        unsaid=tuple(item for item in open_items if not says(text, item.text)),
+    )
+
+
+def changed_lines(before: str, after: str) -> Iterable[Line]:
+    """Sentence by sentence, in reading order; what was removed stands before what took its place."""
+    old, new = _sentences(before), _sentences(after)
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if tag == "equal":
+            yield from (Line(change="same", text=text) for text in new[c:d])
+            continue
+        yield from (Line(change="removed", text=text) for text in old[a:b])
+        yield from (Line(change="added", text=text) for text in new[c:d])
+
+
+def says(text: str, fact: str) -> bool:
+    """Whether a text holds the fact's identifiers and most of its words, in whatever order."""
+    low = text.casefold()
+    if fact.strip().casefold() in low:
+        return True
+    if any(name.casefold() not in low for name in identifiers_of(fact)):
+        return False
+    words = set(_WORD.findall(fact.casefold()))
+    known = set(_WORD.findall(low))
+    return not words or len(words & known) >= SAID_SHARE * len(words)
+
+
+def _item_changes(former: Ledger, ledger: Ledger) -> Iterable[ItemChange]:
+    now = {item.id: item for item in ledger.items}
+    for item in former.items:
+        if item.closed is not None:
+            continue
+        later = now.get(item.id)
+        if later is None:
+            yield ItemChange(id=item.id, kind=item.kind, change="lost", text=item.text)
+        elif later.closed is not None:
+            yield ItemChange(id=item.id, kind=item.kind, change="closed", text=item.text, reason=later.closed)
+        elif later.text != item.text:
+            yield ItemChange(id=item.id, kind=item.kind, change="changed", text=later.text, former=item.text)
+    known = {item.id for item in former.items}
+    for item in ledger.items:
+        if item.id not in known and item.closed is None:
+            yield ItemChange(id=item.id, kind=item.kind, change="added", text=item.text)
+
+
+def _sentences(text: str) -> Sequence[str]:
+    """Those of running text; a line of a list is one by itself."""
+    parts: list[str] = []
+    for line in text.splitlines():
+        parts += [line] if line.lstrip().startswith(_LISTED) else _SENTENCE.split(line)
+    return [part.strip() for part in parts if part.strip()]

@@ -1,0 +1,182 @@
+"""Every sentence that we say to a model that writes summaries, by form; golden files show the words."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import re
+from collections.abc import Sequence
+from typing import get_args
+
+from shared.core.compaction.transcript_lines import source_lines
+from shared.core.session.ledger import Ledger
+from shared.core.session.policy import SummaryForm
+from shared.core.session.rendering import first_words, render_summary, shortened
+from shared.core.session.summary_formats import Form, form_of
+from shared.core.session.summary_rules import END_OF_TEXT, MERGING, WARM, rules, tidying, wanted
+
+FOCUS_CHARS = 300
+"""More than that is no focus."""
+_BEGINNING_WORDS = 8
+_XML_ROLES = {"person": "user"}
+"""How the history of chats names who speaks; all others keep their names."""
+
+
+def summary_request(
+    source_text: str,
+    former: Ledger,
+    focus: str | None = None,
+    *,
+    language: str | None = None,
+    form: SummaryForm = "ledger",
+    most_words: int = 0,
+) -> tuple[str, str]:
+    """System and user text that ask for a change of the ledger as JSON, or for the text of a form.
+
+    Everything that a person could have written is fenced; the fence is made of the text itself, so that
+    nobody can have written it before.
+    """
+    shape = form_of(form)
+    fence = _fence(source_text, focus or "")
+    parts = [
+        _former(former, shape, fence),
+        _chat_history(source_text)
+        if shape.source == "chat_history"
+        else _tagged(f"transcript_{fence}", source_text),
+        _focus(focus, fence),
+        wanted(shape, former, most_words),
+    ]
+    return rules(shape, language), "\n\n".join(part for part in parts if part)
+
+
+def merge_request(
+    joined: Ledger,
+    parts: Sequence[str],
+    focus: str | None = None,
+    *,
+    language: str | None = None,
+    form: SummaryForm = "ledger",
+    most_words: int = 0,
+) -> tuple[str, str]:
+    """Asks for one summary instead of several over neighbouring stretches of one conversation."""
+    shape = form_of(form)
+    fence = _fence(*parts, focus or "")
+    if not shape.is_text:
+        told = [_tagged(f"joined_record_{fence}", _former_lines(joined)), _focus(focus, fence), tidying()]
+    else:
+        numbered = [_tagged(f"part_{number}_{fence}", text) for number, text in enumerate(parts, 1)]
+        told = [*numbered, _focus(focus, fence), MERGING, wanted(shape, Ledger(), most_words)]
+    return rules(shape, language), "\n\n".join(part for part in told if part)
+
+
+def warm_instruction(
+    source_text: str,
+    former: Ledger,
+    focus: str | None = None,
+    *,
+    language: str | None = None,
+    form: SummaryForm = "ledger",
+    most_words: int = 0,
+) -> str:
+    """The last user message behind the unchanged chat: the log stands above, only its numbers are told."""
+    shape = form_of(form)
+    fence = _fence(source_text, focus or "")
+    lines = [
+        f"[#{line.seq}] {line.author}: {first_words(line.text, _BEGINNING_WORDS)}"
+        for line in source_lines(source_text)
+    ]
+    parts = [
+        WARM,
+        rules(shape, language),
+        _former(former, shape, fence),
+        _tagged(f"beginnings_{fence}", "\n".join(lines)),
+        _focus(focus, fence),
+        wanted(shape, former, most_words),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def repair_request(reason: str, *, form: SummaryForm = "ledger") -> str:
+    """Asks once more after an answer that could not be used."""
+    if form_of(form).is_text:
+        return f"""\
+That answer cannot be used: {reason}.
+Write the whole summary again as it was asked for, and nothing beside it. Use only what you were shown. \
+{END_OF_TEXT}"""
+    return f"""\
+That answer cannot be used: {reason}.
+Send the whole JSON object again with the keys "narrative", "add", "replace" and "close", and nothing \
+beside it. Use only what the transcript and the former record say."""
+
+
+def asks_for_text(words: str) -> bool:
+    """Whether a request wants a summary as a text; for what stands in for a model."""
+    return END_OF_TEXT in words
+
+
+def own_sentences() -> frozenset[str]:
+    """What we say to every summariser, word by word: an answer that repeats it says nothing."""
+    asked = [
+        text
+        for form in get_args(SummaryForm)
+        for text in (*summary_request("", Ledger(), form=form, most_words=100), repair_request("", form=form))
+    ]
+    found = (_plain(part) for text in (*asked, WARM, MERGING) for part in _SPLIT.split(text))
+    return frozenset(sentence for sentence in found if len(sentence) > _TELLING_CHARS)
+
+
+def is_own_sentence(text: str, own: frozenset[str]) -> bool:
+    return _plain(text) in own
+
+
+_SPLIT = re.compile(r"(?<=[.!?:])\s+|\n+")
+_TELLING_CHARS = 24
+
+
+def _former(former: Ledger, form: Form, fence: str) -> str:
+    if not (former.items or former.narrative or former.sections):
+        return ""
+    if form.is_text:
+        return _tagged(f"earlier_summary_{fence}", render_summary(former))
+    return _tagged(f"former_record_{fence}", _former_lines(former))
+
+
+def _former_lines(former: Ledger) -> str:
+    head = [_json_line({"former narrative": former.narrative})] if former.narrative else []
+    items = [
+        _json_line({"id": item.id, "kind": item.kind, "text": item.text})
+        for item in former.items
+        if item.closed is None
+    ]
+    return "\n".join(head + items)
+
+
+def _chat_history(source_text: str) -> str:
+    """Escaped, so that no text in it can close or open a tag."""
+    lines = []
+    for line in source_lines(source_text):
+        role = _XML_ROLES.get(line.author, line.author)
+        lines.append(f"<{role}>{html.escape(line.text, quote=False)}</{role}>")
+    return _tagged("chat_history", "\n".join(lines))
+
+
+def _focus(focus: str | None, fence: str) -> str:
+    told = shortened(focus or "", FOCUS_CHARS)
+    return _tagged(f"wished_focus_{fence}", told) if told else ""
+
+
+def _tagged(tag: str, text: str) -> str:
+    return f"<{tag}>\n{text}\n</{tag}>"
+
+
+def _fence(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode(errors="surrogatepass")).hexdigest()[:10]
+
+
+def _json_line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))

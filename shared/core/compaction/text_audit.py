@@ -1,0 +1,172 @@
+"""Reads a summary that was written as a text, and audits it sentence by sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from shared.core.compaction.audit import (
+    MOSTLY_UNSAID,
+    SUMMARY_TOKENS,
+    AuditVerdict,
+    most_tokens,
+)
+from shared.core.compaction.grounding import Ground
+from shared.core.compaction.required_facts import covered, with_what_must_stay
+from shared.core.compaction.scores import common_scores, presence
+from shared.core.compaction.summary_filters import SENTENCE, is_refusal, language_fault, text_fault
+from shared.core.compaction.transcript_lines import source_lines, source_words
+from shared.core.session.ledger import Ledger, LedgerItem, Section
+from shared.core.session.rendering import fit_ledger, in_ledger_form, render_summary
+from shared.core.session.summary import NewItem, Unreadable
+from shared.core.session.summary_formats import Form, has_known_heading, says_nothing, sections_in
+from shared.core.values.identifiers import identifiers_of, merged_identifiers
+from shared.core.values.secrets_filter import holds_secret
+
+CARRIED = "carried on in the text"
+_KEPT_BESIDE = frozenset({"constraint", "question"})
+"""What code carries over beside a text until the text says it."""
+_FAR_TOO_LONG = 1.5
+"""Times its limit: more than cutting the end off can mend."""
+_LIST_MARK = re.compile(r"^(\s*(?:[-*•]|\d{1,3}[.)])\s+)(.*)$")
+
+Count = Callable[[str], int]
+
+
+def read_text(text: str, form: Form) -> tuple[Section, ...] | Unreadable:
+    text = _unfenced(text.strip())
+    if not text or says_nothing(text):
+        return Unreadable(reason="the answer is empty")
+    if text.startswith(("{", "[{")):
+        return Unreadable(reason="the answer is JSON, not a text")
+    if is_refusal(text):
+        return Unreadable(reason="the answer is a refusal")
+    sections = sections_in(text, form)
+    if not sections:
+        return Unreadable(reason="the answer is empty")
+    if not has_known_heading(sections, form):
+        return Unreadable(reason="none of the headings that were asked for is in it")
+    return sections
+
+
+def audit_text(
+    sections: tuple[Section, ...],
+    former: Ledger,
+    source_text: str,
+    *,
+    form: Form,
+    count: Count,
+    limit: int = SUMMARY_TOKENS,
+) -> AuditVerdict:
+    """The next ledger in this form: the checked text, and beside it what code keeps."""
+    lines = source_lines(source_text)
+    ground = Ground.of(source_text, in_ledger_form(former))
+    checked = tuple(_checked(section, ground) for section in sections)
+    kept = tuple(section for section, _, _ in checked if section.text.strip())
+    faults = tuple(fault for _, found, _ in checked for fault in found)
+    statements = sum(total for _, _, total in checked)
+    told = "\n".join(section.text for section in kept)
+    size, room = count(told), min(limit, most_tokens(former, source_text, count))
+    bare = replace(
+        former,
+        form=form.name,
+        narrative="",
+        sections=kept,
+        items=tuple(_carried(item, told) for item in former.items if item.closed is None),
+        identifiers=merged_identifiers(former.identifiers, identifiers_of(source_words(source_text))),
+    )
+    mended, added = with_what_must_stay(bare, lines, told=told)
+    mended = fit_ledger(mended, room, count)
+    grounded = 1 - len(faults) / statements if statements else 0.0
+    language = language_fault(told, source_text)
+    checks = (
+        (not told.strip(), "the summary is empty"),
+        (
+            statements > 1 and grounded < MOSTLY_UNSAID,
+            "most of the summary was never said in the conversation",
+        ),
+        (language is not None, language or ""),
+        (size > _FAR_TOO_LONG * room, f"the summary takes {size} tokens; {room} is the most"),
+        (holds_secret(render_summary(mended)), "the summary holds a secret"),
+    )
+    hard = tuple(fault for wrong, fault in checks if wrong)
+    scores = {
+        "grounded": round(grounded, 3),
+        **presence(replace(bare, items=()), lines, told),
+        **common_scores(mended, source_text, lines, count, language=language is None),
+    }
+    long_or_short = _length_fault(form, scores["size"])
+    return AuditVerdict(
+        ok=not hard,
+        hard_faults=hard,
+        soft_faults=(*faults, *added, *long_or_short),
+        dropped_items=faults,
+        scores={**scores, "length": float(not long_or_short)},
+        ledger=mended,
+    )
+
+
+def joined_sections(parts: tuple[Ledger, ...]) -> tuple[Section, ...]:
+    """The texts of neighbouring stretches under each heading one after the other."""
+    found: dict[str, list[str]] = {}
+    for part in parts:
+        for section in part.sections:
+            found.setdefault(section.heading, []).append(section.text)
+    return tuple(Section(heading=heading, text="\n".join(texts)) for heading, texts in found.items())
+
+
+def _carried(item: LedgerItem, told: str) -> LedgerItem:
+    wanted = NewItem(kind=item.kind, text=item.text)
+    if item.kind in _KEPT_BESIDE and not covered(wanted, Ledger(), told):
+        return item
+    return replace(item, closed=CARRIED)
+
+
+def _checked(section: Section, ground: Ground) -> tuple[Section, tuple[str, ...], int]:
+    """The section without the sentences that have a fault, the faults, and how many sentences there were."""
+    kept: list[str] = []
+    faults: list[str] = []
+    total, in_code = 0, False
+    for line in section.text.splitlines():
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+            kept.append(line)
+            continue
+        found = _LIST_MARK.match(line)
+        mark, words = (found[1], found[2]) if found and not in_code else ("", line)
+        sentences = [words] if in_code else [s for s in SENTENCE.split(words) if s.strip()]
+        good = []
+        for sentence in sentences:
+            fault = text_fault(sentence, ground)
+            if fault is None:
+                good.append(sentence)
+            else:
+                faults.append(f"{section.heading or 'text'}: {fault}")
+        total += sum(bool(s.strip()) for s in sentences)
+        if good or not line.strip():
+            kept.append(f"{mark}{' '.join(good)}" if good else line)
+    return replace(section, text=_tidy("\n".join(kept))), tuple(faults), total
+
+
+def _tidy(text: str) -> str:
+    """Without code blocks that lost their lines, and without a fence that is not closed."""
+    text = re.sub(r"^```[^\n]*\n```$", "", text, flags=re.MULTILINE)
+    if sum(line.lstrip().startswith("```") for line in text.splitlines()) % 2:
+        text = f"{text}\n```"
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
+
+
+def _unfenced(text: str) -> str:
+    """Some models wrap the whole answer into one block."""
+    found = re.fullmatch(r"```(?:markdown|md|text)?\n(.*)\n```", text, re.DOTALL)
+    return found[1].strip() if found and "```" not in found[1] else text
+
+
+def _length_fault(form: Form, size: float) -> tuple[str, ...]:
+    if form.share_of_original is None:
+        return ()
+    least, most = form.share_of_original
+    if least <= size <= most:
+        return ()
+    return (f"takes {size:.0%} of the original instead of {least:.0%} to {most:.0%}",)

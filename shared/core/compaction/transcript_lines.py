@@ -1,0 +1,149 @@
+"""The hidden part of a conversation as numbered lines: what a summary is made from and checked against."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shared.core.context.prompts import OUR_TAGS
+from shared.core.session.session import Entry, answered, turns_of
+from shared.core.values.messages import Block, Image, Text, ToolResult, ToolUse, text_of
+from shared.core.values.secrets_filter import redact
+from shared.core.values.tokens import by_script
+
+TOOL_RESULT_TOKENS = 600
+MESSAGE_TOKENS = 10_000
+_CALL_CHARS = 300
+_CHARS_PER_TOKEN = 4
+
+_BEGINNING_CHARS = 2_000
+_FIRST_WORDS = 12
+
+NOT_ANSWERED = "(not answered)"
+NAMED = "(a message of about "
+"""How the line of a message begins that was too long to be read."""
+
+_INJECTED = re.compile(
+    rf"<({'|'.join(OUR_TAGS)})\b[^>]*>.*?(?:</\1\s*>|\Z)|<\s*/?\s*(?:{'|'.join(OUR_TAGS)})\b[^>]*>",
+    re.IGNORECASE | re.DOTALL,
+)
+_OPENED = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(OUR_TAGS)})\b)", re.IGNORECASE)
+_LINE = re.compile(r"^\[#(\d+)\] (\w+): ?(.*)$")
+_DATE = re.compile(r"^--- (\d{4}-\d\d-\d\d) ---$")
+
+Count = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLine:
+    seq: int
+    author: str
+    text: str
+
+
+def render_source(
+    entries: Sequence[Entry],
+    *,
+    count: Count = by_script,
+    message_tokens: int = MESSAGE_TOKENS,
+    named: frozenset[int] = frozenset(),
+) -> str:
+    """Lines `[#12] person: words` under dates; long tool results and giant messages by head and tail.
+
+    Messages whose seq is in `named` are told of, not shown. Secrets and what we put into the conversation
+    ourselves are taken out. A text cannot imitate a line.
+    """
+    lines: list[str] = []
+    date = ""
+    for turn in turns_of(entries):
+        for entry in turn:
+            if (day := entry.at.date().isoformat()) != date:
+                date = day
+                lines.append(f"--- {day} ---")
+            told = entry.seq in named
+            words = named_message(entry) if told else _entry_words(entry, count, message_tokens)
+            if words:
+                lines.append(f"[#{entry.seq}] {entry.author}: {words}")
+        if not answered(turn) and lines:
+            lines[-1] = f"{lines[-1]} {NOT_ANSWERED}"
+    return "\n".join(lines)
+
+
+def named_message(entry: Entry) -> str:
+    """What stands for a message that is too long to be read: when, how long, how it begins."""
+    words = redact(_without_injections(text_of(entry.blocks)[:_BEGINNING_CHARS])).split()
+    beginning = _harmless(" ".join(words[:_FIRST_WORDS])).replace('"', "'").strip()
+    return (
+        f"{NAMED}{entry.tokens:,} tokens, sent at {entry.at:%H:%M} UTC, too long to be read here; "
+        f'it begins: "{beginning}")'
+    )
+
+
+def source_lines(source_text: str) -> tuple[SourceLine, ...]:
+    """What `render_source` wrote, read back."""
+    found: list[SourceLine] = []
+    for line in source_text.splitlines():
+        if match := _LINE.match(line):
+            found.append(SourceLine(seq=int(match[1]), author=match[2], text=match[3]))
+        elif found and not _DATE.match(line):
+            last = found[-1]
+            found[-1] = SourceLine(seq=last.seq, author=last.author, text=f"{last.text}\n{line}")
+    return tuple(found)
+
+
+def source_dates(source_text: str) -> tuple[str, ...]:
+    return tuple(match[1] for line in source_text.splitlines() if (match := _DATE.match(line)))
+
+
+def source_words(source_text: str) -> str:
+    """The words alone, without dates, numbers and authors."""
+    return "\n".join(line.text for line in source_lines(source_text))
+
+
+def _entry_words(entry: Entry, count: Count, message_tokens: int) -> str:
+    words = (_block_words(block, count, message_tokens) for block in entry.blocks)
+    joined = "\n".join(word for word in words if word)
+    lines = (line.rstrip() for line in redact(joined).splitlines())
+    return "\n".join(_harmless(line) for line in lines if line.strip())
+
+
+def _block_words(block: Block, count: Count, message_tokens: int) -> str:
+    match block:
+        case Text(text=text):
+            return _head_and_tail(_without_injections(text), message_tokens, count)
+        case ToolResult(text=text):
+            return _head_and_tail(_without_injections(text), TOOL_RESULT_TOKENS, count)
+        case Image(description=description):
+            return f"(picture: {_without_injections(description) or 'not described'})"
+        case ToolUse(name=name, input=arguments):
+            written = _without_injections(json.dumps(arguments, ensure_ascii=False, default=dict))
+            return f"(uses {name} with {written[:_CALL_CHARS]})"
+        case _:
+            return ""
+
+
+def _without_injections(text: str) -> str:
+    """Again and again: what is left of two broken marks may be a whole one."""
+    if "<" not in text:
+        return text
+    while (cleaned := _INJECTED.sub("", text)) != text:
+        text = cleaned
+    return _OPENED.sub("‹", text)
+
+
+def _head_and_tail(text: str, limit: int, count: Count) -> str:
+    if len(text) <= limit or count(text) <= limit:
+        return text
+    half = max(80, limit * len(text) // count(text) // 2)
+    if 2 * half >= len(text):
+        half = limit * _CHARS_PER_TOKEN // 8
+    left_out = len(text) - 2 * half
+    return f"{text[:half]} [… {left_out:,} characters left out …] {text[-half:]}"
+
+
+def _harmless(line: str) -> str:
+    """A line of ours begins with a mark that no text may begin with."""
+    defused = line.replace("[#", "( #")
+    return f" {defused}" if _DATE.match(defused) else defused

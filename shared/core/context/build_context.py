@@ -1,0 +1,290 @@
+"""What one model call gets, computed from the view: the same state gives the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter, is_
+from typing import Literal, overload
+
+from shared.core.context.memory import core_block
+from shared.core.context.prompts import (
+    SystemLayers,
+    notes_block,
+    operator_words,
+    pins_block,
+    summary_block,
+    system_text,
+    volatile_block,
+)
+from shared.core.context.untrusted_text import FENCE, defused
+from shared.core.session.policy import ContextPolicy
+from shared.core.session.pruning import apply_pruning
+from shared.core.session.session import Entry, Note, View
+from shared.core.values.message_repair import repair
+from shared.core.values.messages import (
+    Author,
+    Block,
+    Image,
+    Message,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolResult,
+    text_message,
+)
+from shared.core.values.model import SystemPart, ToolSpec
+from shared.core.values.tokens import by_script, estimate_blocks, estimate_system, estimate_tools
+from shared.core.values.ttl_cache import recent
+
+RENDERER_VERSION = 3
+"""Raised whenever the same state would give other bytes than before, so that a replay can tell."""
+
+_TOKENS: Callable[[Entry], int] = attrgetter("tokens")
+_SEQ: Callable[[Entry], int] = attrgetter("seq")
+
+MAX_MARKS = 3
+_LOOKBACK_BLOCKS = 15
+"""How many blocks the provider surely looks back from a mark for an earlier one, with some to spare."""
+
+Count = Callable[[str], int]
+Part = Literal["system", "memory", "summary", "history", "tools"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltContext:
+    system: tuple[SystemPart, ...]
+    messages: tuple[Message, ...]
+    cache_at: tuple[int, ...]
+    """Indices of messages that end a stable prefix."""
+    parts: Mapping[Part, int]
+    """Estimated tokens of each part, in the counter's own unit (before a model's factor)."""
+    fixed: int
+    """Of these, what is part of every request: system, memory and tools."""
+    estimate: int
+    entry_seqs: tuple[int, ...]
+    pin_seqs: tuple[int, ...]
+    volatile: int = 0
+    """Of the estimate, what stands behind the newest words and is not sent again."""
+    renderer: int = RENDERER_VERSION
+
+
+def build_context(
+    view: View,
+    *,
+    policy: ContextPolicy,
+    system: SystemLayers,
+    notes: Sequence[Note] = (),
+    recall: str = "",
+    runtime_facts: str = "",
+    tools: Sequence[ToolSpec] = (),
+    instruction: str = "",
+    count: Count = by_script,
+) -> BuiltContext:
+    """The request for the view's open turn, or, with `instruction`, for a ghost turn after it.
+
+    `runtime_facts` and `recall` must stay the same between the tool rounds of one turn: they stand with the
+    person's newest message, and a changed prefix would make the provider refuse the thinking behind it.
+    `recall` begins with a passage made by `fencing.fenced`, or no fence in it is believed.
+    """
+    core = core_block(notes, count)
+    system_parts = _system_parts(system, core)
+    background = background_of(view)
+    volatile = volatile_block(
+        runtime_facts=defused(runtime_facts), recall=defused(recall, keep_fences=recall.startswith(FENCE))
+    )
+    live = [shown_entry(entry, view.open_turn, policy) for entry in view.entries]
+    messages = _messages(live, background, volatile, instruction, view.open_turn)
+    passing = _text_tokens(volatile, count)
+    memory = _text_tokens(notes_block(core) if core else "", count) + passing
+    parts: dict[Part, int] = {
+        "system": estimate_system(system_parts[:1], count),
+        "memory": memory,
+        "summary": sum(_text_tokens(text, count) for text in background),
+        "history": _history_tokens(view.entries, live, count) + _text_tokens(instruction, count),
+        "tools": estimate_tools(tools, count),
+    }
+    return BuiltContext(
+        system=system_parts,
+        messages=messages,
+        cache_at=_cache_marks(messages, has_background=bool(background), ghost=bool(instruction)),
+        parts=parts,
+        fixed=parts["system"] + parts["tools"] + _text_tokens(notes_block(core) if core else "", count),
+        estimate=sum(parts.values()),
+        entry_seqs=tuple(map(_SEQ, view.entries)),
+        pin_seqs=tuple(map(_SEQ, view.pins)),
+        volatile=passing,
+    )
+
+
+def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy) -> Entry:
+    """The entry as it is sent: pruned, without finished thinking, our own marks defused in foreign text."""
+    if entry.author == "operator":
+        return _operators(entry)
+    first = entry.blocks[0] if len(entry.blocks) == 1 else None
+    if isinstance(first, Text) and (entry.author == "assistant" or _is_harmless(first.text, entry.author)):
+        return entry  # nearly every one: nothing to prune, nothing thought, no mark
+    blocks = apply_pruning(entry, policy)
+    if entry.turn != open_turn:
+        blocks = tuple(_told(block) for block in blocks if not isinstance(block, Thinking | ProviderBlock))
+    if entry.author != "assistant":
+        blocks = tuple(_defused_block(block, entry.author) for block in blocks)
+    return entry if blocks == entry.blocks else replace(entry, blocks=blocks)
+
+
+def _operators(entry: Entry) -> Entry:
+    """A human's words stand on the side of the one who hears the model, and say whose they are."""
+    return replace(entry, blocks=(Text(text=operator_words(defused(plain_words(entry.blocks)))),))
+
+
+def fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int:
+    """Tokens of a turn that are sent only while it is open: its thinking, its pictures."""
+    faded = 0
+    for entry in entries:
+        if any(isinstance(block, Thinking | Image | ProviderBlock) for block in entry.blocks):
+            later = shown_entry(entry, None, policy)
+            faded += max(0, entry.tokens - estimate_blocks(later.blocks, count))
+    return faded
+
+
+def quoted(entry: Entry) -> str:
+    """An entry as a line of a record, `[#12] person: words`; its words cannot begin another."""
+    words = defused(plain_words(entry.blocks), foreign=entry.author != "person").replace("[#", "(#")
+    return f"[#{entry.seq}] {entry.author}: {words}"
+
+
+def plain_words(blocks: Iterable[Block]) -> str:
+    """What a reader without pictures and tools can be told; thinking and calls are left out."""
+    words: list[str] = []
+    for block in blocks:
+        match block:
+            case Text(text=text) | ToolResult(text=text):
+                words.append(text.strip())
+            case Image():
+                words.append(_told(block).text)
+            case _:
+                pass
+    return "\n".join(word for word in words if word)
+
+
+@overload
+def _told(block: Image) -> Text: ...
+@overload
+def _told(block: Block) -> Block: ...
+def _told(block: Block) -> Block:
+    """A picture is looked at in the turn that it came with; later its description stands for it."""
+    if isinstance(block, Image):
+        return Text(text=f"(picture: {defused(block.description) or 'not described'})")
+    return block
+
+
+@recent(64)
+def _system_parts(layers: SystemLayers, core: str) -> tuple[SystemPart, ...]:
+    told = replace(
+        layers,
+        mode=defused(layers.mode),
+        goal=defused(layers.goal),
+        memory=defused(layers.memory),
+        person=defused(layers.person),
+    )
+    rules = SystemPart(text=system_text(told), cache=not core)
+    return (rules, SystemPart(text=notes_block(defused(core)), cache=True)) if core else (rules,)
+
+
+def background_of(view: View) -> tuple[str, ...]:
+    """What stands in for hidden turns: the summary, then pins word for word."""
+    head = view.head
+    summary = ""
+    if head is not None and head.summary_text.strip():
+        text = defused(head.summary_text.strip())
+        summary = summary_block(text, through_seq=head.through_seq, form=head.ledger.form)
+    pins = "\n\n".join(quoted(entry) for entry in view.pins)
+    return tuple(text for text in (summary, pins_block(pins) if pins else "") if text)
+
+
+def _messages(
+    live: Sequence[Entry], background: Sequence[str], volatile: str, instruction: str, open_turn: int | None
+) -> tuple[Message, ...]:
+    newest = _newest_words(live, open_turn)
+    messages = [entry.message for entry in live]
+    if volatile and newest is not None:
+        messages[newest] = _with_blocks(messages[newest], after=(Text(text=volatile),))
+    if background:
+        blocks = tuple(Text(text=text) for text in background)
+        if not messages or messages[0].role == "assistant":
+            messages.insert(0, Message(role="user", blocks=blocks))
+        else:
+            messages[0] = _with_blocks(messages[0], before=blocks)
+    if instruction:
+        messages.append(text_message("user", instruction))
+    return repair(messages)
+
+
+def _newest_words(live: Sequence[Entry], open_turn: int | None) -> int | None:
+    """Where the volatile part stands: behind the last message of the person in the open turn."""
+    for index in range(len(live) - 1, -1, -1):
+        entry = live[index]
+        if entry.turn == open_turn and entry.role == "user" and entry.author != "tool":
+            return index
+    return None
+
+
+def _with_blocks(
+    message: Message, *, before: tuple[Block, ...] = (), after: tuple[Block, ...] = ()
+) -> Message:
+    return replace(message, blocks=before + message.blocks + after)
+
+
+def _cache_marks(messages: Sequence[Message], *, has_background: bool, ghost: bool) -> tuple[int, ...]:
+    """End of the summary's message, a step within the provider's look-back, end of the newest stored turn."""
+    last = len(messages) - 1
+    # Results before words belong to an earlier turn that died: then the newest words are volatile still.
+    in_tool_rounds = (
+        last >= 0
+        and not ghost
+        and isinstance(messages[last].blocks[0], ToolResult)
+        and all(isinstance(block, ToolResult | Image) for block in messages[last].blocks)
+    )
+    end = last if in_tool_rounds else last - 1
+    if end < 0:
+        return ()
+    marks = {end, _step_back(messages, end)}
+    if has_background and end > 0:
+        marks.add(0)
+    return tuple(sorted(marks))[-MAX_MARKS:]
+
+
+def _step_back(messages: Sequence[Message], end: int) -> int:
+    blocks = 0
+    for index in range(end, -1, -1):
+        blocks += len(messages[index].blocks)
+        if blocks > _LOOKBACK_BLOCKS:
+            return index
+    return end
+
+
+def _history_tokens(stored: Sequence[Entry], shown: Sequence[Entry], count: Count) -> int:
+    if all(map(is_, stored, shown)):
+        return sum(map(_TOKENS, stored))
+    return sum(
+        before.tokens if before is after else estimate_blocks(after.blocks, count)
+        for before, after in zip(stored, shown, strict=True)
+    )
+
+
+def _text_tokens(text: str, count: Count) -> int:
+    return count(text) if text else 0
+
+
+def _defused_block(block: Block, author: Author) -> Block:
+    """Nobody but us can open or close one of our marks, or speak as the program."""
+    match block:
+        case Text(text=text) | ToolResult(text=text):
+            shown = defused(text, foreign=author == "tool")
+            return block if shown == text else replace(block, text=shown)
+        case _:
+            return block
+
+
+def _is_harmless(text: str, author: Author) -> bool:
+    return defused(text, foreign=author == "tool") == text

@@ -1,0 +1,251 @@
+"""Notes about a party: what may be kept, when two notes are the same, and the block that is always shown."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import date
+from typing import Any, get_args
+
+from shared.core.context.notes import Authority, Durability, KeptNote, NewNote
+from shared.core.session.session import Note
+from shared.core.values.errors import BadInput
+from shared.core.values.identifiers import identifiers_of
+from shared.core.values.searching import normalised
+from shared.core.values.secrets_filter import REDACTED, redact
+from shared.core.values.storable import storable
+
+NOTE_KINDS = ("profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction")
+DURABILITIES: tuple[Durability, ...] = get_args(Durability)
+NOTE_CHARS = 600
+SUBJECT_CHARS = 120
+SAVES_PER_TURN = 3
+"""In an ordinary turn; a flush has its own rounds."""
+FOUND_AT_MOST = 8
+CORE_BLOCK_TOKENS = 400
+CORE_CANDIDATES = 40
+"""The weightiest notes of a person, of which the block takes what fits."""
+UNDO_DAYS = 30
+"""So long a person can have back what the assistant or a click has put away."""
+
+
+class BadNote(BadInput):
+    """The words cannot be kept as a note."""
+
+    code = "bad_note"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, advice=reason)
+
+
+def note_from(arguments: Mapping[str, Any], *, like: NewNote | None = None) -> NewNote:
+    """Words from a model or a person as a note; what is left out is as in `like`. Raises BadNote."""
+    before = like or NewNote(kind="fact", text="")
+    raw = arguments.get("text")
+    text, redacted = note_text(raw if isinstance(raw, str) else "")
+    kind, durability = arguments.get("kind"), arguments.get("durability")
+    importance, subject = arguments.get("importance"), arguments.get("subject")
+    whole = isinstance(importance, int) and not isinstance(importance, bool)
+    return NewNote(
+        kind=kind if kind in NOTE_KINDS else before.kind,
+        text=text,
+        subject=redact(subject)[:SUBJECT_CHARS] if isinstance(subject, str) else before.subject,
+        importance=min(9, max(1, importance)) if whole and isinstance(importance, int) else before.importance,
+        durability=next((one for one in DURABILITIES if one == durability), before.durability),
+        event_date=_event_date(arguments.get("event_date")) or before.event_date,
+        redacted=redacted,
+    )
+
+
+def as_new(note: KeptNote) -> NewNote:
+    """What a change keeps of the old note where it says nothing else."""
+    return NewNote(
+        kind=note.kind,
+        text=note.text,
+        subject=note.subject,
+        importance=note.importance,
+        durability=note.durability,
+        event_date=note.event_date,
+    )
+
+
+def note_text(raw: str) -> tuple[str, bool]:
+    """The words as they may be kept, and whether a secret was taken out of them; raises BadNote."""
+    if len(raw) > NOTE_CHARS:
+        raise BadNote(
+            f"The note has {len(raw):,} characters; {NOTE_CHARS} is the most. Keep one thing per note."
+        )
+    readable = storable(raw.replace("\x00", " "))
+    text = " ".join(unicodedata.normalize("NFC", readable).split())
+    if not text:
+        raise BadNote("The note has no words: say what to remember in one sentence.")
+    safe = redact(text)
+    if safe != text and len(_WORD.findall(safe.replace(REDACTED, ""))) < _WORDS_BESIDE_A_SECRET:
+        raise BadNote("This is a password, a key or another secret, and such things are never kept.")
+    return safe, safe != text
+
+
+def _event_date(raw: object) -> str | None:
+    """A day, a month or a year, as ISO writes them; raises BadNote."""
+    if raw in (None, ""):
+        return None
+    text = str(raw)[:10]
+    padded = f"{text}-01-01"[:10] if len(text) == 4 else f"{text}-01"[:10] if len(text) == 7 else text
+    try:
+        date.fromisoformat(padded)
+    except ValueError as error:
+        raise BadNote(f"{text!r} is no date: write 2026-05-31, 2026-05 or 2026.") from error
+    return text
+
+
+_WORD = re.compile(r"\w+")
+_WORDS_BESIDE_A_SECRET = 4
+ALIKE_AT = 0.85
+_SAID_AT = 0.6
+"""The share of a note's telling words that the person must have used for it to be theirs."""
+_BORROWED_AT = 0.5
+"""The share of what the person did not say that others must have written for a note to be theirs."""
+_STEM = 5
+_GIST_BITS, _TELLING_BIT = 16, 1 << 16
+
+
+def note_hash(text: str) -> bytes:
+    return hashlib.sha256((normalised(text) or text.strip()).encode()).digest()
+
+
+def near_duplicate(a: str, b: str) -> bool:
+    """True when nearly all words are shared and no number differs: two cats are not three cats."""
+    words_a, words_b = set(normalised(a).split()), set(normalised(b).split())
+    if not words_a or not words_b:
+        return a.strip() == b.strip()
+    return _alike(words_a, words_b, telling=_is_telling)
+
+
+def gist_of(text: str) -> tuple[int, ...]:
+    """Its words as numbers of 16 bits: enough to know nearly the same words again, too few to read them.
+
+    Several words of any language share each number. Numbers and negations are marked by one bit more.
+    """
+    return tuple(sorted({_gist(word) for word in normalised(text).split()}))
+
+
+def near_gists(a: Collection[int], b: Collection[int]) -> bool:
+    """`near_duplicate` of two texts of which one can no longer be read."""
+    if not a or not b:
+        return False
+    return _alike(set(a), set(b), telling=lambda number: number >= _TELLING_BIT)
+
+
+def _alike(a: set[Any], b: set[Any], *, telling: Callable[[Any], bool]) -> bool:
+    if any(telling(word) for word in a ^ b):
+        return False
+    return len(a & b) / len(a | b) >= ALIKE_AT
+
+
+def _gist(word: str) -> int:
+    number = int.from_bytes(hashlib.sha256(word.encode()).digest()[: _GIST_BITS // 8])
+    return number | _TELLING_BIT if _is_telling(word) else number
+
+
+def _is_telling(word: str) -> bool:
+    return word in _TELLING or any(char.isdigit() for char in word)
+
+
+_TELLING = frozenset(
+    {"not", "no", "never", "without", "nicht", "kein", "keine", "nie", "non", "pas", "jamais", "не", "нет"}
+    | {"one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"}
+)
+"""Words that turn a sentence into another one however many others are shared."""
+
+
+def authority_of(
+    text: str,
+    said: Iterable[str],
+    *,
+    tools_used: bool,
+    before: Iterable[str] = (),
+    foreign: Iterable[str] = (),
+) -> Authority:
+    """Who vouches for a note: the person when the words are theirs, else a tool if they may be from one.
+
+    `said` is what the person said where the note was taken from, `before` what else of theirs can still be
+    read, `foreign` what others have written. Names, numbers and addresses that only others have written make
+    it theirs; so does half of the words, when the note as a whole is not the person's.
+    """
+    wanted = _stems(text) - _OF_THE_GENRE
+    theirs = wanted & _stems_of_all(said)
+    unsaid = wanted - theirs - _stems_of_all(before)
+    borrowed = unsaid & _stems_of_all(foreign) if unsaid else set()
+    numbers = {stem for stem in wanted if any(char.isdigit() for char in stem)}
+    telling = {stem for name in identifiers_of(text, redacted=True) for stem in _stems(name)}
+    if wanted and numbers <= theirs and len(theirs) >= _SAID_AT * len(wanted):
+        return "tool" if borrowed & telling else "person"
+    from_others = bool(borrowed & telling) or len(borrowed) >= max(1, _BORROWED_AT * len(unsaid))
+    return "tool" if tools_used or from_others else "assistant"
+
+
+def _stems_of_all(texts: Iterable[str]) -> set[str]:
+    return {stem for text in texts for stem in _stems(text)}
+
+
+def search_stems(query: str, *, most: int = 12) -> list[str]:
+    """Beginnings of the telling words to look for, the longest first; they may stand within a word."""
+    stems = set(map(_singular, _stems(query))) or set(normalised(query).split())
+    return sorted(stems, key=lambda stem: (-len(stem), stem))[:most]
+
+
+def _singular(stem: str) -> str:
+    """Without the ending that most plurals have: who asks for dogs means the dog, too."""
+    return stem[:-1] if len(stem) > 3 and stem[-1] in "sen" and stem.isalpha() else stem
+
+
+def _stems(text: str) -> set[str]:
+    """Beginnings of words of three letters and more; where a script has no blanks, pairs of signs."""
+    stems: set[str] = set()
+    for word in set(normalised(text).split()):
+        if any(ord(char) >= _NO_BLANKS for char in word):
+            stems |= {word[at : at + 2] for at in range(max(1, len(word) - 1))}
+        elif any(char.isdigit() for char in word):
+            stems.add(word)
+        elif len(word) >= 3 and word not in _FILLING:
+            stems.add(word[:_STEM])
+    return stems
+
+
+_NO_BLANKS = 0x2E80
+_OF_THE_GENRE = frozenset({"perso", "user"})
+_FILLING = frozenset(
+    {"the", "and", "for", "are", "was", "has", "have", "that", "this", "with"}
+    | {"their", "they", "them", "from", "his", "her", "who", "what", "which", "about"}
+    | {"der", "die", "das", "und", "ein", "eine", "ist", "hat", "mit", "von"}
+    | {"dem", "den", "des", "für", "sich", "wird", "les", "est", "pour", "que"}
+    | {"una", "los"}
+)
+"""Words that say nothing about what a note is about."""
+
+
+def core_block(
+    notes: Iterable[Note], count: Callable[[str], int], limit_tokens: int = CORE_BLOCK_TOKENS
+) -> str:
+    """The weightiest notes as lines; of two that weigh the same, the newer one finds room first.
+
+    Set and order depend on the notes alone, never on a clock or on how they came in: the block stands in the
+    cached prefix. Notes that only a tool vouches for are never shown by themselves.
+    """
+    trusted = (note for note in notes if note.authority != "tool")
+    shown: list[tuple[int, int, str]] = []
+    left = limit_tokens
+    for note in sorted(trusted, key=lambda note: (-note.importance, -note.id)):
+        line = core_line(note.text)
+        cost = count(line) + 1
+        if cost <= left:
+            shown.append((-note.importance, note.id, line))
+            left -= cost
+    return "\n".join(line for _, _, line in sorted(shown))
+
+
+def core_line(text: str) -> str:
+    """A note as the block shows it."""
+    return f"- {' '.join(text.split())}"

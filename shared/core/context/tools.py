@@ -1,0 +1,98 @@
+"""Which tools an agent may use, by what its configuration says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+
+from shared.core.context.memory_tools import FLUSH_TOOLS
+from shared.core.values.model import ToolSpec
+from shared.core.values.tokens import Count, estimate_tools
+
+BRIEF_TOOLS = FLUSH_TOOLS | {"calculate", "current_time", "remind_me", "ask_human"}
+"""Their results are never so long that they would be set aside."""
+PROVIDER_TOOLS_AT_MOST = 16
+WINDOW_SHARE = 0.2
+"""Of a model's window, for descriptions of tools: in a small one the conversation comes first."""
+_RANK = (
+    "save_memory", "open_artifact", "recall", "search_memory", "current_time", "fetch_url", "calculate",
+    "forget_memory", "update_memory", "ask_human", "remind_me", "delegate",
+)  # fmt: skip
+"""What a small window is offered first; tools of others come behind these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedTools:
+    """Names and globs; what is denied is denied, whatever else allows it."""
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+    provider: tuple[ToolSpec, ...] = ()
+    """Tools that the provider runs itself, passed on as they are."""
+
+    @classmethod
+    def of(cls, section: object) -> AllowedTools:
+        """From `config["tools"]`; what cannot be understood is as if it were not there."""
+        if not isinstance(section, Mapping):
+            return cls()
+        allow = _globs(section.get("allow"))
+        return cls(
+            allow=("*",) if allow is None else allow,
+            deny=_globs(section.get("deny")) or (),
+            provider=_provider_tools(section.get("provider")),
+        )
+
+    def has(self, name: str) -> bool:
+        return _fits(name, self.allow) and not _fits(name, self.deny)
+
+
+def _fits(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def _globs(raw: object) -> tuple[str, ...] | None:
+    """None where nothing is said; a single name may stand without its list."""
+    if isinstance(raw, str):
+        return (raw,)
+    if isinstance(raw, Sequence):
+        return tuple(glob for glob in raw if isinstance(glob, str))
+    return None
+
+
+def _provider_tools(raw: Any) -> tuple[ToolSpec, ...]:
+    if not isinstance(raw, Sequence) or isinstance(raw, str):
+        return ()
+    found = (provider_tool(one) for one in raw)
+    by_name = {spec.name: spec for spec in found if spec is not None}
+    return tuple(by_name[name] for name in sorted(by_name))[:PROVIDER_TOOLS_AT_MOST]
+
+
+def provider_tool(raw: object) -> ToolSpec | None:
+    """A definition that the provider knows by its `type`; None where it has no type or no name."""
+    if not isinstance(raw, Mapping):
+        return None
+    kind, name = raw.get("type"), raw.get("name")
+    if not isinstance(kind, str) or not isinstance(name, str) or not kind or not name:
+        return None
+    return ToolSpec(name=name, description=kind, input_schema={}, provider=dict(raw))
+
+
+@lru_cache(maxsize=256)
+def affordable(tools: tuple[ToolSpec, ...], most: int, count: Count) -> tuple[ToolSpec, ...]:
+    """All of them when they take at most so many tokens, else those that come first; the order stays."""
+    if estimate_tools(tools, count) <= most:
+        return tools
+    kept: list[ToolSpec] = []
+    for tool in sorted(tools, key=_rank):
+        if estimate_tools((*kept, tool), count) > most:
+            break
+        kept.append(tool)
+    return tuple(tool for tool in tools if tool in kept)
+
+
+def _rank(tool: ToolSpec) -> tuple[int, str]:
+    place = _RANK.index(tool.name) if tool.name in _RANK else len(_RANK)
+    return place, tool.name

@@ -1,0 +1,105 @@
+"""Foreign words as data: a fence around them, and nothing within that looks like words of the program.
+
+Whatever a person, a file, a page, a tool or an older text of ours brings into a request goes through
+`defused`; what is put in as a passage of its own goes through `fenced`. The log keeps what was said:
+this changes only what is sent, always in the same way.
+"""
+
+from __future__ import annotations
+
+import re
+
+from shared.core.context.prompts import FENCE_TAG, OUR_TAGS
+
+LABEL_CHARS = 64
+FENCE = f"<{FENCE_TAG} kind="
+
+_HIDDEN = r"[\s\u00ad\u200b-\u200f\u2060\ufeff]*"
+_GAP = f"{_HIDDEN[:-1]}+"
+_BRACKETS = "[［【〔⟦"
+_BRACKET = rf"[{re.escape(_BRACKETS)}]"
+_OPENING = r"(?:<|[＜﹤]|&lt;)"
+_OTHERS_TAGS = (
+    "system", "system[-_]reminder", "system_prompt", "human", "assistant", "function_calls?",
+    "function_results?", "tool_use", "tool_calls?", "tool_results?", "antml:\\w+",
+    r"invoke(?=\s+name\s*=)",
+)  # fmt: skip
+_SMUGGLED = re.compile(r"(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0001-\U000e007f]+")
+"""Letters that nobody sees and a model reads; behind a black flag they are the flag of a region."""
+_UNSEEN = re.compile(r"[\U000e0001-\U000e007f]")
+"""Asked first: looking behind every letter of every text takes longer than all the rest."""
+
+
+def _opened(names: tuple[str, ...], *, fence: str = "") -> re.Pattern[str]:
+    """The sign that opens one of these marks, also with blanks that cannot be seen, or written otherwise.
+
+    `fence` is the beginning of an alternative: a word that begins like our fence is no word of anybody's.
+    """
+    whole = rf"(?:{'|'.join(names)})(?![\w-])"
+    return re.compile(rf"{_OPENING}(?={_HIDDEN}/?{_HIDDEN}(?:{fence}{whole}))", re.IGNORECASE)
+
+
+_BUT_FENCE = (*(tag for tag in OUR_TAGS if tag != FENCE_TAG), *_OTHERS_TAGS)
+_MARK = _opened(_BUT_FENCE, fence=f"{FENCE_TAG}|")
+_MARK_BUT_FENCE = _opened(_BUT_FENCE)
+_CONTROL = re.compile(r"<(?=\|[\w-]{1,40}\|>|<\s*/?\s*SYS\s*>>)", re.IGNORECASE)
+_INST = re.compile(r"\[(?=/?INST\])")
+_SPEAKERS = r"(?:system|evertalk)"
+_FOREIGN_SPEAKERS = r"(?:system|evertalk|assistant|tool(?! result cleared\]))"
+_PROGRAM = (
+    rf"(?:message|note|notice|instruction)s?{_GAP}(?:of|from|by|for)"
+    rf"{_GAP}the{_GAP}(?:program|system|developer|operator)\b"
+)
+_NOTE = re.compile(rf"{_BRACKET}(?={_HIDDEN}(?:{_SPEAKERS}(?:\s+\w|\s*:)|{_PROGRAM}))", re.IGNORECASE)
+_FOREIGN_NOTE = re.compile(
+    rf"{_BRACKET}(?={_HIDDEN}(?:{_FOREIGN_SPEAKERS}(?:\s+\w|\s*[:\]])|{_PROGRAM}))",
+    re.IGNORECASE,
+)
+_ROLE = re.compile(
+    r"^([ \t>#*_•-]*(?:Human|Assistant|System|HUMAN|ASSISTANT|SYSTEM)[*_]*[ \t]*)[:：](?=[*_]*(?:\s|$))",
+    re.MULTILINE,
+)
+_ROLES = ("Human", "Assistant", "System", "HUMAN", "ASSISTANT", "SYSTEM")
+_NOT_IN_LABELS = re.compile(r"(?:[\s\[\]<>:#\"＜＞﹤﹥]|&[lg]t;)+", re.IGNORECASE)
+_INVISIBLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\U000e0001-\U000e007f]"
+)
+
+
+def defused(text: str, *, foreign: bool = True, keep_fences: bool = False) -> str:
+    """The same words without anything that reads as a mark, a role or a note of the program.
+
+    A person's own words (`foreign=False`) are touched as little as can be. `keep_fences`: the text has
+    passages that went through `fenced` already. Doing it again changes nothing.
+    """
+    if not text.isascii() and _UNSEEN.search(text):
+        text = _SMUGGLED.sub("", text)
+    if "<" in text or "&lt;" in text or "＜" in text or "﹤" in text:
+        text = (_MARK_BUT_FENCE if keep_fences else _MARK).sub("‹", text)
+        text = _CONTROL.sub("‹", text)
+    if "[" in text or (not text.isascii() and any(sign in text for sign in _BRACKETS)):
+        text = (_FOREIGN_NOTE if foreign else _NOTE).sub("(", _INST.sub("(", text))
+    for role in _ROLES:
+        if role in text:
+            return _ROLE.sub("\\1\u2236", text)
+    return text
+
+
+def fenced(kind: str, text: str, *, source: str = "") -> str:
+    """A passage of foreign text as data; `kind` is a word of ours, such as `knowledge` or `page`.
+
+    For what is put into a request when it is sent. What is stored (a tool's result, a message) needs no
+    fence of this kind: it stands in a block of its own and is defused on its way to the model.
+    """
+    named = f' from="{label(source)}"' if source else ""
+    return f'{FENCE}"{kind}"{named}>\n{defused(text)}\n</{FENCE_TAG}>'
+
+
+def label(name: str, *, nameless: str = "", chars: int = LABEL_CHARS) -> str:
+    """A name, a title or an address on one line, without signs that would end or open a mark."""
+    plain = _NOT_IN_LABELS.sub(" ", without_invisible(name)).strip()
+    return plain[:chars].strip() or nameless
+
+
+def without_invisible(text: str) -> str:
+    return _INVISIBLE.sub("", text)

@@ -1,0 +1,129 @@
+"""Logging in by an identity provider, as far as it is decided: who may come, and in which role."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from shared.core.identity.operators import ROLES, Role
+from shared.core.values.errors import EvertalkError
+
+MOST_GROUPS = 1_000
+
+
+class ProviderRefused(EvertalkError):
+    """The identity provider's answer proves nothing."""
+
+    code = "provider_refused"
+    advice = "Logging in did not work. Please begin again."
+
+
+class ProviderAway(EvertalkError):
+    """The identity provider cannot be asked."""
+
+    code = "provider_away"
+    advice = "Your identity provider does not answer just now. Try again in a minute."
+
+
+class NoEntry(EvertalkError):
+    """Known to the provider, and in no group that may come in."""
+
+    code = "no_entry"
+    advice = "Your account is in no group that may use this dashboard. Ask whoever runs it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vouched:
+    """Whom the identity provider vouches for."""
+
+    issuer: str
+    subject: str
+    name: str
+    role: Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One begun login. All of it comes from one secret that only the browser's cookie has."""
+
+    secret: str
+
+    @property
+    def state(self) -> str:
+        return self._part("state")
+
+    @property
+    def nonce(self) -> str:
+        return self._part("nonce")
+
+    @property
+    def verifier(self) -> str:
+        """43 characters, as RFC 7636 wants them."""
+        return self._part("verifier")
+
+    @property
+    def challenge(self) -> str:
+        return _encoded(hashlib.sha256(self.verifier.encode()).digest())
+
+    def _part(self, what: str) -> str:
+        return _encoded(hashlib.sha256(f"evertalk.oidc.{what}\n{self.secret}".encode()).digest())
+
+
+def parse_groups(text: str) -> tuple[tuple[str, Role], ...]:
+    """`ops=operator,admins=admin`; raises ValueError."""
+    found: dict[str, Role] = {}
+    for part in text.split(","):
+        group, _, wanted = (word.strip() for word in part.rpartition("="))
+        role = next((role for role in ROLES if role == wanted), None)
+        if not group or role is None:
+            raise ValueError(f"{part.strip()!r} is not a group and a role such as ops=operator")
+        found[group] = role
+    return tuple(found.items())
+
+
+def role_of(claims: Mapping[str, Any], groups: tuple[tuple[str, Role], ...]) -> Role | None:
+    """The highest role of the groups that the claim `groups` names; None is no entry."""
+    said = claims.get("groups")
+    names = [said] if isinstance(said, str) else said if isinstance(said, list) else []
+    mine = {name for name in names[:MOST_GROUPS] if isinstance(name, str)}
+    roles = [role for group, role in groups if group in mine]
+    return max(roles, key=ROLES.index, default=None)
+
+
+def name_of(claims: Mapping[str, Any]) -> str:
+    for claim in ("preferred_username", "email", "name"):
+        if isinstance(said := claims.get(claim), str) and said.strip():
+            return said
+    return ""
+
+
+def is_safe_address(url: object) -> bool:
+    """https, or http on this machine, where nobody listens on the way."""
+    if not isinstance(url, str) or len(url) > 2_000 or not url.isascii():
+        return False
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    if parts.username is not None or parts.fragment or not parts.hostname:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and _is_this_machine(parts.hostname))
+
+
+def _is_this_machine(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -1,0 +1,100 @@
+"""What an operator may be called, and why a change to an operator can be refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from shared.core.values.errors import BadInput, EvertalkError
+
+Role = Literal["viewer", "operator", "admin"]
+ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
+"""Each may do what the ones before may."""
+MOST_NAME_CHARS = 64
+_NAME = re.compile(r"[\w][\w.@+ \-]*")
+_TAKEN_BY_THE_PROGRAM = frozenset({"nobody", "command line", "identity provider", "retention", "person"})
+"""The audit log calls others so; names of keys have a colon, which no operator's has."""
+
+
+class BadOperator(BadInput):
+    """Nobody can be called so, or be given this role."""
+
+    code = "bad_operator"
+
+
+class UnknownOperator(EvertalkError):
+    """There is no such operator."""
+
+    code = "unknown_operator"
+    advice = "There is no such operator. Reload the list."
+
+
+class OperatorExists(EvertalkError):
+    """The name is taken."""
+
+    code = "operator_exists"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, advice=f"There is an operator {name} already. Choose another name.")
+
+
+class LastAdmin(EvertalkError):
+    """Nobody would be left who may let others in."""
+
+    code = "last_admin"
+    advice = "This is the last admin. Make somebody else an admin first."
+
+
+class OfTheProvider(EvertalkError):
+    """The identity provider decides this."""
+
+    code = "of_the_provider"
+    advice = "This operator comes from your identity provider: role and password are set there."
+
+
+class OperatorLocked(EvertalkError):
+    """The operator is locked."""
+
+    code = "operator_locked"
+    advice = "This operator is locked. Unlock them first, on the page Operators."
+
+
+class StaleOperator(EvertalkError):
+    """Somebody else changed the operator meanwhile."""
+
+    code = "stale"
+    advice = "Somebody else changed this operator meanwhile. Look at the newer state, then try again."
+
+    def __init__(self, *, current: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.current = dict(current)
+
+
+def check_operator_name(name: str) -> str:
+    """Raises BadOperator."""
+    name = " ".join(name.split())
+    if not name or len(name) > MOST_NAME_CHARS or not _NAME.fullmatch(name):
+        advice = f"A name has 1 to {MOST_NAME_CHARS} letters, digits, spaces and . @ + _ - signs."
+        raise BadOperator(advice=advice)
+    if name.casefold() in _TAKEN_BY_THE_PROGRAM:
+        raise BadOperator(advice=f"Nobody can be called {name}: the audit log uses this name.")
+    return name
+
+
+def check_role(role: str) -> Role:
+    """Raises BadOperator."""
+    for known in ROLES:
+        if role == known:
+            return known
+    raise BadOperator(advice=f"A role is one of {', '.join(ROLES)}.")
+
+
+def presentable_name(said: str, *, fallback: str) -> str:
+    """Of what an identity provider calls somebody, as much as can be a name here."""
+    for one in (said, fallback):
+        try:
+            return check_operator_name(re.sub(r"[^\w.@+ \-]", "", one)[:MOST_NAME_CHARS].lstrip(".@+ -"))
+        except BadOperator:
+            continue
+    return "operator"

@@ -1,0 +1,93 @@
+"""A night's tidying of notes: doubles go behind the better one, what has had its day leaves the prompt."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from math import ceil
+
+from shared.core.context.memory import ALIKE_AT, near_gists
+from shared.core.context.notes import Authority, Durability
+
+DROPPED_AT_MOST = 0.25
+"""Of all live notes in one night; a plan that wants more is not carried out at all."""
+EPHEMERAL_DAYS = 14
+"""So long an ephemeral note without a date is of use."""
+_WEIGHT: dict[Authority, int] = {"tool": 0, "assistant": 1, "operator": 2, "person": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveNote:
+    id: int
+    scope: str
+    gist: tuple[int, ...]
+    authority: Authority
+    durability: Durability
+    event_date: str | None
+    observed: date
+    expired: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TidyPlan:
+    doubles: tuple[tuple[int, int], ...] = ()
+    """The note that goes, and the one that stands for it."""
+    expired: tuple[int, ...] = ()
+    refused: int = 0
+    """How many would have gone, where that was too many."""
+
+
+def plan_tidying(notes: Sequence[LiveNote], *, today: date) -> TidyPlan:
+    doubles: list[tuple[int, int]] = []
+    scopes: dict[str, list[LiveNote]] = defaultdict(list)
+    for note in notes:
+        scopes[note.scope].append(note)
+    for scope in scopes.values():
+        doubles += _doubles(scope)
+    expired = tuple(note.id for note in notes if not note.expired and has_had_its_day(note, today))
+    if len(doubles) > max(1, int(DROPPED_AT_MOST * len(notes))):
+        return TidyPlan(expired=expired, refused=len(doubles))
+    return TidyPlan(doubles=tuple(doubles), expired=expired)
+
+
+def has_had_its_day(note: LiveNote, today: date) -> bool:
+    """An ephemeral note after the end of its day, month or year; without a date after two weeks."""
+    if note.durability != "ephemeral":
+        return False
+    if note.event_date is None:
+        return today > note.observed + timedelta(days=EPHEMERAL_DAYS)
+    return today.isoformat()[: len(note.event_date)] > note.event_date
+
+
+def _doubles(notes: Sequence[LiveNote]) -> list[tuple[int, int]]:
+    """Each note that another says as well goes behind the weightier, of equals the newer one."""
+    best_first = sorted(notes, key=lambda note: (_WEIGHT[note.authority], note.id), reverse=True)
+    common = Counter(word for note in notes for word in note.gist)
+    kept: dict[int, list[LiveNote]] = defaultdict(list)
+    doubles: list[tuple[int, int]] = []
+    for note in best_first:
+        telling = _rarest(note.gist, common)
+        heir = next((one for one in _once(kept, telling) if near_gists(note.gist, one.gist)), None)
+        if heir is not None:
+            doubles.append((note.id, heir.id))
+            continue
+        for word in telling:
+            kept[word].append(note)
+    return doubles
+
+
+def _rarest(gist: Sequence[int], common: Counter[int]) -> list[int]:
+    """As many of the rarest words as two nearly equal notes cannot both do without."""
+    ranked = sorted(gist, key=lambda word: (common[word], word))
+    return ranked[: len(ranked) - ceil(ALIKE_AT * len(ranked)) + 1]
+
+
+def _once(kept: dict[int, list[LiveNote]], words: Iterable[int]) -> Iterable[LiveNote]:
+    seen: set[int] = set()
+    for word in words:
+        for note in kept[word]:
+            if note.id not in seen:
+                seen.add(note.id)
+                yield note

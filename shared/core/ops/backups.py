@@ -1,0 +1,157 @@
+"""What a backup says of itself, which ones are kept, and how a broken or foreign one is told."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from shared.core.values.errors import EvertalkError
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+DATABASE = "database.dump"
+FILES = "files.tar"
+KEY = "secret_key"
+MEMBERS = (DATABASE, FILES, KEY)
+MOST_MANIFEST_BYTES = 64 * 1024
+_NAME = re.compile(r"evertalk-(\d{8}T\d{6})Z\.tar")
+_STAMP = "%Y%m%dT%H%M%S"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_REVISION = re.compile(r"[0-9A-Za-z_]{1,40}")
+
+
+class BadBackup(EvertalkError):
+    """This file cannot be restored; nothing was changed."""
+
+    code = "bad_backup"
+    advice = "Take another one: ./evertalk backup --list shows those of this machine."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """`key_id` tells which secret key opens what is sealed in the database; it does not tell the key."""
+
+    made_at: datetime
+    evertalk: str
+    revision: str
+    log_epoch: int
+    postgres: str
+    key_id: str
+    members: Mapping[str, Member]
+    counts: Mapping[str, int]
+
+    @property
+    def postgres_major(self) -> int:
+        return int(self.postgres.partition(".")[0])
+
+
+def name_of(made_at: datetime) -> str:
+    return f"evertalk-{made_at.astimezone(UTC).strftime(_STAMP)}Z.tar"
+
+
+def made_at(name: str) -> datetime | None:
+    """By its name; None for a file that is no backup of ours."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else datetime.strptime(found[1], _STAMP).replace(tzinfo=UTC)
+
+
+def newest(names: Iterable[str], *, now: datetime) -> datetime | None:
+    """Names of the future were made while the clock was wrong: they say nothing."""
+    times = [at for name in names if (at := made_at(name)) is not None and at <= now + timedelta(minutes=5)]
+    return max(times, default=None)
+
+
+def is_due(names: Iterable[str], *, now: datetime, every: timedelta) -> bool:
+    last = newest(names, now=now)
+    return last is None or now - last >= every
+
+
+def superfluous(names: Iterable[str], *, keep: int, just_made: str, now: datetime) -> list[str]:
+    """Which may go once `just_made` is safe: names of the future first, then the oldest."""
+    dated = [(at, name) for name in names if (at := made_at(name)) is not None and name != just_made]
+    dated.sort(key=lambda one: (one[0] <= now, one[0]))
+    return [name for _, name in dated[: max(0, len(dated) - max(0, keep - 1))]]
+
+
+def write_manifest(manifest: Manifest, secret_key: bytes) -> bytes:
+    """With a seal at the end, which only who has the secret key can make."""
+    facts: dict[str, Any] = {
+        "format": FORMAT,
+        "made_at": manifest.made_at.astimezone(UTC).isoformat(),
+        "evertalk": manifest.evertalk,
+        "revision": manifest.revision,
+        "log_epoch": manifest.log_epoch,
+        "postgres": manifest.postgres,
+        "key_id": manifest.key_id,
+        "members": {
+            name: {"bytes": one.bytes, "sha256": one.sha256} for name, one in manifest.members.items()
+        },
+        "counts": dict(manifest.counts),
+    }
+    return json.dumps({**facts, "seal": _seal(facts, secret_key)}, indent=1).encode()
+
+
+def read_manifest(data: bytes) -> Manifest:
+    """Raises BadBackup for what no Evertalk has written; the seal is looked at by `check_seal`."""
+    try:
+        told = json.loads(data)
+        if told["format"] != FORMAT:
+            raise BadBackup(
+                f"it has format {told['format']!r}, this Evertalk reads {FORMAT}",
+                advice="Restore it with the Evertalk that made it, or a newer one.",
+            )
+        members = {name: Member(bytes=_size(one["bytes"]), sha256=str(one["sha256"]))
+                   for name, one in told["members"].items()}  # fmt: skip
+        manifest = Manifest(
+            made_at=datetime.fromisoformat(told["made_at"]).astimezone(UTC),
+            evertalk=str(told["evertalk"])[:40],
+            revision=str(told["revision"]),
+            log_epoch=_size(told["log_epoch"]),
+            postgres=str(told["postgres"])[:20],
+            key_id=str(told["key_id"]),
+            members=members,
+            counts={str(name): _size(number) for name, number in told["counts"].items()},
+        )
+        sound = manifest.postgres_major > 0 and _REVISION.fullmatch(manifest.revision) is not None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise BadBackup("its manifest cannot be read") from error
+    if not sound or not {DATABASE, FILES} <= set(members) <= set(MEMBERS):
+        raise BadBackup("its manifest names other parts than a backup has")
+    if not all(_DIGEST.fullmatch(one.sha256) for one in members.values()):
+        raise BadBackup("its manifest has no checksums")
+    return manifest
+
+
+def check_seal(data: bytes, secret_key: bytes) -> bool:
+    """Whether the manifest is as the owner of this key wrote it."""
+    facts = json.loads(data)
+    given = facts.pop("seal", "")
+    return isinstance(given, str) and hmac.compare_digest(given.encode(), _seal(facts, secret_key).encode())
+
+
+def key_id_of(secret_key: bytes) -> str:
+    return hashlib.sha256(b"evertalk.backup.key-id" + secret_key).hexdigest()[:12]
+
+
+def _seal(facts: Mapping[str, Any], secret_key: bytes) -> str:
+    key = hashlib.sha256(b"evertalk.backup.seal" + secret_key).digest()
+    told = json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
+    return hmac.new(key, told, hashlib.sha256).hexdigest()
+
+
+def _size(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("no size")
+    return value

@@ -1,0 +1,60 @@
+"""What caching and summaries have saved, from the ledger's tokens and the prices of the day.
+
+Both are counted low rather than high. Caching: the same tokens at the price of plain input, less what
+was paid. Summaries: for each answered turn the tokens that its standing summary took away, at the price of
+reading them from a cache, less what making summaries cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from shared.core.values.model import Prices
+
+PriceOn = Callable[[str, date], Prices | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """Micro-dollars are None where no price of what was saved is known; `unpriced` tokens are not in them."""
+
+    tokens: int
+    micro: int | None
+    unpriced_tokens: int
+
+
+def saved_by_caching(rows: Sequence[Mapping[str, Any]], price_on: PriceOn) -> Saving:
+    """Rows are sums of a model and a day: tokens of each kind, and what was paid."""
+    tokens = unpriced = 0
+    micro: int | None = None
+    for row in rows:
+        prices = price_on(row["model"], date.fromisoformat(row["day"]))
+        tokens += row["cache_read_tokens"]
+        if prices is None:
+            unpriced += row["cache_read_tokens"]
+            continue
+        prompt = row["input_tokens"] + row["cache_read_tokens"] + row["cache_write_tokens"]
+        plain = math.floor(prompt * prices.input + row["output_tokens"] * prices.output)
+        micro = (micro or 0) + plain - row["cost_micro"]
+    return Saving(tokens=tokens, micro=micro, unpriced_tokens=unpriced)
+
+
+def saved_by_summaries(
+    rows: Sequence[Mapping[str, Any]], price_on: PriceOn, *, paid_micro: int | None
+) -> Saving:
+    """Rows are sums of a model and a day; `paid_micro` is what the summaries cost, None when nobody knows."""
+    tokens = unpriced = 0
+    worth: int | None = None
+    for row in rows:
+        prices = price_on(row["model"], date.fromisoformat(row["day"]))
+        tokens += row["tokens"]
+        if prices is None:
+            unpriced += row["tokens"]
+            continue
+        worth = (worth or 0) + math.floor(row["tokens"] * prices.cache_read)
+    known = None if worth is None or paid_micro is None else worth - paid_micro
+    return Saving(tokens=tokens, micro=known, unpriced_tokens=unpriced)

@@ -1,0 +1,95 @@
+"""Which old messages of the assistant and its tools are left out whole when a context is nearly full."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from shared.core.compaction.plan import NothingToCompact, plan_compaction
+from shared.core.context.selection import Turn, units_of
+from shared.core.session.budget import ContextBudget
+from shared.core.session.policy import ContextPolicy
+from shared.core.session.pruning import PruneDecision
+from shared.core.session.session import Entry, View, unresolved_turns
+from shared.core.values.identifiers import identifiers_of
+from shared.core.values.messages import text_of
+
+CITED_KINDS = frozenset({"fact", "decision", "question"})
+"""What a summary says of these kinds names messages that are never left out as chatter."""
+HIDE_DOWN_TO = 0.9
+"""Of the size at which chatter is hidden: a batch goes this far, so that not every turn needs another."""
+
+
+def hides_above(policy: ContextPolicy, budget: ContextBudget) -> int | None:
+    """A context of this size or more has its chatter hidden; None when the policy never hides any."""
+    if policy.hide_chatter_at is None:
+        return None
+    return math.ceil(round(policy.hide_chatter_at * budget.hard, 6))
+
+
+def plan_hiding(
+    view: View, policy: ContextPolicy, *, budget: ContextBudget, context_tokens: int, ratio: float = 1.0
+) -> tuple[PruneDecision, ...]:
+    """Old messages of the assistant and its tools to leave out whole, after summarising has had its turn.
+
+    To be asked at the start of a turn only. What stays: people's words, pins, the last turns, unresolved
+    turns, and what the newest summary's facts, decisions or questions cite.
+    """
+    at = hides_above(policy, budget)
+    if at is None or context_tokens < at:
+        return ()
+    if context_tokens <= budget.hard and _can_be_summarised(view, policy, budget, context_tokens, ratio):
+        return ()
+    target = math.floor(HIDE_DOWN_TO * at)
+    decisions: list[PruneDecision] = []
+    size = context_tokens
+    for unit in _chatter(view, policy):
+        if size <= target:
+            break
+        decisions += [PruneDecision(seq=entry.seq, form="hide") for entry in unit]
+        size -= math.floor(_tokens(unit) * ratio)
+    return tuple(decisions)
+
+
+def _can_be_summarised(
+    view: View, policy: ContextPolicy, budget: ContextBudget, context_tokens: int, ratio: float
+) -> bool:
+    if view.hold_compaction or not policy.compact_auto:
+        return False
+    plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
+    return not isinstance(plan, NothingToCompact)
+
+
+def _chatter(view: View, policy: ContextPolicy) -> list[Turn]:
+    """Oldest first; what tools said and what tells nothing exact goes before the rest."""
+    ended = sorted({entry.turn for entry in view.entries if entry.turn != view.open_turn})
+    recent = {
+        *ended[max(0, len(ended) - policy.keep_turns) :],
+        *unresolved_turns(view.entries, view.open_turn),
+    }
+    cited = cited_seqs(view)
+    units = [
+        unit
+        for unit in units_of(view.entries)
+        if unit[0].author in ("assistant", "tool")
+        and unit[0].turn in ended
+        and unit[0].turn not in recent
+        and not any(entry.pinned or entry.pruned == "hide" or entry.seq in cited for entry in unit)
+    ]
+    return sorted(units, key=lambda unit: not _is_low_signal(unit))
+
+
+def cited_seqs(view: View) -> frozenset[int]:
+    """Messages that the newest summary's facts, decisions and questions rest on."""
+    items = view.head.ledger.items if view.head else ()
+    standing = (item for item in items if item.kind in CITED_KINDS and item.closed is None)
+    return frozenset(seq for item in standing for seq in item.sources)
+
+
+def _is_low_signal(unit: Sequence[Entry]) -> bool:
+    words = text_of(unit[0].blocks)
+    return len(unit) > 1 or not (identifiers_of(words) or words.rstrip().endswith("?") or "```" in words)
+
+
+def _tokens(entries: Iterable[Entry]) -> int:
+    return sum(entry.tokens for entry in entries)

@@ -1,0 +1,283 @@
+"""What a model was sent, piece by piece: where each piece comes from, and what of it was left out."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from shared.core.context.build_context import background_of, shown_entry
+from shared.core.context.prompts import PINS_TAG, SUMMARY_TAG, volatile_block
+from shared.core.context.untrusted_text import FENCE, defused
+from shared.core.session.policy import ContextPolicy
+from shared.core.session.session import Entry, View
+from shared.core.session.summary_formats import SECTIONS_TAG
+from shared.core.values.messages import (
+    Block,
+    Image,
+    Message,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    tool_uses,
+)
+from shared.core.values.model import SystemPart, ToolSpec
+
+Source = Literal["system", "memory", "summary", "pins", "history", "tools", "program"]
+Kind = Literal["text", "tool", "tool_use", "tool_result", "thinking", "picture", "sealed"]
+Part = Literal["system", "tools", "messages"]
+
+WHOLE_CHARS = 40_000
+"""Of an original that is shown struck through: what is longer is cut, and says so."""
+UNSENT_ENTRIES = 60
+"""Live entries that a policy left out, shown before the first that was sent; older ones are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One block of a request, or one that was kept out of it (`sent` is False)."""
+
+    part: Part
+    source: Source
+    kind: Kind
+    text: str
+    role: str = ""
+    message: int = -1
+    """Which message of the request it stands in; -1 outside of them."""
+    sent: bool = True
+    how: str = ""
+    """`trim`, `clear`, `duplicate`, `cut` was done to it; `thinking`, `hide`, `left_out` kept it out."""
+    whole: str = ""
+    """The original, where what was sent is not all of it."""
+    whole_chars: int = 0
+    name: str = ""
+    """The tool's."""
+    failed: bool = False
+    seq: int | None = None
+    turn: int | None = None
+    author: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Expected:
+    """A block of the log, and what the renderer makes of it."""
+
+    entry: Entry
+    stored: Block
+    shown: Block | None
+    used: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Log:
+    """The view's blocks in order, found by what they look like in a request."""
+
+    blocks: list[_Expected]
+    by_look: dict[tuple[Any, ...], deque[int]] = field(default_factory=lambda: defaultdict(deque))
+
+    def __post_init__(self) -> None:
+        for place, one in enumerate(self.blocks):
+            if one.shown is not None:
+                self.by_look[_look(one.shown)].append(place)
+
+    def take(self, block: Block) -> int | None:
+        places = self.by_look.get(_look(block))
+        if not places:
+            return None
+        place = places.popleft()
+        self.blocks[place].used = True
+        return place
+
+
+def pieces_of(
+    *,
+    system: Sequence[SystemPart],
+    tools: Sequence[ToolSpec],
+    messages: Sequence[Message],
+    view: View,
+    policy: ContextPolicy,
+    recall: str = "",
+    runtime_facts: str = "",
+    left_out: Sequence[Entry] = (),
+) -> tuple[Piece, ...]:
+    """Everything in the order of the request; what was kept out stands where it would have stood.
+
+    `left_out` are live entries that the policy did not send at all.
+    """
+    return (
+        *_system(system),
+        *(_tool(tool) for tool in tools),
+        *_unsent_entries(left_out),
+        *_messages(messages, view, policy, _volatile(recall, runtime_facts)),
+    )
+
+
+def calls_of(entries: Iterable[Entry], open_turn: int | None) -> int:
+    """How often the model was asked in the open turn: once, and once more behind each round of tools."""
+    return 1 + sum(1 for entry in entries if entry.turn == open_turn and tool_uses(entry.blocks))
+
+
+def before_call(entries: Sequence[Entry], open_turn: int | None, number: int) -> tuple[Entry, ...]:
+    """What stood in the log when the open turn's `number`-th call was made, from 1 on."""
+    rounds = 0
+    kept: list[Entry] = []
+    for entry in entries:
+        rounds += entry.turn == open_turn and bool(tool_uses(entry.blocks))
+        if rounds >= number:
+            break
+        kept.append(entry)
+    return tuple(kept)
+
+
+def _volatile(recall: str, runtime_facts: str) -> str:
+    return volatile_block(
+        runtime_facts=defused(runtime_facts), recall=defused(recall, keep_fences=recall.startswith(FENCE))
+    )
+
+
+def _system(parts: Sequence[SystemPart]) -> Iterator[Piece]:
+    for place, part in enumerate(parts):
+        yield Piece(
+            part="system", source="memory" if place else "system", kind="text", text=part.text, role="system"
+        )
+
+
+def _tool(tool: ToolSpec) -> Piece:
+    shape: Mapping[str, Any] = tool.provider if tool.provider is not None else tool.input_schema
+    words = f"{tool.description}\n\n{json.dumps(dict(shape), ensure_ascii=False, indent=1)}"
+    return Piece(part="tools", source="tools", kind="tool", text=words, name=tool.name)
+
+
+def _unsent_entries(entries: Sequence[Entry]) -> Iterator[Piece]:
+    for entry in entries[-UNSENT_ENTRIES:]:
+        how = "hide" if entry.pruned == "hide" else "left_out"
+        for block in entry.blocks:
+            yield _unsent(entry, block, how)
+
+
+def _messages(
+    messages: Sequence[Message], view: View, policy: ContextPolicy, volatile: str
+) -> Iterator[Piece]:
+    log = _Log(blocks=[one for entry in view.entries for one in _expected(entry, view.open_turn, policy)])
+    matched = [[log.take(block) for block in message.blocks] for message in messages]
+    background, next_unsent = background_of(view), 0
+    for number, (message, places) in enumerate(zip(messages, matched, strict=True)):
+        for block, place in zip(message.blocks, places, strict=True):
+            if place is None:
+                yield _ours(block, message, number, background, volatile)
+                continue
+            while next_unsent < place:
+                yield from _if_unsent(log.blocks[next_unsent])
+                next_unsent += 1
+            yield _sent(log.blocks[place], block, message, number)
+    for one in log.blocks[next_unsent:]:
+        yield from _if_unsent(one)
+
+
+def _expected(entry: Entry, open_turn: int | None, policy: ContextPolicy) -> Iterator[_Expected]:
+    shown = shown_entry(entry, open_turn, policy).blocks
+    if len(shown) == len(entry.blocks):
+        for stored, block in zip(entry.blocks, shown, strict=True):
+            yield _Expected(entry=entry, stored=stored, shown=block)
+        return
+    following = iter(shown)
+    for stored in entry.blocks:
+        kept = not isinstance(stored, Thinking | ProviderBlock)
+        yield _Expected(entry=entry, stored=stored, shown=next(following, None) if kept else None)
+
+
+def _if_unsent(one: _Expected) -> Iterator[Piece]:
+    if not one.used:
+        passing = isinstance(one.stored, Thinking | ProviderBlock)
+        yield _unsent(one.entry, one.stored, "thinking" if passing else "left_out")
+
+
+def _unsent(entry: Entry, block: Block, how: str) -> Piece:
+    words = _words(block)
+    return Piece(
+        part="messages", source=_source(block), kind=_kind(block), text="", role=entry.role, sent=False,
+        how=how, whole=words[:WHOLE_CHARS], whole_chars=len(words), name=_name(block), seq=entry.seq,
+        turn=entry.turn, author=entry.author,
+    )  # fmt: skip
+
+
+def _sent(one: _Expected, block: Block, message: Message, number: int) -> Piece:
+    entry, words, stored = one.entry, _words(block), _words(one.stored)
+    shortened = isinstance(block, ToolResult) and words != stored
+    whole = stored if shortened else ""
+    return Piece(
+        part="messages", source=_source(block), kind=_kind(block), text=words, role=message.role,
+        message=number, how=(entry.pruned or "cut") if shortened else "", whole=whole[:WHOLE_CHARS],
+        whole_chars=len(whole), name=_name(block), failed=isinstance(block, ToolResult) and block.is_error,
+        seq=entry.seq, turn=entry.turn, author=entry.author,
+    )  # fmt: skip
+
+
+def _ours(block: Block, message: Message, number: int, background: Sequence[str], volatile: str) -> Piece:
+    """What no entry says: the summary, pins, what was recalled, a mark that mends the request."""
+    words = _words(block)
+    source: Source = "program"
+    if words == volatile:
+        source = "memory"
+    elif words in background:
+        source = "pins" if words.startswith(f"<{PINS_TAG}>") else "summary"
+    elif number == 0 and words.startswith((f"<{SUMMARY_TAG}", f"<{SECTIONS_TAG}")):
+        source = "summary"
+    elif isinstance(block, ToolResult | ToolUse):
+        source = "tools"
+    return Piece(
+        part="messages", source=source, kind=_kind(block), text=words, role=message.role, message=number,
+        name=_name(block),
+    )  # fmt: skip
+
+
+def _look(block: Block) -> tuple[Any, ...]:
+    match block:
+        case ToolUse(id=id_):
+            return ("use", id_)
+        case ToolResult(tool_use_id=id_):
+            return ("result", id_)
+        case ProviderBlock(raw=raw):
+            return ("sealed", json.dumps(dict(raw), sort_keys=True))
+        case _:
+            return (type(block).__name__, _words(block))
+
+
+def _words(block: Block) -> str:
+    match block:
+        case Text(text=text) | ToolResult(text=text) | Thinking(text=text):
+            return text
+        case ToolUse(input=input_):
+            return json.dumps(dict(input_), ensure_ascii=False, indent=1)
+        case Image(description=description):
+            return description
+        case ProviderBlock(kind=kind):
+            return kind
+
+
+def _kind(block: Block) -> Kind:
+    match block:
+        case ToolUse():
+            return "tool_use"
+        case ToolResult():
+            return "tool_result"
+        case Thinking():
+            return "thinking"
+        case Image():
+            return "picture"
+        case ProviderBlock():
+            return "sealed"
+        case Text():
+            return "text"
+
+
+def _source(block: Block) -> Source:
+    return "tools" if isinstance(block, ToolUse | ToolResult) else "history"
+
+
+def _name(block: Block) -> str:
+    return block.name if isinstance(block, ToolUse) else ""

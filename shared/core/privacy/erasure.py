@@ -1,0 +1,54 @@
+"""Forgetting as values: what would go, what went, and how a record loses what it said of certain messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from shared.core.session.ledger import Ledger
+
+WISH_MINUTES = 10
+"""For so long a preview may be answered with yes."""
+COUNTED = ("entries", "links", "notes", "artifacts", "attachments", "pins")
+"""What people are told of; the rest is machinery."""
+_WORD = re.compile(r"\w{4,}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    counts: Mapping[str, int]
+    """By table."""
+
+    @property
+    def anything(self) -> bool:
+        return any(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    erasure_id: int
+    counts: Mapping[str, int]
+    finished: bool = True
+    """False: a worker goes on with it."""
+    marks: Mapping[int, int] | None = None
+    """Session → number of the event that clears its screens."""
+
+
+def without_sources(ledger: Ledger, seqs: Collection[int]) -> Ledger:
+    """What the record says of these messages goes, and every word that cannot say where it comes from."""
+    gone = set(seqs)
+    items = tuple(item for item in ledger.items if item.sources and not gone & set(item.sources))
+    topics = tuple(
+        topic
+        for topic in ledger.topics
+        if not any(topic.from_seq <= seq <= topic.through_seq for seq in gone)
+    )
+    return replace(
+        ledger, narrative="", items=items, identifiers=(), sections=(), topics=topics, form="ledger"
+    )
+
+
+def speaks_of(text: str, erased: str) -> bool:
+    """Whether two texts share a word: rather one note too many goes than one too few."""
+    return bool(set(_WORD.findall(text.casefold())) & set(_WORD.findall(erased.casefold())))

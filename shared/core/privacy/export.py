@@ -1,0 +1,214 @@
+"""An export as text: the values of a person's data, as Markdown and as JSON, piece by piece."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from shared.core.context.build_context import plain_words
+from shared.core.session.client_payloads import iso
+from shared.core.session.ledger import ledger_from_json
+from shared.core.session.rendering import five_fields
+from shared.core.values.messages import blocks_from_json
+
+ExportFormat = Literal["md", "json"]
+SCHEMA = "evertalk-export"
+SCHEMA_VERSION = 1
+MIME: Mapping[ExportFormat, str] = {
+    "md": "text/markdown; charset=utf-8",
+    "json": "application/json; charset=utf-8",
+}
+_FIELDS = ("summary_text", "key_facts", "decisions", "open_questions", "action_items")
+_SAID = ("person", "assistant", "operator")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedSession:
+    """One conversation without its messages, which come in pages."""
+
+    id: int
+    public_id: str
+    created_at: datetime
+    last_seq: int
+    facts: Mapping[str, Any]
+    """Agent, goal, mode, places, usage."""
+    summaries: Sequence[Mapping[str, Any]]
+    pins: Sequence[int]
+    attachments: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportHead:
+    """Everything but the messages."""
+
+    person: Mapping[str, Any]
+    sessions: Sequence[ExportedSession]
+    notes: Sequence[Mapping[str, Any]]
+    more: Mapping[str, Sequence[Mapping[str, Any]]]
+    """Further rows of the person, by table, where this installation has them."""
+
+
+def message_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored message as it is exported; pictures and results are said in words."""
+    blocks = blocks_from_json(row["blocks"])
+    message: dict[str, Any] = {
+        "seq": row["seq"],
+        "turn": row["turn_no"],
+        "author": row["author"],
+        "at": iso(row["at"]),
+        "text": plain_words(blocks),
+    }
+    if row["replaces_seq"] is not None:
+        message["replaces"] = row["replaces_seq"]
+    if any(block["type"] in ("tool_use", "tool_result", "image") for block in row["blocks"]):
+        message["blocks"] = [block for block in row["blocks"] if block["type"] != "thinking"]
+    return message
+
+
+def summary_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    fields = five_fields(ledger_from_json(row["ledger"]))
+    return {
+        "kind": row["kind"],
+        "turns": [row["from_turn"], row["through_turn"]],
+        "messages": [row["from_seq"], row["through_seq"]],
+        "at": iso(row["created_at"]),
+        "in_use": row["active"],
+        "text": row["summary_text"],
+        **{name: fields[name] for name in _FIELDS},
+    }
+
+
+def dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _dumped_calm(value: Any) -> str:
+    """The same value in a line of Markdown: what would be drawn or fetched there is spelled otherwise."""
+    calm = dumped(value).replace("<", "\\u003c").replace("![", "!\\u005b")
+    return calm.replace("](", "\\u005d(")
+
+
+def fenced(text: str) -> str:
+    """Word for word, whatever marks it holds: a viewer neither draws nor fetches any of it."""
+    fence = "`" * max(3, 1 + _longest_run(text))
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def in_line(text: str) -> str:
+    """The same for what stands in one line."""
+    words, fence = " ".join(text.split()), "`" * (1 + _longest_run(text))
+    return f"{fence} {words} {fence}" if words else ""
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return iso(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    return str(value)
+
+
+def json_start(head: ExportHead, *, at: datetime) -> str:
+    top = {
+        "schema": SCHEMA,
+        "version": SCHEMA_VERSION,
+        "exported_at": iso(at),
+        "person": head.person,
+        "notes": list(head.notes),
+        **{name: list(rows) for name, rows in head.more.items()},
+    }
+    return dumped(top)[:-1] + ', "conversations": ['
+
+
+def json_session(session: ExportedSession, *, first: bool) -> str:
+    values = {
+        "id": session.public_id,
+        "created_at": session.created_at,
+        **session.facts,
+        "summaries": list(session.summaries),
+        "pins": list(session.pins),
+        "attachments": list(session.attachments),
+    }
+    return ("" if first else ", ") + dumped(values)[:-1] + ', "messages": ['
+
+
+JSON_SESSION_END = "]}"
+JSON_END = "]}\n"
+
+
+def json_messages(messages: Sequence[Mapping[str, Any]], *, first: bool) -> str:
+    if not messages:
+        return ""
+    return ("" if first else ",\n") + ",\n".join(map(dumped, messages))
+
+
+def markdown_start(head: ExportHead, *, at: datetime, verbatim: bool = False) -> str:
+    """Front matter that YAML reads (JSON is YAML), then what is remembered.
+
+    `verbatim` here and below: for a reader who did not write it, who trusts no mark in it.
+    """
+    newest = _newest(head)
+    front: dict[str, Any] = {
+        "schema": SCHEMA,
+        "version": SCHEMA_VERSION,
+        "exported": iso(at),
+        "name": head.person.get("display_name", ""),
+        "conversations": [session.public_id for session in head.sessions],
+        **{name: newest[name] for name in _FIELDS if newest},
+    }
+    lines = ["---", *(f"{name}: {_dumped_calm(value)}" for name, value in front.items()), "---", ""]
+    if head.notes:
+        lines += ["## Remembered", "", *(_note(note, verbatim) for note in head.notes), ""]
+    for name, rows in head.more.items():
+        if rows:
+            lines += [f"## {name.capitalize()}", "", *(f"- {_dumped_calm(row)}" for row in rows), ""]
+    return "\n".join(lines) + "\n"
+
+
+def _newest(head: ExportHead) -> Mapping[str, Any] | None:
+    found = [summary for session in head.sessions for summary in session.summaries if summary["in_use"]]
+    return max(found, key=lambda summary: str(summary["at"]), default=None)
+
+
+def _note(note: Mapping[str, Any], verbatim: bool) -> str:
+    where = f", from turn {note['from_turn']}" if note.get("from_turn") else ""
+    text = in_line(note["text"]) if verbatim else note["text"]
+    return f"- {text} ({note['kind']}, said by: {note['authority']}{where})"
+
+
+def markdown_session(session: ExportedSession, *, verbatim: bool = False) -> str:
+    lines = [f"# Conversation {session.public_id}", "", f"Begun {iso(session.created_at)}.", ""]
+    for name, value in session.facts.items():
+        if value:
+            own = in_line(value) if verbatim and isinstance(value, str) else value
+            lines.append(f"- {name}: {own if isinstance(own, str) else _dumped_calm(own)}")
+    if session.pins:
+        lines.append(f"- pinned messages: {', '.join(map(str, session.pins))}")
+    lines += [*(f"- file: {_dumped_calm(file)}" for file in session.attachments), ""]
+    for summary in session.summaries:
+        if summary["in_use"]:
+            first, last = summary["turns"]
+            text = str(summary["text"])
+            lines += [f"## Summary of turns {first} – {last}", "", fenced(text) if verbatim else text, ""]
+    return "\n".join([*lines, "## Messages", "", ""])
+
+
+def markdown_messages(messages: Sequence[Mapping[str, Any]], *, verbatim: bool = False) -> str:
+    return "".join(_spoken(messages, verbatim))
+
+
+def _spoken(messages: Sequence[Mapping[str, Any]], verbatim: bool) -> Iterator[str]:
+    for message in messages:
+        if message["author"] in _SAID and message["text"]:
+            at = str(message["at"])[:16].replace("T", " ")
+            edited = f" · in place of message {message['replaces']}" if "replaces" in message else ""
+            text = fenced(message["text"]) if verbatim else message["text"]
+            yield f"**{message['author']}** · {at}{edited}\n\n{text}\n\n"

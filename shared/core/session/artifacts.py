@@ -1,0 +1,215 @@
+"""What the log keeps of a text that is too large for it, and how the model reads the rest."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from shared.core.session.policy import ContextPolicy
+from shared.core.values.errors import EvertalkError
+from shared.core.values.messages import ToolResult
+from shared.core.values.model import ToolSpec
+
+PORTION_TOKENS = 4_000
+OPENED_PER_TURN = 3
+_HEADER_TOKENS = 150
+_HEAD_PART, _TAIL_PART = 8, 16
+"""Head and tail that the log shows, as parts of `spill_over`."""
+_CHARS_PER_TOKEN_MOST, _TOKENS_PER_CHAR_MOST = 8, 4
+_BEFORE_A_FIND = 300
+_MORE_FINDS = 5
+_ID = re.compile(r"art_[0-9a-f]{12}")
+_REFERENCE = re.compile(r"\[Kept whole as art_[0-9a-f]{12}: [^\n]*\]")
+
+Count = Callable[[str], int]
+
+OPEN_ARTIFACT = ToolSpec(
+    name="open_artifact",
+    description=(
+        "Read a portion of a long text of this conversation that is kept whole as an artifact. Its id stands "
+        "where the text was shortened. Give `offset` to read on from a character, or `find` to go to the "
+        f"next place with these words. At most {OPENED_PER_TURN} portions per message of the person."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "description": "The artifact's id, such as art_0123456789ab."},
+            "offset": {"type": "integer", "minimum": 0, "description": "Where to begin, in characters."},
+            "find": {
+                "type": "string",
+                "description": "Words to look for, from `offset` on.",
+                "maxLength": 200,
+            },
+        },
+        "required": ["id"],
+        "additionalProperties": False,
+    },
+)
+
+
+class ArtifactNotReadable(EvertalkError):
+    """An artifact was asked for that is not there, or a portion that it does not have."""
+
+    code = "artifact_not_readable"
+
+    def __init__(self, advice: str) -> None:
+        super().__init__(advice, advice=advice)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """The whole of a text that the log or a request shows by head and tail."""
+
+    id: str
+    body: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    start: int
+    text: str
+    found: tuple[int, ...] = ()
+    """Where the words stand from the first find on, a few of them."""
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+def can_open(tools: Iterable[ToolSpec]) -> bool:
+    """Whether a model that is offered these tools can read on in an artifact."""
+    return any(tool.name == OPEN_ARTIFACT.name for tool in tools)
+
+
+def artifact_id(text: str) -> str:
+    """The same text has the same id, so that storing it again changes nothing and repeats stay repeats."""
+    return f"art_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def digest_prefix(artifact: str) -> str:
+    """The first six bytes, in hex, of the digest that an id names; raises `ArtifactNotReadable`."""
+    if not _ID.fullmatch(artifact):
+        raise ArtifactNotReadable(
+            f"{artifact[:40]!r} is not the id of an artifact; one looks like art_0123456789ab."
+        )
+    return artifact.removeprefix("art_")
+
+
+def spilled(text: str, artifact: str, policy: ContextPolicy, count: Count) -> str:
+    """The text itself, or, above `policy.spill_over` tokens, its head and tail behind a line with the id."""
+    whole = _too_long(text, policy, count)
+    return text if whole is None else _in_the_log(replace(whole, id=artifact), policy, count)
+
+
+def _too_long(text: str, policy: ContextPolicy, count: Count) -> Artifact | None:
+    if len(text) <= policy.spill_over // _TOKENS_PER_CHAR_MOST:
+        return None  # no counter finds that many tokens in it
+    tokens = count(text)
+    return Artifact(id=artifact_id(text), body=text, tokens=tokens) if tokens > policy.spill_over else None
+
+
+def _in_the_log(whole: Artifact, policy: ContextPolicy, count: Count) -> str:
+    head, tail = policy.spill_over // _HEAD_PART, policy.spill_over // _TAIL_PART
+    return excerpt(whole, head=head, tail=tail, count=count)
+
+
+def excerpt(artifact: Artifact, *, head: int, tail: int, count: Count) -> str:
+    """Head and tail of so many tokens; the line with the id comes first, where pruning leaves it alone."""
+    body = artifact.body
+    begin, end = head_and_tail(body, head=head, tail=tail, count=count)
+    reference = (
+        f"[Kept whole as {artifact.id}: {len(body):,} characters, about {artifact.tokens:,} tokens. "
+        f"Its beginning and its end follow; {OPEN_ARTIFACT.name} reads the rest.]"
+    )
+    left_out = len(body) - len(begin) - len(end)
+    return f"{reference}\n{begin}\n[… {left_out:,} characters left out …]\n{end}"
+
+
+def head_and_tail(body: str, *, head: int, tail: int, count: Count) -> tuple[str, str]:
+    """The beginning and the end of a text, of at most so many tokens; they never overlap."""
+    begin = body[: _fitting(head, len(body), lambda size: count(body[:size]))]
+    rest = body[len(begin) :]
+    end = rest[len(rest) - _fitting(tail, len(rest), lambda size: count(rest[len(rest) - size :])) :]
+    return begin, end
+
+
+def spill_results(
+    results: Sequence[ToolResult], policy: ContextPolicy, count: Count, *, spare: Collection[str] = ()
+) -> tuple[tuple[ToolResult, ...], tuple[Artifact, ...]]:
+    """Results as they enter the log, and the artifacts to be stored with them; `spare` names calls."""
+    kept: list[Artifact] = []
+    shown: list[ToolResult] = []
+    for result in results:
+        whole = None if result.tool_use_id in spare else _too_long(result.text, policy, count)
+        if whole is not None:
+            kept.append(whole)
+        shown.append(result if whole is None else replace(result, text=_in_the_log(whole, policy, count)))
+    return tuple(shown), tuple(kept)
+
+
+def artifact_of(text: str, count: Count) -> Artifact:
+    return Artifact(id=artifact_id(text), body=text, tokens=count(text))
+
+
+def reference_in(text: str) -> str:
+    """The line that names a spilled text's artifact, or nothing: it stays when the rest is cleared."""
+    found = _REFERENCE.match(text)
+    return found.group() if found else ""
+
+
+def portion(
+    body: str, *, offset: int = 0, find: str = "", count: Count, most: int = PORTION_TOKENS
+) -> Portion:
+    """At most so many tokens from `offset`, or from near the next `find`; raises `ArtifactNotReadable`."""
+    if not 0 <= offset < len(body):
+        raise ArtifactNotReadable(
+            f"`offset` is {offset}; the artifact has {len(body):,} characters, so 0 … {len(body) - 1}."
+        )
+    found: tuple[int, ...] = ()
+    start = offset
+    if find:
+        found = _places(body, offset, find)
+        start = max(offset, found[0] - _BEFORE_A_FIND)
+    size = _fitting(most - _HEADER_TOKENS, len(body) - start, lambda size: count(body[start : start + size]))
+    return Portion(start=start, text=body[start : start + max(1, size)], found=found)
+
+
+def portion_text(artifact: str, body: str, shown: Portion) -> str:
+    """A portion as the model reads it: what it is, its words, how to go on."""
+    lines = [f"{artifact}, characters {shown.start:,} to {shown.end:,} of {len(body):,}."]
+    if shown.found:
+        first, *more = shown.found
+        also = f"; next at {', '.join(map(str, more))}" if more else "; nowhere after that"
+        lines.append(f"Found at {first}{also}.")
+    lines.append(shown.text)
+    if shown.end < len(body):
+        lines.append(f"[goes on at offset={shown.end}]")
+    return "\n".join(lines)
+
+
+def _places(body: str, offset: int, find: str) -> tuple[int, ...]:
+    wanted = re.compile(re.escape(find), re.IGNORECASE)
+    found: list[int] = []
+    for match in wanted.finditer(body, offset):
+        found.append(match.start())
+        if len(found) > _MORE_FINDS:
+            break
+    if found:
+        return tuple(found)
+    before = wanted.search(body)
+    where = f"only before character {offset:,}: ask with a smaller offset" if before else "nowhere in it"
+    raise ArtifactNotReadable(f"{find[:80]!r} stands {where}. Try fewer or other words, or read by offset.")
+
+
+def _fitting(limit: int, chars: int, tokens: Callable[[int], int]) -> int:
+    """The largest number of characters, to within a few, that takes at most `limit` tokens."""
+    low, high = 0, min(chars, limit * _CHARS_PER_TOKEN_MOST)
+    if tokens(high) <= limit:
+        return high
+    while high - low > _CHARS_PER_TOKEN_MOST:
+        middle = (low + high) // 2
+        low, high = (middle, high) if tokens(middle) <= limit else (low, middle)
+    return low

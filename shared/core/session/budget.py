@@ -1,0 +1,130 @@
+"""How much a context may hold, how full it is, and what that calls for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.core.session.policy import ContextPolicy, ContradictoryPolicy, NoRoom
+
+Pressure = Literal["calm", "flush", "compact", "overflow"]
+Status = Literal["ok", "warning", "critical"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextBudget:
+    """All in tokens. No request goes above `hard`; `limit` is what the gauge calls full."""
+
+    window: int
+    out: int
+    """What is left free for the answer."""
+    hard: int
+    reserve: int
+    limit: int
+    flush_at: int
+    """Above this memory is saved early."""
+    compact_at: int
+    """Above this a compaction is due."""
+    fixed: int
+    """System and tools, part of every request."""
+    gauge_of: int
+    warning_at: float
+    critical_at: float
+
+    @property
+    def conversation(self) -> int:
+        """What is left of the limit for summary, memory and messages."""
+        return self.limit - self.fixed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    used: int
+    limit: int
+    percent: float
+    status: Status
+
+
+def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) -> ContextBudget:
+    """Raises `NoRoom` when the window leaves none for a conversation.
+
+    `max_output` is the most the model can say, `fixed` the tokens of system and tools.
+    """
+    usable = min(window, policy.context_window)
+    out = min(policy.max_output, max_output, math.floor(policy.max_output_share * usable))
+    hard = usable - out - max(policy.overhead, math.floor(policy.overhead_share * usable))
+    reserve = min(policy.reserve, usable - _least_left(policy, usable))
+    limit = _limit(policy, usable, hard, reserve, fixed)
+    _refuse_what_leaves_nothing(usable, out, hard, fixed, limit)
+    compact_at = hard if policy.compact_above == "hard" else limit - policy.compact_at_equal
+    return ContextBudget(
+        window=usable,
+        out=out,
+        hard=hard,
+        reserve=reserve,
+        limit=limit,
+        flush_at=compact_at - _flush_margin(policy, compact_at),
+        compact_at=compact_at,
+        fixed=fixed,
+        gauge_of=limit if policy.status_of == "limit" else usable,
+        warning_at=policy.warning_at,
+        critical_at=policy.critical_at,
+    )
+
+
+def refuse_heavy_fixed(policy: ContextPolicy, budget: ContextBudget) -> None:
+    """For configuration time: system and tools must leave most of the limit to the conversation."""
+    most = math.floor(policy.fixed_share * budget.limit)
+    if budget.fixed > most:
+        raise ContradictoryPolicy(
+            f"system and tools take {budget.fixed} tokens, more than {most} of a limit of {budget.limit}"
+        )
+
+
+def pressure(budget: ContextBudget, context_tokens: int) -> Pressure:
+    """Every boundary is ">": a context of exactly that size is still below it."""
+    if context_tokens > budget.hard:
+        return "overflow"
+    if context_tokens > budget.compact_at:
+        return "compact"
+    return "flush" if context_tokens > budget.flush_at else "calm"
+
+
+def gauge(budget: ContextBudget, used: int) -> Gauge:
+    share = used / budget.gauge_of
+    status: Status = "ok"
+    if share >= budget.critical_at:
+        status = "critical"
+    elif share >= budget.warning_at:
+        status = "warning"
+    return Gauge(used=used, limit=budget.gauge_of, percent=round(share * 100, 1), status=status)
+
+
+def _limit(policy: ContextPolicy, usable: int, hard: int, reserve: int, fixed: int) -> int:
+    """What the gauge calls full: window less reserve and the soft budget, or a share."""
+    if policy.compact_share is None:
+        soft = usable if policy.soft_budget is None else fixed + policy.soft_budget
+        return min(usable - reserve, hard, soft)
+    whole = usable if policy.compact_share_of == "window" else hard
+    exact = round(policy.compact_share * whole, 6)
+    return min(math.ceil(exact) if policy.compact_at_equal else math.floor(exact), hard)
+
+
+def _least_left(policy: ContextPolicy, window: int) -> int:
+    return min(policy.reserve_leaves, math.floor(policy.reserve_leaves_share * window))
+
+
+def _flush_margin(policy: ContextPolicy, limit: int) -> int:
+    if limit >= policy.flush_share_below:
+        return min(policy.flush_threshold, limit)
+    return min(policy.flush_threshold, math.floor(policy.flush_share * limit))
+
+
+def _refuse_what_leaves_nothing(window: int, out: int, hard: int, fixed: int, limit: int) -> None:
+    if hard <= 0:
+        raise NoRoom(f"a window of {window} tokens less {out} for the answer and its margins leaves {hard}")
+    if limit <= fixed:
+        raise NoRoom(
+            f"system and tools take {fixed} tokens and the limit is {limit}: no room for a conversation"
+        )

@@ -1,0 +1,36 @@
+"""What screens are told of a stored message; the same words from a commit and from a later read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from shared.core.values.messages import Block, said_of
+
+_ROLES = {
+    "person": "person", "assistant": "assistant", "operator": "operator", "tool": "tool", "program": "notice",
+}  # fmt: skip
+
+
+def message_payload(
+    *, seq: int, turn: int, author: str, blocks: Sequence[Block], at: datetime, extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A `msg` event. `extra` holds what is not in the entry: cid, partial, error, or another text."""
+    return {
+        "mid": f"m{seq}",
+        "role": _ROLES[author],
+        "text": said_of(blocks),
+        "at": iso(at),
+        "turn": turn,
+        **extra,
+    }
+
+
+def notice_payload(*, event_seq: int, at: datetime, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The program's own voice: it has no entry, so its id comes from the event."""
+    return {"mid": f"n{event_seq}", "role": "notice", "at": iso(at), **extra}
+
+
+def iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,133 @@
+"""What goes in and out of a conversation: one inbound shape, one closed set of reply events."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from shared.core.values.files import Attached
+from shared.core.values.messages import Block, Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxReceipt:
+    """Raw updates that end with this message's commit, and the messages of the chat that it is made of."""
+
+    bot_id: int
+    update_ids: tuple[int, ...]
+    chat_id: int
+    message_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inbound:
+    """A person's message as every channel hands it in."""
+
+    session_id: int
+    address_id: int
+    text: str
+    dedupe_key: str
+    """Unique within the session: `web:<cid>`, `tg:<bot>:<update>`. A repeat is the same message."""
+    cid: str | None = None
+    """The client's own id, echoed so that an optimistic bubble finds its message."""
+    more: tuple[Block, ...] = ()
+    """Pictures and the text of documents, behind the words."""
+    attached: tuple[Attached, ...] = ()
+    """The files that `more` was made of, for screens."""
+    receipt: InboxReceipt | None = None
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return (*((Text(text=self.text),) if self.text else ()), *self.more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The promise: this message is stored."""
+
+    session_id: int
+    seq: int
+    turn: int
+    event_seq: int
+    repeated: bool
+    """True when the same dedupe key was stored before; nothing was added."""
+    at_ms: int
+    """When it was stored, milliseconds since the epoch by Postgres' clock."""
+
+    @property
+    def mid(self) -> str:
+        return f"m{self.seq}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    turn: int
+    attempt: int
+    epoch: int = 0
+    """Of the claim; what a channel stores of an answer that is still being written carries it."""
+    address_id: int = 0
+    """Where the turn came from, and its answer goes; a session may have several places."""
+
+
+def utf16_units(text: str) -> int:
+    """How browsers count: characters beyond the basic plane are two units."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """A piece of an answer that is not stored yet; `offset` counts UTF-16 units from the answer's start."""
+
+    turn: int
+    attempt: int
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRunning:
+    turn: int
+    name: str
+    subject: str = ""
+    """What it is about, in a few words, such as the host of a page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Organizing:
+    """The answer waits for a summary of what was said before ("Organizing conversation…")."""
+
+    turn: int
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A durable event was committed; `payload` is what screens get, see `web/wire.py`."""
+
+    event_seq: int
+    kind: str
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    turn: int
+    state: Literal["answered", "stopped", "refused", "failed", "waiting"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextMeasured:
+    """The one number of the gauge, after it changed."""
+
+    used: int
+    limit: int
+    percent: float
+    status: Literal["ok", "warning", "critical"]
+    parts: Mapping[str, int]
+    estimated: bool
+
+
+ReplyEvent = RunStarted | Delta | ToolRunning | Organizing | Stored | RunEnded | ContextMeasured
+Emit = Callable[[ReplyEvent], Awaitable[None]]
+"""A channel's listener. It must not raise: a closed tab is the channel's affair, never the turn's."""

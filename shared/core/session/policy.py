@@ -1,0 +1,324 @@
+"""When to flush, prune, summarise and refuse: one frozen value, checked for contradictions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from shared.core.session.prune_rules import NO_RULES, PruneRules
+from shared.core.values.errors import EvertalkError
+
+Summariser = Literal["cheap", "warm", "auto", "own"]
+"""Who writes summaries: the summary model; the chat model on its own warm prefix; the cheaper of both now;
+the session's own model on a request of its own."""
+SummaryForm = Literal["ledger", "sections", "thread", "handover", "running"]
+"""How a summary is asked for and shown: our ledger; LobeChat's five sections; Chatbox's thread that goes on;
+OpenCode's hand-over; langmem's running text."""
+Channel = Literal["telegram", "web"]
+
+
+class ContradictoryPolicy(EvertalkError):
+    """Numbers of a policy that cannot hold together."""
+
+    code = "contradictory_policy"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, advice=f"The context settings contradict each other: {reason}.")
+
+
+class NoRoom(ContradictoryPolicy):
+    """The model's window leaves no room for a conversation beside system and tools."""
+
+    code = "no_room"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.advice = (
+            "The model that answers here takes too little at once just now. Your message is kept in our "
+            "conversation; please try again in a few minutes. The operator can see why."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextPolicy:
+    """Every number in tokens unless its name says otherwise; shares are fractions."""
+
+    name: str
+
+    # How large a request may be.
+    context_window: int = 200_000
+    """The most that is used of a model's window, however large it is."""
+    max_output: int = 8_192
+    max_output_share: float = 0.2
+    overhead: int = 1_024
+    overhead_share: float = 0.05
+    reserve: int = 20_000
+    reserve_leaves: int = 8_000
+    """On small windows the reserve shrinks until this much, or `reserve_leaves_share`, is left."""
+    reserve_leaves_share: float = 0.5
+    soft_budget: int | None = 40_000
+    """The most for the conversation beside system and tools; None means that only the window counts."""
+    fixed_share: float = 0.5
+    """System and tools above this share of the limit are refused when they are configured."""
+
+    # What of the conversation is sent at all.
+    window_messages: int | None = None
+    """Only the newest so many messages of people and assistant are sent, the newest one included, from a
+    person's message on; the rest stays in the log."""
+    max_rounds: int | None = None
+    """Only the newest so many rounds are sent: a person's message and its answer; the open turn is one."""
+    history_turns: tuple[tuple[Channel, int], ...] = ()
+    """The most turns of history that stand before the newest message, by the channel that asks."""
+    trim_tokens: int | None = None
+    """Whole messages are left out until summary, pins and messages take at most this much."""
+    trim_from: Literal["last", "first"] = "last"
+    """Which end of the conversation a trim keeps."""
+
+    # When something is due.
+    compact_auto: bool = True
+    """Whether size alone brings a summary; a person's /compact always may."""
+    compact_share: float | None = None
+    """The limit as a share of `compact_share_of`; None means window less reserve, and the soft budget."""
+    compact_share_of: Literal["window", "input_budget"] = "window"
+    compact_at_equal: bool = False
+    """Whether a context of exactly the limit is already due (the source's own boundary: "≥")."""
+    compact_after_turns: int | None = None
+    """A summary is due after so many turns since the last one, however small the context is."""
+    compact_before_call: bool = False
+    compact_above: Literal["limit", "hard"] = "limit"
+    flush_threshold: int = 4_000
+    """How far below the limit memory is saved; 0 means only together with what hides messages."""
+    flush_share: float = 0.10
+    """Where the limit is below `flush_share_below`, the flush comes at most this share of it earlier."""
+    flush_share_below: int = 40_000
+    flush_shares: tuple[float, ...] = ()
+    """Memory is saved at each of these shares of the window, once per cycle each."""
+    flush_cooldown_seconds: int = 300
+    checkpoints: bool = False
+    """Each early flush also writes a ledger, used when the real summary fails."""
+    idle_compaction: bool = True
+    idle_over: int = 24_000
+    """Idle compaction leaves conversations alone that are smaller."""
+
+    # What a compaction keeps and must reach.
+    keep_turns: int = 5
+    keep_turns_least: int = 2
+    tail_share: float = 0.25
+    tail_least: int = 1_500
+    tail_most: int = 20_000
+    tail_share_most: float = 0.5
+    land_at: float = 0.6
+    """Of the conversation's budget: where a compaction must come down to."""
+    gain_at_most: float = 0.75
+    """Tokens after a compaction, as a share of those before, above which it does not count."""
+    pins_share: float = 0.10
+
+    recall_tokens: int = 0
+    """How much of what was said before, and is hidden now, each turn is given by itself; 0 is nothing."""
+
+    # Who writes the summary, how it is asked for, how long it may be.
+    summariser: Summariser = "cheap"
+    summary_falls_back: bool = True
+    """Whether the session's own model may write the summary when the cheap one cannot."""
+    summary_form: SummaryForm = "ledger"
+    summary_least: int = 300
+    summary_most: int = 2_000
+    summary_merged: bool = False
+    """Portions are summarised each by itself and merged by the model, instead of folded one into the next."""
+    summary_margin: float = 1.0
+    """Estimates are multiplied by this before a portion is held against the summariser's window."""
+
+    # Old tool results.
+    prune_rule: Literal["age", "protect", "none"] = "age"
+    """`age` counts answers since; `protect` leaves the newest `prune_protect_tokens` of results alone."""
+    prune_protect_tokens: int = 40_000
+    prune_first: bool = False
+    """Old results are cleared only above the limit; a summary follows only if that is not enough."""
+    prune_keep_last_assistants: int = 3
+    prune_over_chars: int = 4_000
+    prune_head_chars: int = 1_500
+    prune_tail_chars: int = 1_500
+    prune_error_tail_chars: int = 1_500
+    """The tail of a result that speaks of an error."""
+    prune_clear_after_assistants: int = 10
+    prune_clear_over_chars: int = 400
+    """A short result stays: clearing it would save nothing."""
+    prune_batch: int = 8_000
+    """A batch is taken when it saves this much; 0 takes every decision at once."""
+    prune_batch_over: bool = False
+    """Whether a batch must save more than `prune_batch` instead of as much (the source's own boundary)."""
+    prune_when_cold: bool = True
+    """Whether a batch of any size is taken when the provider has forgotten the prefix anyway."""
+    prune_duplicates: bool = True
+    prune_mark: str = "\n[… {chars:,} characters left out …]\n"
+    prune_cleared: str = "[Tool result cleared]"
+    prune_duplicate: str = "[Same as a newer result of this tool]"
+    hide_chatter_at: float | None = None
+    """At this share of the input budget (≥) low-signal messages of assistant and tools are left out whole."""
+    spill_over: int = 8_000
+    """A tool result above this becomes an artifact; the log gets its head, its tail and the artifact's id."""
+    prune_rules: PruneRules = NO_RULES
+    """An agent's own rules by tool name, and those of plug-ins."""
+
+    # What the gauge shows.
+    status_of: Literal["limit", "window"] = "limit"
+    warning_at: float = 0.7
+    critical_at: float = 0.9
+    exact_outputs: bool = False
+    """Answers count what the provider reported for them, everything else its estimate."""
+
+
+def with_overrides(policy: ContextPolicy, **not_none: Any) -> ContextPolicy:
+    """The policy with every given value that is not None; raises `ContradictoryPolicy`."""
+    changed = replace(policy, **{name: value for name, value in not_none.items() if value is not None})
+    check_policy(changed)
+    return changed
+
+
+def fitted(policy: ContextPolicy, context_window: int) -> ContextPolicy:
+    """The policy for an operator's own window, its margins shrunk by the formula where they would not fit."""
+    least_left = min(policy.reserve_leaves, int(policy.reserve_leaves_share * context_window))
+    reserve = min(policy.reserve, context_window - least_left)
+    left = context_window - reserve
+    margin = policy.flush_threshold if policy.flush_threshold < left else int(policy.flush_share * left)
+    return with_overrides(policy, context_window=context_window, reserve=reserve, flush_threshold=margin)
+
+
+def check_policy(policy: ContextPolicy) -> None:
+    checks = (_size, _shares, _counts, _selection, _triggers, _texts)
+    for wrong, reason in (finding for check in checks for finding in check(policy)):
+        if wrong:
+            raise ContradictoryPolicy(reason)
+
+
+Findings = tuple[tuple[bool, str], ...]
+
+
+def _size(p: ContextPolicy) -> Findings:
+    left = p.context_window - p.reserve
+    soft = p.soft_budget
+    return (
+        (p.context_window <= 0, f"context_window={p.context_window} must be positive"),
+        (p.max_output <= 0, f"max_output={p.max_output} must be positive"),
+        (p.reserve < 0, f"reserve={p.reserve} must not be negative"),
+        (left <= 0, f"reserve={p.reserve} leaves nothing of context_window={p.context_window}"),
+        (soft is not None and soft <= 0, f"soft_budget={soft} must be positive"),
+        (p.flush_threshold < 0, f"flush_threshold={p.flush_threshold} must not be negative"),
+        (
+            p.flush_threshold >= left > 0,
+            f"flush_threshold={p.flush_threshold} is not below context_window − reserve = {left}",
+        ),
+        (
+            soft is not None and 0 < soft <= p.flush_threshold,
+            f"flush_threshold={p.flush_threshold} is not below soft_budget={soft}",
+        ),
+    )
+
+
+def _shares(p: ContextPolicy) -> Findings:
+    """Fractions between nothing and the whole; the first two may be neither."""
+    parts = {"max_output_share": p.max_output_share, "gain_at_most": p.gain_at_most}
+    wholes = {
+        "overhead_share": p.overhead_share,
+        "reserve_leaves_share": p.reserve_leaves_share,
+        "fixed_share": p.fixed_share,
+        "flush_share": p.flush_share,
+        "tail_share": p.tail_share,
+        "tail_share_most": p.tail_share_most,
+        "pins_share": p.pins_share,
+    }
+    return (
+        *((not 0 < part < 1, f"{name}={part} must lie between 0 and 1") for name, part in parts.items()),
+        *((not 0 <= part <= 1, f"{name}={part} must lie from 0 to 1") for name, part in wholes.items()),
+    )
+
+
+def _counts(p: ContextPolicy) -> Findings:
+    counts = {
+        name: getattr(p, name)
+        for name in (
+            "overhead", "reserve_leaves", "flush_share_below", "flush_cooldown_seconds", "idle_over",
+            "keep_turns_least", "tail_least", "tail_most", "prune_keep_last_assistants", "prune_over_chars",
+            "prune_head_chars", "prune_tail_chars", "prune_error_tail_chars",
+            "prune_clear_after_assistants", "prune_clear_over_chars", "recall_tokens",
+        )
+    }  # fmt: skip
+    return tuple((count < 0, f"{name}={count} must not be negative") for name, count in counts.items())
+
+
+def _selection(p: ContextPolicy) -> Findings:
+    limits = {
+        "window_messages": p.window_messages,
+        "max_rounds": p.max_rounds,
+        "trim_tokens": p.trim_tokens,
+        **{f"history_turns of {channel}": turns for channel, turns in p.history_turns},
+    }
+    return tuple(
+        (most is not None and most < 1, f"{name}={most} must be at least 1") for name, most in limits.items()
+    )
+
+
+def _triggers(p: ContextPolicy) -> Findings:
+    share, turns = p.compact_share, p.compact_after_turns
+    kept = p.keep_turns
+    return (
+        (kept < 0, f"keep_turns={kept} must not be negative"),
+        (
+            kept < 1 and p.compact_auto,
+            f"keep_turns={kept} must be at least 1 with compact_auto",
+        ),
+        (
+            p.keep_turns_least > kept,
+            f"keep_turns={kept} must be at least keep_turns_least={p.keep_turns_least}",
+        ),
+        (not 0 < p.land_at < 1, f"land_at={p.land_at} must lie between 0 and 1"),
+        (share is not None and not 0 < share <= 1, f"compact_share={share} must lie above 0, at most 1"),
+        (turns is not None and turns <= kept, f"compact_after_turns={turns} is not above keep_turns={kept}"),
+        (
+            any(not 0 < at <= 1 for at in p.flush_shares),
+            f"flush_shares={p.flush_shares} must lie above 0, at most 1",
+        ),
+        (
+            list(p.flush_shares) != sorted(set(p.flush_shares)),
+            f"flush_shares={p.flush_shares} must grow",
+        ),
+        (
+            not 0 < p.warning_at < p.critical_at <= 1,
+            f"warning_at={p.warning_at} must be below critical_at={p.critical_at}, both at most 1",
+        ),
+        (
+            not 0 < p.summary_least <= p.summary_most,
+            f"summary_least={p.summary_least} must be positive, at most summary_most={p.summary_most}",
+        ),
+        (p.summary_margin < 1, f"summary_margin={p.summary_margin} must be at least 1"),
+        (p.checkpoints and not p.flush_shares, "checkpoints need flush_shares, they are written with them"),
+    )
+
+
+def _texts(p: ContextPolicy) -> Findings:
+    trimmed = p.prune_head_chars + max(p.prune_tail_chars, p.prune_error_tail_chars)
+    kept, cleared = p.prune_keep_last_assistants, p.prune_clear_after_assistants
+    hide = p.hide_chatter_at
+    return (
+        (
+            trimmed > p.prune_over_chars,
+            f"a trimmed result has {trimmed} characters, above prune_over_chars={p.prune_over_chars}",
+        ),
+        (
+            cleared < kept,
+            f"prune_clear_after_assistants={cleared} is below prune_keep_last_assistants={kept}",
+        ),
+        (hide is not None and not 0 < hide <= 1, f"hide_chatter_at={hide} must lie above 0, at most 1"),
+        (not _takes_chars(p.prune_mark), f"prune_mark={p.prune_mark!r} may hold no braces but {{chars}}"),
+        (p.prune_batch < 0, f"prune_batch={p.prune_batch} must not be negative"),
+        (p.prune_protect_tokens < 0, f"prune_protect_tokens={p.prune_protect_tokens} must not be negative"),
+        (p.spill_over < 1_000, f"spill_over={p.spill_over} must be at least 1000"),
+    )
+
+
+def _takes_chars(mark: str) -> bool:
+    try:
+        mark.format(chars=1)
+    except (KeyError, IndexError, ValueError, AttributeError):
+        return False
+    return True

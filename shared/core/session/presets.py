@@ -1,0 +1,166 @@
+"""The named policies: `steady` is ours, the others keep a context as the system that they are named after."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
+
+_OWN_WINDOW = 1_000_000
+"""For presets that count in shares of whatever window the model has."""
+
+_BY_SHARE = ContextPolicy(
+    name="",
+    context_window=_OWN_WINDOW,
+    soft_budget=None,
+    flush_threshold=0,
+    idle_compaction=False,
+    tail_share=0.0,
+    tail_least=0,
+    prune_rule="none",
+)
+"""What most others begin with: the whole window, no early flush, no tail by size, results as they are."""
+
+PRESETS: dict[str, ContextPolicy] = {
+    policy.name: policy
+    for policy in (
+        ContextPolicy(name="steady", prune_error_tail_chars=2_500, recall_tokens=1_200),
+        ContextPolicy(
+            name="spec008",
+            soft_budget=None,
+            idle_compaction=False,
+            compact_before_call=True,
+            summary_falls_back=False,
+            prune_batch=0,
+            prune_clear_over_chars=0,
+            prune_duplicates=False,
+            prune_mark="...",
+        ),
+        replace(
+            _BY_SHARE,
+            name="pantheon",
+            max_output=2_048,
+            compact_share=0.70,
+            compact_share_of="input_budget",
+            compact_at_equal=True,
+            compact_after_turns=8,
+            compact_before_call=True,
+            keep_turns=4,
+            hide_chatter_at=0.90,
+        ),
+        replace(
+            _BY_SHARE,
+            name="lobechat",
+            context_window=128_000,
+            compact_share=0.5,
+            compact_before_call=True,
+            keep_turns=1,
+            keep_turns_least=1,
+            summary_form="sections",
+            summary_most=8_000,
+            exact_outputs=True,
+        ),
+        replace(
+            _BY_SHARE,
+            name="chatbox",
+            window_messages=6,
+            compact_auto=False,
+            keep_turns=0,
+            keep_turns_least=0,
+            summariser="own",
+            summary_form="thread",
+        ),
+        replace(
+            _BY_SHARE,
+            name="opencode",
+            # Margins of our own would refuse a window of 200,000 below 95 %; the provider refuses for itself.
+            overhead=0,
+            overhead_share=0.0,
+            compact_share=0.95,
+            keep_turns=2,
+            summariser="own",
+            summary_form="handover",
+            prune_rule="protect",
+            prune_batch=20_000,
+            prune_batch_over=True,
+            prune_when_cold=False,
+            prune_duplicates=False,
+            prune_clear_over_chars=0,
+            prune_cleared="[output too long, was trimmed]",
+        ),
+        replace(
+            _BY_SHARE,
+            name="claude-code",
+            prune_rule="age",
+            compact_share=0.75,
+            keep_turns=2,
+            summariser="own",
+            prune_first=True,
+            prune_when_cold=False,
+        ),
+        replace(
+            _BY_SHARE,
+            name="langmem",
+            soft_budget=2_000,
+            trim_tokens=4_000,
+            keep_turns=1,
+            keep_turns_least=1,
+            land_at=384 / 2_000,
+            summary_form="running",
+            summary_least=64,
+            summary_most=128,
+        ),
+        replace(
+            _BY_SHARE,
+            name="arawn",
+            compact_share=0.9,
+            compact_at_equal=True,
+            keep_turns=3,
+            summariser="own",
+            status_of="window",
+        ),
+        replace(
+            _BY_SHARE,
+            name="openclaw",
+            tail_least=1500,
+            tail_share=0.25,
+            # An answer of 8,000 and no other margin: 96 % of 200,000 is just what is left.
+            max_output=8_000,
+            overhead=0,
+            overhead_share=0.0,
+            compact_share=0.96,
+            compact_before_call=True,
+            keep_turns=3,
+            tail_most=_OWN_WINDOW,
+            land_at=0.5,
+            summariser="own",
+            summary_merged=True,
+            summary_margin=1.2,
+        ),
+        replace(
+            _BY_SHARE,
+            name="goclaw",
+            tail_least=1500,
+            tail_share=0.25,
+            max_output=8_000,
+            overhead=0,
+            overhead_share=0.0,
+            compact_share=0.96,
+            compact_before_call=True,
+            flush_shares=(0.50, 0.75, 0.90),
+            checkpoints=True,
+            keep_turns=3,
+            tail_most=_OWN_WINDOW,
+            land_at=0.5,
+            summary_merged=True,
+            summary_margin=1.2,
+        ),
+    )
+}
+
+
+def preset(name: str) -> ContextPolicy:
+    """Raises `ContradictoryPolicy` for a name that no preset has."""
+    if name not in PRESETS:
+        raise ContradictoryPolicy(f"there is no preset {name!r}; choose one of {', '.join(sorted(PRESETS))}")
+    return PRESETS[name]

@@ -1,0 +1,135 @@
+"""Which tools' results are shortened otherwise: an agent's own rules by name, and rules from plug-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Literal, get_args
+
+from shared.core.values.errors import EvertalkError
+
+Rule = Literal["usual", "never", "trim", "clear"]
+"""`usual` is the policy's way with other numbers; `trim` never clears; `clear` clears whatever is old."""
+
+Pruner = Callable[[str, str, Any], str | None]
+"""`pruner(tool_name, text, policy)`: a shorter text, or None for "not mine"; pure.
+
+The policy holds these rules, so that they cannot name its type.
+"""
+
+_SECTION_KEYS = frozenset({"tools", "deny"})
+_NUMBERS = ("over_chars", "head_chars", "tail_chars")
+_RULE_KEYS = frozenset({"match", "rule", *_NUMBERS})
+_MOST_CHARS = 1_000_000
+
+
+class BadPruneRules(EvertalkError):
+    """An agent's `pruning` section cannot be used; names the place."""
+
+    code = "bad_prune_rules"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, advice=f"The agent's pruning settings cannot be used: {reason}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRule:
+    match: str
+    """A glob for tool names; case does not matter."""
+    rule: Rule = "usual"
+    over_chars: int | None = None
+    """Shorter results stay; for `clear` this is the length above which they are cleared."""
+    head_chars: int | None = None
+    tail_chars: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneRules:
+    tools: tuple[ToolRule, ...] = ()
+    """The first that matches decides."""
+    deny: tuple[str, ...] = ()
+    """Globs of tools whose results are never shortened, whatever else matches."""
+    pruners: tuple[Pruner, ...] = field(default=(), repr=False)
+
+    def of(self, tool: str) -> ToolRule | None:
+        """The rule for a tool, or None where the policy alone decides."""
+        name = tool.casefold()
+        for glob in self.deny:
+            if fnmatchcase(name, glob.casefold()):
+                return ToolRule(match=glob, rule="never")
+        return next((rule for rule in self.tools if fnmatchcase(name, rule.match.casefold())), None)
+
+    def pruned(self, tool: str, text: str, policy: object) -> str | None:
+        """What the first plug-in that knows the tool makes of a result; only a shorter text counts."""
+        for pruner in self.pruners:
+            shorter = pruner(tool, text, policy)
+            if shorter is not None and len(shorter) < len(text):
+                return shorter
+        return None
+
+
+NO_RULES = PruneRules()
+
+
+def prune_rules(section: object, pruners: Sequence[Pruner] = ()) -> PruneRules:
+    """`agents.config["pruning"]`, checked; raises `BadPruneRules` with everything that is wrong in it."""
+    if section is None:
+        return PruneRules(pruners=tuple(pruners))
+    if not isinstance(section, Mapping):
+        raise BadPruneRules("`pruning` must be an object with `tools` and `deny`")
+    wrong = [*_unknown("pruning", section, _SECTION_KEYS)]
+    deny = _globs(section.get("deny", []), wrong)
+    rules = _tools(section.get("tools", []), wrong)
+    if wrong:
+        raise BadPruneRules("; ".join(wrong))
+    return PruneRules(tools=rules, deny=deny, pruners=tuple(pruners))
+
+
+def _unknown(where: str, found: Mapping[str, Any], known: frozenset[str]) -> list[str]:
+    return [
+        f"`{where}.{key}` is not known (known are {', '.join(sorted(known))})"
+        for key in sorted(map(str, found))
+        if key not in known
+    ]
+
+
+def _globs(raw: object, wrong: list[str]) -> tuple[str, ...]:
+    if not isinstance(raw, list) or not all(isinstance(glob, str) and glob for glob in raw):
+        wrong.append("`pruning.deny` must be a list of names or globs such as fetch_*")
+        return ()
+    return tuple(raw)
+
+
+def _tools(raw: object, wrong: list[str]) -> tuple[ToolRule, ...]:
+    if not isinstance(raw, list):
+        wrong.append("`pruning.tools` must be a list of rules")
+        return ()
+    made = (_tool(f"pruning.tools[{number}]", one, wrong) for number, one in enumerate(raw))
+    return tuple(rule for rule in made if rule is not None)
+
+
+def _tool(where: str, raw: object, wrong: list[str]) -> ToolRule | None:
+    if not isinstance(raw, Mapping):
+        wrong.append(f"`{where}` must be an object with `match` and `rule`")
+        return None
+    before = len(wrong)
+    wrong += _unknown(where, raw, _RULE_KEYS)
+    match, rule = raw.get("match"), raw.get("rule", "usual")
+    if not isinstance(match, str) or not match:
+        wrong.append(f"`{where}.match` must be a tool's name or a glob such as fetch_*")
+    if rule not in get_args(Rule):
+        wrong.append(f"`{where}.rule` is {rule!r}; choose one of {', '.join(get_args(Rule))}")
+    numbers = {name: _number(f"{where}.{name}", raw.get(name), wrong) for name in _NUMBERS}
+    if len(wrong) > before or not isinstance(match, str):
+        return None
+    return ToolRule(match=match, rule=rule, **numbers)
+
+
+def _number(where: str, raw: object, wrong: list[str]) -> int | None:
+    if raw is None:
+        return None
+    if isinstance(raw, bool) or not isinstance(raw, int) or not 0 <= raw <= _MOST_CHARS:
+        wrong.append(f"`{where}` is {raw!r}; it must be a whole number from 0 to {_MOST_CHARS:,}")
+        return None
+    return raw

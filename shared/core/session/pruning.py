@@ -1,0 +1,258 @@
+"""Which old tool results are shortened in the copy that is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, floor
+
+from shared.core.session.budget import ContextBudget
+from shared.core.session.policy import ContextPolicy
+from shared.core.session.prune_forms import FormOf, Shown, result_texts, shown_blocks, wish_for
+from shared.core.session.session import Entry, PruneForm, View
+from shared.core.values.messages import Block, ToolResult, ToolUse, tool_results
+
+DOWN_TO = 0.85
+"""Where clearing above the limit stops, as a share of the limit: the next turn must not begin again."""
+PROTECTED_TURNS = 2
+"""Rule `protect`: newest ended turns whose results stay, however large."""
+_STRENGTH: dict[PruneForm | None, int] = {None: 0, "trim": 1, "duplicate": 2, "clear": 3, "hide": 4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneDecision:
+    """Sticky: an entry once shortened is never shown longer again."""
+
+    seq: int
+    form: PruneForm
+    shown: Shown | None = None
+    """Kept with the decision where a tool's own rule or a plug-in made the text; else the policy makes it."""
+
+
+def plan_pruning(
+    entries: Sequence[Entry], policy: ContextPolicy, *, cache_cold: bool, open_turn: int | None = None
+) -> tuple[PruneDecision, ...]:
+    """New decisions, all of them or none: a batch must save enough to pay for the lost provider cache.
+
+    To be asked at the start of a turn only; asking again after its decisions were stored gives nothing.
+    """
+    if policy.prune_rule == "none" or policy.prune_first or not _has_results(entries):
+        return ()
+    log = _Log.of(entries, policy, open_turn)
+    wishes = _protect(log, policy) if policy.prune_rule == "protect" else _by_age(log, policy)
+    batch = tuple(wishes)
+    saved = sum(saved_tokens(log.by_seq[one.seq], one, policy) for one in batch)
+    worth = saved > policy.prune_batch if policy.prune_batch_over else saved >= policy.prune_batch
+    return batch if worth or (cache_cold and policy.prune_when_cold) else ()
+
+
+def prune_to_target(
+    entries: Sequence[Entry],
+    policy: ContextPolicy,
+    *,
+    save: int,
+    open_turn: int | None = None,
+    forms: Sequence[PruneForm] = ("duplicate", "trim", "clear"),
+) -> tuple[PruneDecision, ...]:
+    """Just what saves `save` estimated tokens: repeats to one line, then trims, then clears, oldest first.
+
+    May save less, when what is old and long is not enough.
+    """
+    if save <= 0 or not _has_results(entries):
+        return ()
+    log = _Log.of(entries, policy, open_turn)
+    decided: dict[int, PruneDecision] = {}
+    gained: dict[int, int] = {}
+    saved = 0
+    for form in forms:
+        for entry, _ in log.old(policy.prune_keep_last_assistants):
+            if saved >= save:
+                return tuple(decided[seq] for seq in sorted(decided))
+            repeat = "duplicate" in forms and entry.seq in log.repeated
+            if repeat is not (form == "duplicate"):
+                continue
+            wish = _decision(log, entry, policy, _always(form))
+            worth = 0 if wish is None else saved_tokens(entry, wish, policy)
+            if wish is not None and worth > gained.get(entry.seq, 0):
+                saved += worth - gained.get(entry.seq, 0)
+                decided[entry.seq], gained[entry.seq] = wish, worth
+    return tuple(decided[seq] for seq in sorted(decided))
+
+
+def clear_first(
+    view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, *, ratio: float = 1.0
+) -> tuple[PruneDecision, ...]:
+    """Policy `prune_first`: above the limit, old results are cleared until the context is well below it."""
+    if not policy.prune_first or policy.prune_rule == "none" or context_tokens <= budget.compact_at:
+        return ()
+    save = ceil((context_tokens - floor(DOWN_TO * budget.compact_at)) / ratio)
+    forms: tuple[PruneForm, ...] = ("duplicate", "clear")
+    return prune_to_target(view.entries, policy, save=save, open_turn=view.open_turn, forms=forms)
+
+
+def clearing_suffices(
+    view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, *, ratio: float = 1.0
+) -> bool:
+    """Whether the next turn's clearing brings the context below the limit, so that no summary is due."""
+    decisions = clear_first(view, budget, policy, context_tokens, ratio=ratio)
+    if not decisions:
+        return False
+    saved = saved_by(view.entries, decisions, policy)
+    return context_tokens - floor(ratio * saved) <= budget.compact_at
+
+
+def with_decisions(entries: Sequence[Entry], decisions: Sequence[PruneDecision]) -> tuple[Entry, ...]:
+    """The entries as they are shown once the decisions hold."""
+    made = {decision.seq: decision for decision in decisions}
+    return tuple(
+        replace(entry, pruned=made[entry.seq].form, pruned_as=made[entry.seq].shown)
+        if entry.seq in made
+        else entry
+        for entry in entries
+    )
+
+
+def apply_pruning(entry: Entry, policy: ContextPolicy) -> tuple[Block, ...]:
+    """The entry's blocks as its sticky decision shows them."""
+    return shown_blocks(entry, entry.pruned, entry.pruned_as, policy)
+
+
+def saved_by(entries: Sequence[Entry], decisions: Sequence[PruneDecision], policy: ContextPolicy) -> int:
+    by_seq = {entry.seq: entry for entry in entries}
+    return sum(saved_tokens(by_seq[one.seq], one, policy) for one in decisions)
+
+
+def saved_tokens(entry: Entry, decision: PruneDecision, policy: ContextPolicy) -> int:
+    """By the share of characters that would go, measured on the entry's own estimate."""
+    chars = sum(len(result.text) for result in tool_results(entry.blocks))
+    now = sum(len(result.text) for result in tool_results(apply_pruning(entry, policy)))
+    then_shown = shown_blocks(entry, decision.form, decision.shown, policy)
+    then = sum(len(result.text) for result in tool_results(then_shown))
+    return entry.tokens * max(0, now - then) // chars if chars else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Log:
+    """What the rules ask about a log, gathered once."""
+
+    entries: tuple[Entry, ...]
+    """Tool results that may be touched at all, in the order of the context."""
+    by_seq: Mapping[int, Entry]
+    ages: Mapping[int, int]
+    names: Mapping[str, str]
+    repeated: frozenset[int]
+    open_turn: int | None
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry], policy: ContextPolicy, open_turn: int | None) -> _Log:
+        first_person = next((i for i, entry in enumerate(entries) if entry.author == "person"), len(entries))
+        names = _names(entries)
+        touchable = (e for e in entries[first_person:] if not e.pinned and e.turn != open_turn)
+        return cls(
+            entries=tuple(entry for entry in touchable if tool_results(entry.blocks)),
+            by_seq={entry.seq: entry for entry in entries},
+            ages=_ages(entries, open_turn),
+            names=names,
+            repeated=_repeated(entries, names) if policy.prune_duplicates else frozenset(),
+            open_turn=open_turn,
+        )
+
+    def old(self, least: int) -> Iterator[tuple[Entry, int]]:
+        """Entries and their ages, oldest first; what the assistant has just been told is never old."""
+        for entry in self.entries:
+            age = self.ages.get(entry.turn, 0)
+            if age >= max(1, least):
+                yield entry, age
+
+
+def _by_age(log: _Log, policy: ContextPolicy) -> Iterator[PruneDecision]:
+    for entry, age in log.old(policy.prune_keep_last_assistants):
+        repeated = entry.seq in log.repeated
+
+        def form_of(
+            result: ToolResult, p: ContextPolicy, age: int = age, repeated: bool = repeated
+        ) -> PruneForm | None:
+            return _form_by_age(len(result.text), age, p, repeated=repeated)
+
+        if (wish := _decision(log, entry, policy, form_of)) is not None:
+            yield wish
+
+
+def _always(form: PruneForm) -> FormOf:
+    return lambda _result, _policy: form
+
+
+def _form_by_age(chars: int, age: int, policy: ContextPolicy, *, repeated: bool) -> PruneForm | None:
+    if age >= policy.prune_clear_after_assistants and chars > policy.prune_clear_over_chars:
+        return "clear"
+    if repeated and chars > policy.prune_clear_over_chars:
+        return "duplicate"
+    return "trim" if chars > policy.prune_over_chars else None
+
+
+def _protect(log: _Log, policy: ContextPolicy) -> list[PruneDecision]:
+    """Results beyond the newest so many tokens of them; oldest first."""
+    newer = sum(e.tokens for e in log.by_seq.values() if e.turn == log.open_turn and tool_results(e.blocks))
+    found: list[PruneDecision] = []
+    for entry in reversed(log.entries):
+        newer += entry.tokens
+        if newer <= policy.prune_protect_tokens or log.ages.get(entry.turn, 0) < PROTECTED_TURNS:
+            continue
+        wish = None if entry.pruned else _decision(log, entry, policy, _always("clear"))
+        if wish is not None:
+            found.append(wish)
+    return found[::-1]
+
+
+def _decision(log: _Log, entry: Entry, policy: ContextPolicy, form_of: FormOf) -> PruneDecision | None:
+    """What the rules want of an entry, if that is more than what holds for it already."""
+    form, shown = wish_for(entry, policy, log.names, form_of)
+    if form is None:
+        return None
+    decision = PruneDecision(seq=entry.seq, form=form, shown=shown)
+    if _STRENGTH[form] > _STRENGTH[entry.pruned]:
+        if shown is None or _shorter(entry, decision, policy):
+            return decision
+    elif shown is not None and form == entry.pruned and _shorter(entry, decision, policy):
+        return decision
+    return None
+
+
+def _shorter(entry: Entry, decision: PruneDecision, policy: ContextPolicy) -> bool:
+    now = result_texts(apply_pruning(entry, policy))
+    then = result_texts(shown_blocks(entry, decision.form, decision.shown, policy))
+    return sum(map(len, then)) < sum(map(len, now))
+
+
+def _has_results(entries: Sequence[Entry]) -> bool:
+    return any(isinstance(block, ToolResult) for entry in entries for block in entry.blocks)
+
+
+def _names(entries: Sequence[Entry]) -> dict[str, str]:
+    """Which tool each call went to."""
+    return {block.id: block.name for e in entries for block in e.blocks if isinstance(block, ToolUse)}
+
+
+def _ages(entries: Sequence[Entry], open_turn: int | None) -> dict[int, int]:
+    """For each turn, how many later turns the assistant has answered; the open one does not count yet."""
+    answered = {e.turn for e in entries if e.role == "assistant" and e.turn != open_turn}
+    turns = sorted({entry.turn for entry in entries}, reverse=True)
+    ages: dict[int, int] = {}
+    later = 0
+    for turn in turns:
+        ages[turn] = later
+        later += turn in answered
+    return ages
+
+
+def _repeated(entries: Sequence[Entry], names: Mapping[str, str]) -> frozenset[int]:
+    """Entries all of whose results a newer entry has word for word, from the same tool."""
+    seen: set[tuple[str, str]] = set()
+    found: set[int] = set()
+    for entry in reversed(entries):
+        results = tool_results(entry.blocks)
+        texts = [(names.get(r.tool_use_id, ""), r.text) for r in results if not r.is_error]
+        if texts and len(texts) == len(results) and all(text in seen for text in texts):
+            found.add(entry.seq)
+        seen.update(texts)
+    return frozenset(found)

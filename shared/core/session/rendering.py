@@ -1,0 +1,274 @@
+"""What people and models read of a ledger: its text within a limit, its five fields, its items."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section, Topic
+from shared.core.session.summary_formats import form_of, kind_of
+
+LEFT_OUT = "left out for room"
+ITEM_CHARS = 300
+
+LETTERS: dict[ItemKind, str] = {
+    "goal": "g",
+    "fact": "f",
+    "decision": "d",
+    "question": "q",
+    "action": "a",
+    "constraint": "c",
+    "preference": "p",
+    "artifact": "t",
+    "promise": "m",
+}
+_HEADINGS: tuple[tuple[ItemKind, str], ...] = (
+    ("goal", "Goals"),
+    ("constraint", "What must not be done"),
+    ("decision", "Decisions"),
+    ("fact", "Facts"),
+    ("preference", "Preferences"),
+    ("artifact", "Things made or named"),
+    ("promise", "Promises"),
+    ("action", "Action items"),
+    ("question", "Open questions"),
+)
+_FIRST_TO_GO: tuple[ItemKind, ...] = (
+    "artifact",
+    "fact",
+    "promise",
+    "preference",
+    "action",
+    "decision",
+    "question",
+    "goal",
+    "constraint",
+)
+"""In which order kinds make room when a ledger has grown too long."""
+_LEAST_IDENTIFIERS = 20
+_LEAST_TOPICS = 3
+_ITEMS_SHARE = 3
+"""Items that code keeps beside a text take at most one part in three of its room."""
+_BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
+_SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+")
+
+Count = Callable[[str], int]
+
+
+def render_summary(ledger: Ledger) -> str:
+    """Markdown, always in the same order; closed items are not in it.
+
+    A text says by itself where to look and what things are called; only our own record lists it.
+    """
+    parts = [_section(section) for section in ledger.sections]
+    if ledger.narrative.strip():
+        parts.append(ledger.narrative.strip())
+    for kind, heading in _HEADINGS:
+        lines = [_line(item) for item in ledger.items if item.kind == kind and item.closed is None]
+        if lines:
+            parts.append("\n".join((f"## {heading}", *lines)))
+    if form_of(ledger.form).is_text:
+        return "\n\n".join(parts)
+    if ledger.topics:
+        parts.append("\n".join(("## Where to look", *(_hint(topic) for topic in ledger.topics))))
+    if ledger.identifiers:
+        parts.append(f"## Exact names and numbers\n{' · '.join(ledger.identifiers)}")
+    return "\n\n".join(parts)
+
+
+def fit_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
+    """Closes items, the least needed kinds and the oldest first, until the text has `limit` tokens.
+
+    Of a text its last words go; what code keeps beside it may take a third of the room.
+    """
+    if ledger.sections and count(render_summary(ledger)) > limit:
+        items = _fit_items(replace(ledger, sections=()), limit // _ITEMS_SHARE, count)
+        ledger = replace(ledger, items=items.items, narrative=items.narrative)
+        return _fit_sections(ledger, limit, count)
+    return _fit_items(ledger, limit, count)
+
+
+def five_fields(ledger: Ledger) -> dict[str, Any]:
+    """The output contract: summary_text, key_facts, decisions, open_questions, action_items."""
+    ledger = in_ledger_form(ledger)
+
+    def texts(*kinds: ItemKind) -> list[str]:
+        return [item.text for item in ledger.items if item.kind in kinds and item.closed is None]
+
+    return {
+        "summary_text": ledger.narrative,
+        "key_facts": texts("goal", "fact", "constraint", "preference", "artifact"),
+        "decisions": texts("decision"),
+        "open_questions": texts("question"),
+        "action_items": texts("action", "promise"),
+        "range": _range(ledger),
+        "sources": sorted({seq for item in ledger.items if item.closed is None for seq in item.sources}),
+    }
+
+
+def in_ledger_form(ledger: Ledger) -> Ledger:
+    """The same record as items and a narrative, so that nothing is lost when the form changes."""
+    if not ledger.sections:
+        return ledger if ledger.form == "ledger" else replace(ledger, form="ledger")
+    form = form_of(ledger.form)
+    narrative = [ledger.narrative] if ledger.narrative else []
+    items = list(ledger.items)
+    number = ledger.last_number
+    for section in ledger.sections:
+        kind = kind_of(section.heading, form) if section.heading else None
+        if kind is None:
+            narrative.append(section.text)
+            continue
+        for text in statements(section.text):
+            number += 1
+            asked = kind == "action" and text.endswith(("?", "？"))
+            told: ItemKind = "question" if asked else kind
+            items.append(
+                LedgerItem(id=f"{LETTERS[told]}{number}", kind=told, text=shortened(text, ITEM_CHARS))
+            )
+    return replace(
+        ledger,
+        form="ledger",
+        narrative="\n\n".join(narrative),
+        items=tuple(items),
+        sections=(),
+        last_number=number,
+    )
+
+
+def statements(text: str) -> list[str]:
+    """Bullets and paragraphs of a Markdown text; a block of code is one."""
+    found: list[str] = []
+    code: list[str] | None = None
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            if code:
+                found.append("\n".join(code))
+            code = [] if code is None else None
+        elif code is not None:
+            code.append(line)
+        elif line.strip():
+            found.append(_BULLET.sub("", line).strip())
+    return [*found, "\n".join(code)] if code else found
+
+
+def first_words(text: str, most: int) -> str:
+    words = text.split()
+    return " ".join(words) if len(words) <= most else f"{' '.join(words[:most])} …"
+
+
+def shortened(text: str, chars: int) -> str:
+    """One line, cut between words, so that no half number appears that nobody wrote."""
+    line = " ".join(text.split())
+    if len(line) <= chars:
+        return line
+    head = line[:chars].rsplit(" ", 1)[0] if " " in line[:chars] else line[: chars - 1]
+    return f"{head} …"
+
+
+def item_number(id_: str) -> int:
+    digits = id_[1:]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _fit_items(ledger: Ledger, limit: int, count: Count) -> Ledger:
+    while (excess := count(render_summary(ledger)) - limit) > 0:
+        smaller = _with_less(ledger, excess, count)
+        if smaller == ledger:
+            return _with_shorter_narrative(ledger, limit, count)
+        ledger = smaller
+    return ledger
+
+
+def _with_less(ledger: Ledger, excess: int, count: Count) -> Ledger:
+    """Without identifiers, hints and items of about `excess` tokens, as far as there are any."""
+    identifiers, topics = ledger.identifiers, ledger.topics
+    if not form_of(ledger.form).is_text:
+        while len(identifiers) > _LEAST_IDENTIFIERS and excess > 0:
+            excess -= count(identifiers[0])
+            identifiers = identifiers[1:]
+        while len(topics) > _LEAST_TOPICS and excess > 0:
+            excess -= count(_hint(topics[0]))
+            topics = topics[1:]
+    leaving: set[str] = set()
+    for item in _by_need(ledger.items):
+        if excess <= 0:
+            break
+        excess -= count(_line(item))
+        leaving.add(item.id)
+    items = tuple(replace(i, closed=LEFT_OUT) if i.id in leaving else i for i in ledger.items)
+    return replace(ledger, items=items, identifiers=identifiers, topics=topics)
+
+
+def _with_shorter_narrative(ledger: Ledger, limit: int, count: Count) -> Ledger:
+    bare = replace(ledger, narrative="")
+    room = limit - count(render_summary(bare)) - 2
+    return replace(ledger, narrative=_cut(ledger.narrative, room, count)) if room > 0 else ledger
+
+
+def _fit_sections(ledger: Ledger, limit: int, count: Count) -> Ledger:
+    """The longest part is cut first, at the end of a line or sentence."""
+    sections = list(ledger.sections)
+    while (
+        sections and (excess := count(render_summary(replace(ledger, sections=tuple(sections)))) - limit) > 0
+    ):
+        place = max(range(len(sections)), key=lambda at: count(sections[at].text))
+        longest = sections[place]
+        size = count(longest.text)
+        text = _cut(longest.text, size - excess, count)
+        if text and count(text) < size:
+            sections[place] = replace(longest, text=text)
+        else:
+            del sections[place]
+    return replace(ledger, sections=tuple(sections))
+
+
+def _cut(text: str, room: int, count: Count) -> str:
+    """The first lines that fit, then sentences, then words; a block of code is closed again."""
+    if count(text) <= room:
+        return text
+    for pattern, glue in ((re.compile(r"\n"), "\n"), (_SENTENCE_END, " "), (re.compile(r"\s+"), " ")):
+        kept: list[str] = []
+        for piece in pattern.split(text):
+            if count(glue.join([*kept, piece])) > room:
+                break
+            kept.append(piece)
+        if kept and glue.join(kept).strip():
+            cut = glue.join(kept).rstrip()
+            return f"{cut}\n```" if cut.count("```") % 2 else cut
+    return ""
+
+
+def _by_need(items: Sequence[LedgerItem]) -> list[LedgerItem]:
+    standing = [item for item in items if item.closed is None]
+    return sorted(
+        standing,
+        key=lambda item: (item.author == "person", _FIRST_TO_GO.index(item.kind), item_number(item.id)),
+    )
+
+
+def _section(section: Section) -> str:
+    return f"## {section.heading}\n{section.text}" if section.heading else section.text
+
+
+def _line(item: LedgerItem) -> str:
+    marks = [f"#{seq}" for seq in item.sources[:3]]
+    if item.author != "person":
+        marks.append(f"by the {item.author}")
+    return f"- {item.text} ({', '.join(marks)})" if marks else f"- {item.text}"
+
+
+def _hint(topic: Topic) -> str:
+    return f"- {topic.label}: #{topic.from_seq} to #{topic.through_seq}"
+
+
+def _range(ledger: Ledger) -> list[int]:
+    """First and last message that the topics cover; empty where nothing was said."""
+    if not ledger.topics:
+        return []
+    return [
+        min(topic.from_seq for topic in ledger.topics),
+        max(topic.through_seq for topic in ledger.topics),
+    ]

@@ -1,0 +1,132 @@
+"""A session's log and what of it is live: entries, links, notes, the view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
+from typing import Literal
+
+from shared.core.session.backoff import Rest
+from shared.core.session.ledger import Ledger
+from shared.core.values.messages import Author, Block, Message, Role, ToolUse, tool_results
+
+_TURN: Callable[[Entry], int] = attrgetter("turn")
+LinkKind = Literal["summary", "digest", "separator", "new", "window"]
+PruneForm = Literal["trim", "clear", "duplicate", "hide"]
+"""`hide` leaves a whole message of assistant or tool out, and only under a policy that hides chatter."""
+TurnState = Literal["open", "claimed", "answered", "stopped", "refused", "failed"]
+"""A turn ends in one of the last four; `open` still collects messages, `claimed` is being answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One stored message. The order of arrival is `seq`, the order of the context is `(turn, step)`."""
+
+    seq: int
+    turn: int
+    step: int
+    role: Role
+    author: Author
+    blocks: tuple[Block, ...]
+    tokens: int
+    """Estimated once, at insert, by the process that stored it."""
+    at: datetime
+    replaces: int | None = None
+    """The message that it stands for: edited, or asked or answered again."""
+    pinned: bool = False
+    pruned: PruneForm | None = None
+    """The sticky decision how this entry's tool results are shown."""
+    pruned_as: Mapping[str, str | None] | None = None
+    """Where a tool's own rule decided: the text of each result by its call, None for one that stays whole."""
+
+    @property
+    def message(self) -> Message:
+        return Message(role=self.role, blocks=self.blocks)
+
+    @property
+    def mid(self) -> str:
+        """The public id of a message inside its session."""
+        return f"m{self.seq}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A row that hides the turns `from_turn … through_turn`; a summary or digest also stands in for them."""
+
+    id: int
+    kind: LinkKind
+    from_turn: int
+    through_turn: int
+    through_seq: int = 0
+    """The highest seq it hides, shown to the model as the range of the summary."""
+    summary_text: str = ""
+    ledger: Ledger = field(default_factory=Ledger)
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """One thing worth keeping about a party, in its own words."""
+
+    id: int
+    kind: str
+    text: str
+    subject: str = ""
+    authority: str = "person"
+    importance: int = 5
+    """1 (trivia) … 9 (never forget)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What of the log is live: everything after `base_turn`, plus pins, behind the head's summary."""
+
+    session_id: int
+    base_turn: int
+    flushed_turn: int
+    view_epoch: int
+    cycle: int
+    """How many compactions were committed; names the cycle a flush belongs to."""
+    head: Link | None
+    entries: tuple[Entry, ...]
+    """Live entries in the order `(turn, step)`, ended turns and the claimed one."""
+    pins: tuple[Entry, ...] = ()
+    """Pinned entries whose turns are hidden."""
+    notes: tuple[Note, ...] = ()
+    context_tokens: int = 0
+    """The last reported or estimated size of the context, in tokens."""
+    open_turn: int | None = None
+    """The turn that is being answered while this view is used, if any."""
+    hold_compaction: bool = False
+    """Set by an undo: automatic compaction waits for the next overflow."""
+    flush_thresholds: frozenset[str] = frozenset()
+    """Names of the thresholds whose flush was tried in this cycle, successfully or not."""
+    rest: Rest | None = None
+    """Why automatic compaction of this session has stopped, if it has."""
+
+
+def turns_of(entries: Iterable[Entry]) -> tuple[tuple[Entry, ...], ...]:
+    return tuple(tuple(group) for _, group in groupby(entries, key=_TURN))
+
+
+def answered(turn: Sequence[Entry]) -> bool:
+    """Whether the turn's last word is the assistant's or an operator's, and no call that waits."""
+    last = turn[-1]
+    calls = any(isinstance(block, ToolUse) for block in last.blocks)
+    return last.author == "operator" or (last.role == "assistant" and not calls)
+
+
+def resolved(turn: Sequence[Entry]) -> bool:
+    """Whether the turn is answered and the last thing that was tried in it did not fail."""
+    tried = [result for entry in turn for result in tool_results(entry.blocks)]
+    return answered(turn) and not (tried and tried[-1].is_error)
+
+
+def unresolved_turns(entries: Iterable[Entry], open_turn: int | None = None) -> frozenset[int]:
+    """Ended turns that are not completed, have no answer, or whose last step did not succeed."""
+    return frozenset(
+        turn[0].turn for turn in turns_of(entries) if turn[0].turn != open_turn and not resolved(turn)
+    )

@@ -1,0 +1,211 @@
+"""What the silent jobs work on and leave behind: claims of jobs, results of flushes and compactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from shared.core.session.backoff import JobEnd, SummaryEnd
+from shared.core.session.ledger import Ledger
+from shared.core.session.session import LinkKind, View
+from shared.core.session.summary import five_fields
+from shared.core.session.turns import Spending
+
+FlushOutcome = Literal["saved", "nothing", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """A session as a job or a command finds it: whose it is, and its view with entries."""
+
+    session_id: int
+    party_id: int
+    anonymous: bool
+    agent: str
+    agent_config: Mapping[str, Any]
+    view: View
+    answered_turn: int
+    head_id: int | None
+    redo_id: int | None
+    context_limit: int
+    token_ratio: float
+    fixed_tokens: int
+    """System and tools of the last call, as its audit row says; 0 before the first."""
+    channel: str = ""
+    """Where the last answered turn came from: its limits hold for the gauge and for ghost turns."""
+    measured_by: str = ""
+    """The model whose count the session's numbers are."""
+    brought: bool = False
+    """A program's key or a site's token said who this is: never the owner of this installation."""
+    party_kind: Literal["person", "group"] = "person"
+    display_name: str = ""
+    timezone: str | None = None
+    goal: str = ""
+    mode: str = ""
+
+    def ratio_for(self, model: str) -> float:
+        """What was learned of this very model; 1.0 where the numbers are another model's."""
+        return self.token_ratio if self.measured_by in ("", model) else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobClaim:
+    """The right to do one job, until its epoch is raised."""
+
+    id: int
+    kind: Literal["flush", "compact", "tidy"]
+    session_id: int
+    key: str
+    trigger: str
+    payload: Mapping[str, Any]
+    attempt: int
+    faults: int
+    epoch: int
+    worker_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushTicket:
+    """A flush that was begun: the range it reads, the row it reports to."""
+
+    id: int
+    from_turn: int
+    through_turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushReport:
+    """How a flush went, and what it cost."""
+
+    outcome: FlushOutcome
+    stray_text: str
+    """Words that nobody will see."""
+    error: str
+    model: str
+    spent: tuple[Spending, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLink:
+    """A compaction that was planned, written and audited, about to be committed by compare-and-set."""
+
+    kind: LinkKind
+    from_turn: int
+    through_turn: int
+    from_seq: int
+    through_seq: int
+    trigger: str
+    summary_text: str
+    ledger: Ledger
+    contract: Mapping[str, Any]
+    audit: Mapping[str, Any]
+    tokens: int
+    tokens_before: int
+    model: str
+    cost_micro: int | None
+    duration_ms: int
+    flush_id: int | None
+    focus: str = ""
+    spent: tuple[Spending, ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDone:
+    """How a job ends: `done`, `dead`, or `due` again after `retry_seconds`; an error counts as a fault."""
+
+    outcome: Mapping[str, Any]
+    state: Literal["done", "dead", "due"] = "done"
+    error: str = ""
+    retry_seconds: float = 0.0
+    failures: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """What a session has been through lately, by Postgres' clock."""
+
+    ends: tuple[JobEnd, ...]
+    """Of its compaction jobs, newest first; upgrades of digests are not among them."""
+    idle_seconds: float
+    unanswered: bool
+    written: tuple[SummaryEnd, ...] = ()
+    """The summaries of all sessions lately, newest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A ledger that was made early, in case the real summary fails."""
+
+    parent: int | None
+    """The head that it goes on from."""
+    from_turn: int
+    through_turn: int
+    ledger: Ledger
+    model: str
+    audit: Mapping[str, Any] = field(default_factory=dict)
+    tokens: int = 0
+    cost_micro: int | None = None
+
+    def helps(self, from_turn: int, through_turn: int) -> bool:
+        """Whether it may stand in for a summary of this range: at least half of it, nothing beyond."""
+        covered = self.through_turn - self.from_turn + 1
+        inside = self.from_turn == from_turn and self.through_turn <= through_turn
+        return inside and 2 * covered >= through_turn - from_turn + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hidden:
+    """A session as it stood just before a link hid `from_turn … through_turn`, with these turns live."""
+
+    state: SessionState
+    link_id: int
+    kind: str
+    from_turn: int
+    through_turn: int
+    tokens: int
+    """What stands in for these turns takes so many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkStored:
+    """The commit of a compaction, its undo or its restore, as screens are told of it."""
+
+    link_id: int
+    event_seq: int
+    payload: Mapping[str, Any]
+    tokens_before: int
+    tokens_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Nothing was changed, and why."""
+
+    reason: Literal["nothing_to_undo", "crosses_new", "would_not_fit", "nothing_to_restore", "newer_turns"]
+    advice: str
+
+
+def window_link(view: View, through_turn: int, *, flush_id: int | None) -> NewLink:
+    """Hides live turns up to this one; what the head's summary says of older ones goes on."""
+    seqs = [entry.seq for entry in view.entries if entry.turn <= through_turn]
+    head = view.head
+    ledger = head.ledger if head else Ledger()
+    return NewLink(
+        kind="window",
+        from_turn=view.base_turn + 1,
+        through_turn=through_turn,
+        from_seq=min(seqs),
+        through_seq=max(seqs),
+        trigger="window",
+        summary_text=head.summary_text if head else "",
+        ledger=ledger,
+        contract=five_fields(ledger),
+        audit={},
+        tokens=head.tokens if head else 0,
+        tokens_before=view.context_tokens,
+        model="",
+        cost_micro=0,
+        duration_ms=0,
+        flush_id=flush_id,
+    )

@@ -1,0 +1,232 @@
+"""Servers of the Model Context Protocol: what the operator's file says, and how their tools become ours."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from shared.core.values.model import ToolSpec
+
+NAME_CHARS = 64
+"""The longest name of a tool that every provider takes."""
+DESCRIPTION_CHARS = 1_024
+SCHEMA_CHARS = 16_000
+TOOLS_PER_SERVER = 64
+_SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
+_FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+_COMBINED = ("oneOf", "anyOf", "allOf")
+_LOCAL = "#/$defs/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """One server: a program that is started, or an address; exactly one of `command` and `url` is set."""
+
+    name: str
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all that it is, without telling any of it."""
+        whole = [self.name, self.command, self.args, dict(self.env), self.cwd, self.url, dict(self.headers)]
+        return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedTool:
+    """A tool as its server describes it; all of it is the words of others."""
+
+    name: str
+    description: str
+    schema: Any
+    idempotent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BorrowedTool:
+    """A tool of a server under a name of ours."""
+
+    server: str
+    name: str
+    """At its server."""
+    spec: ToolSpec
+    idempotent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutTool:
+    server: str
+    name: str
+    reason: str
+
+
+def servers_in(text: str, environment: Mapping[str, str]) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
+    """The servers of an `mcp.json`, by name, and what is wrong with the others; never raises."""
+    try:
+        whole = json.loads(text)
+    except ValueError as error:
+        return (), (f"it is no JSON: {error}",)
+    section = whole.get("mcpServers") if isinstance(whole, Mapping) else None
+    if not isinstance(section, Mapping):
+        return (), ('it has no object called "mcpServers"',)
+    found: list[McpServer] = []
+    problems: list[str] = []
+    for name in sorted(section):
+        try:
+            found.append(_server(name, section[name], environment))
+        except _Unusable as error:
+            problems.append(f"{str(name)[:40]}: {error}")
+    return tuple(found), tuple(problems)
+
+
+class _Unusable(ValueError):
+    pass
+
+
+def _server(name: str, raw: Any, environment: Mapping[str, str]) -> McpServer:
+    if not _SERVER_NAME.fullmatch(name):
+        raise _Unusable("a name has at most 32 letters, digits, _ and -")
+    if not isinstance(raw, Mapping):
+        raise _Unusable("it is no object")
+    command, url = raw.get("command"), raw.get("url")
+    if isinstance(command, str) == isinstance(url, str):
+        raise _Unusable('it needs either "command" or "url"')
+    if isinstance(url, str):
+        address = _filled(url, environment)
+        if not address.startswith(("http://", "https://")):
+            raise _Unusable('"url" begins with http:// or https://')
+        return McpServer(name=name, url=address, headers=_words(raw, "headers", environment))
+    args = raw.get("args", [])
+    if not isinstance(args, list) or not all(isinstance(one, str) for one in args):
+        raise _Unusable('"args" is no list of texts')
+    cwd = raw.get("cwd")
+    if cwd is not None and not isinstance(cwd, str):
+        raise _Unusable('"cwd" is no text')
+    return McpServer(
+        name=name,
+        command=_filled(str(command), environment),
+        args=tuple(_filled(one, environment) for one in args),
+        env=_words(raw, "env", environment),
+        cwd=None if cwd is None else _filled(cwd, environment),
+    )
+
+
+def _words(raw: Mapping[str, Any], key: str, environment: Mapping[str, str]) -> dict[str, str]:
+    given = raw.get(key) or {}
+    if not isinstance(given, Mapping) or not all(isinstance(value, str) for value in given.values()):
+        raise _Unusable(f'"{key}" is no object of texts')
+    return {str(name): _filled(value, environment) for name, value in given.items()}
+
+
+def _filled(text: str, environment: Mapping[str, str]) -> str:
+    """`${NAME}` stands for a variable of the environment, which must be there."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in environment:
+            raise _Unusable(f"the environment has no {found[1]}")
+        return environment[found[1]]
+
+    return _VARIABLE.sub(value, text)
+
+
+def borrowed(
+    server: str, offered: Sequence[OfferedTool]
+) -> tuple[tuple[BorrowedTool, ...], tuple[LeftOutTool, ...]]:
+    """By name: the tools that a provider would take, and why it would not take the others."""
+    taken: dict[str, BorrowedTool] = {}
+    left_out: list[LeftOutTool] = []
+    for tool in sorted(offered, key=lambda tool: tool.name):
+        if len(taken) >= TOOLS_PER_SERVER:
+            left_out.append(_left_out(server, tool, f"a server may offer {TOOLS_PER_SERVER} tools"))
+            continue
+        try:
+            schema = usable_schema(tool.schema)
+        except _Unusable as error:
+            left_out.append(_left_out(server, tool, str(error)))
+            continue
+        name = _our_name(server, tool.name, taken)
+        spec = ToolSpec(name=name, description=_described(tool, server), input_schema=schema)
+        taken[name] = BorrowedTool(server=server, name=tool.name, spec=spec, idempotent=tool.idempotent)
+    return tuple(taken[name] for name in sorted(taken)), tuple(left_out)
+
+
+def without_collisions(tools: Sequence[BorrowedTool]) -> tuple[BorrowedTool, ...]:
+    """Two servers may come to the same name, such as a_b with c and a with b_c: the second gets another."""
+    by_name: dict[str, BorrowedTool] = {}
+    for tool in sorted(tools, key=lambda tool: (tool.server, tool.name)):
+        name = tool.spec.name
+        if name in by_name:
+            name = _marked(name, f"{tool.server}\n{tool.name}")
+        by_name[name] = replace(tool, spec=replace(tool.spec, name=name))
+    return tuple(by_name[name] for name in sorted(by_name))
+
+
+def _our_name(server: str, tool: str, taken: Mapping[str, object]) -> str:
+    name = _ILLEGAL.sub("_", f"mcp_{server}_{tool}")
+    if len(name) > NAME_CHARS or name in taken:
+        return _marked(name, f"{server}\n{tool}")
+    return name
+
+
+def _marked(name: str, whole: str) -> str:
+    """Cut, with a mark that keeps it apart from others that begin alike."""
+    mark = hashlib.sha256(whole.encode(errors="replace")).hexdigest()[:6]
+    return f"{name[: NAME_CHARS - 7]}_{mark}"
+
+
+def _described(tool: OfferedTool, server: str) -> str:
+    text = _CONTROLS.sub(" ", tool.description).replace("<", "‹").strip()
+    cut = text if len(text) <= DESCRIPTION_CHARS else f"{text[:DESCRIPTION_CHARS]}…"
+    return cut or f"{_CONTROLS.sub(' ', tool.name)[:80]} of the server {server}."
+
+
+def _left_out(server: str, tool: OfferedTool, reason: str) -> LeftOutTool:
+    return LeftOutTool(server=server, name=_CONTROLS.sub("?", tool.name)[:80], reason=reason)
+
+
+def usable_schema(raw: Any) -> dict[str, Any]:
+    """As providers want it: an object at the top, nothing combined there; raises ValueError."""
+    if not isinstance(raw, Mapping):
+        raise _Unusable("its schema is no object")
+    schema = _resolved(dict(raw))
+    schema.pop("$schema", None)
+    if any(key in schema for key in _COMBINED):
+        if not schema.get("properties"):
+            raise _Unusable("its schema is a choice between several (oneOf, anyOf or allOf at the top)")
+        # The server itself checks what is left out here.
+        schema = {key: value for key, value in schema.items() if key not in _COMBINED}
+    if schema.setdefault("type", "object") != "object":
+        raise _Unusable("its arguments are no object")
+    properties = schema.setdefault("properties", {})
+    if not isinstance(properties, Mapping):
+        raise _Unusable("its schema is broken: properties is no object")
+    for name in properties:
+        if not _FIELD.fullmatch(str(name)):
+            raise _Unusable(f"providers do not take a field called {str(name)[:40]!r}")
+    if len(json.dumps(schema, default=str)) > SCHEMA_CHARS:
+        raise _Unusable(f"its schema has more than {SCHEMA_CHARS:,} characters")
+    return schema
+
+
+def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema that only points to one of its own definitions is that definition."""
+    pointer = schema.get("$ref")
+    if not isinstance(pointer, str):
+        return schema
+    definitions = schema.get("$defs") or {}
+    meant = definitions.get(pointer.removeprefix(_LOCAL)) if pointer.startswith(_LOCAL) else None
+    if not isinstance(meant, Mapping) or "$ref" in meant:
+        raise _Unusable("its schema points elsewhere")
+    return {**meant, "$defs": definitions}

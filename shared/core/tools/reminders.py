@@ -1,0 +1,185 @@
+"""Reminders as values: when one is due, whether the hour is quiet, and how a moment is shown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Literal
+
+from shared.core.values.errors import EvertalkError
+
+ReminderState = Literal["pending", "claimed", "done", "cancelled", "failed"]
+Refusal = Literal["public", "too_many", "crowded"]
+
+TEXT_CHARS = 500
+PENDING_AT_MOST = 20
+"""Of one person, or of one group."""
+PER_HOUR = 6
+"""Of these, how many may be due within any one hour: each is a turn that costs money."""
+LEAST_AHEAD = timedelta(minutes=1)
+MOST_AHEAD = timedelta(days=366)
+
+_MOMENT = re.compile(
+    r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:\.\d{1,6})?\s*(Z|[+-]\d\d:?\d\d)?", re.IGNORECASE
+)
+_UNITS = {
+    "minute": timedelta(minutes=1), "min": timedelta(minutes=1), "hour": timedelta(hours=1),
+    "day": timedelta(days=1), "week": timedelta(weeks=1),
+}  # fmt: skip
+_STEP = r"(\d{1,6}|an?|one)\s+(minute|min|hour|day|week)s?"
+_AHEAD = re.compile(rf"in\s+{_STEP}(?:\s*(?:,|and|,\s*and)?\s+{_STEP})?", re.IGNORECASE)
+_QUIET = re.compile(r"([01]?\d|2[0-3])\s*-\s*([01]?\d|2[0-3])")
+
+
+class BadMoment(EvertalkError):
+    """A time that cannot be used, with what to say instead."""
+
+    code = "bad_moment"
+
+    def __init__(self, advice: str) -> None:
+        super().__init__(advice, advice=advice)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewReminder:
+    """What is asked for; the same `key` again is the same reminder."""
+
+    key: str
+    party_id: int
+    session_id: int
+    address_id: int
+    text: str
+    due_at: datetime
+    turn: int = 0
+    epoch: int = 0
+    """Of the turn's claim: a turn that was taken away sets no reminder; 0 is no turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reminder:
+    """One that is kept; `reason` says why it could not be told."""
+
+    id: int
+    text: str
+    due_at: datetime
+    state: ReminderState
+    reason: str = ""
+    timezone: str | None = None
+    """Of the person, where it is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueReminder:
+    """One whose time has come, and what decides whether it may be told now."""
+
+    id: int
+    text: str
+    asked_at: datetime
+    due_at: datetime
+    now: datetime
+    """By the clock that found it due."""
+    timezone: str | None
+    reachable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietHours:
+    """From one hour of the day until another, by the person's own clock; past midnight if it must be."""
+
+    start: int
+    end: int
+
+
+def parse_quiet_hours(text: str) -> QuietHours | None:
+    """`22-8`, or nothing; raises ValueError."""
+    if not text.strip():
+        return None
+    found = _QUIET.fullmatch(text.strip())
+    if found is None or int(found[1]) == int(found[2]):
+        raise ValueError("must be two different hours from 0 to 23 such as 22-8, or empty")
+    return QuietHours(start=int(found[1]), end=int(found[2]))
+
+
+def quiet_until(at: datetime, quiet: QuietHours | None, zone: tzinfo) -> datetime | None:
+    """When somebody in this zone may be disturbed again; None when they may be now."""
+    if quiet is None:
+        return None
+    local = at.astimezone(zone)
+    if not _is_quiet(local.hour, quiet):
+        return None
+    day = local.date() + timedelta(days=int(local.hour >= quiet.end))
+    ends = datetime(day.year, day.month, day.day, quiet.end, tzinfo=zone).astimezone(UTC)
+    return max(ends, at.astimezone(UTC) + timedelta(minutes=1))
+
+
+def _is_quiet(hour: int, quiet: QuietHours) -> bool:
+    if quiet.start < quiet.end:
+        return quiet.start <= hour < quiet.end
+    return hour >= quiet.start or hour < quiet.end
+
+
+def due_of(when: str, *, now: datetime, zone: tzinfo, least: timedelta = LEAST_AHEAD) -> datetime:
+    """The moment that is meant, in UTC; raises BadMoment.
+
+    Without an offset the zone's clock is meant. A time that its clock skips is read as the hour after, one
+    that it shows twice as the first. Days and weeks go by that clock, too: tomorrow at the same time.
+    """
+    words = " ".join(when.split())
+    due = _moment(words, zone) or _ahead(words, now, zone)
+    if due is None:
+        raise BadMoment(
+            f"`when` is {words[:60]!r}, which cannot be read. Give a date with a time such as "
+            "2026-11-22T09:00, with or without an offset, or a distance such as `in 2 hours` or `in 3 days`."
+        )
+    if due - now < least:
+        shown = f"{now.astimezone(zone):%Y-%m-%d %H:%M}"
+        raise BadMoment(f"That is in the past or too soon: it is {shown} there now. Give a later time.")
+    if due - now > MOST_AHEAD:
+        raise BadMoment("That is more than a year ahead. Reminders can be set for one year at most.")
+    return due
+
+
+def _moment(words: str, zone: tzinfo) -> datetime | None:
+    found = _MOMENT.fullmatch(words)
+    if found is None:
+        return None
+    offset = (found[3] or "").upper().replace("Z", "+00:00")
+    try:
+        at = datetime.fromisoformat(f"{found[1]}T{found[2]}{offset}")
+        return (at if at.tzinfo else at.replace(tzinfo=zone)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise BadMoment(f"`when` is {words!r}, and there is no such date or time.") from None
+
+
+def _ahead(words: str, now: datetime, zone: tzinfo) -> datetime | None:
+    found = _AHEAD.fullmatch(words)
+    if found is None:
+        return None
+    by_calendar, by_clock = timedelta(), timedelta()
+    for number, unit in ((found[1], found[2]), (found[3], found[4])):
+        if number is None:
+            continue
+        step = _UNITS[unit.lower()] * (int(number) if number.isdecimal() else 1)
+        if step >= timedelta(days=1) and unit.lower() in ("day", "week"):
+            by_calendar += step
+        else:
+            by_clock += step
+    try:
+        local = (now.astimezone(zone).replace(tzinfo=None) + by_calendar).replace(tzinfo=zone)
+        day = local.astimezone(UTC) if by_calendar else now.astimezone(UTC)
+        return day + by_clock
+    except OverflowError:
+        raise BadMoment(
+            "That is more than a year ahead. Reminders can be set for one year at most."
+        ) from None
+
+
+def shown_moment(at: datetime, zone: tzinfo) -> str:
+    """`2026-11-22 09:00`, by the clock of that zone."""
+    return f"{at.astimezone(zone):%Y-%m-%d %H:%M}"
+
+
+def told_words(text: str) -> str:
+    """A reminder in the program's own voice, in any language: for when no model can put it nicely."""
+    return f"⏰ {text}"

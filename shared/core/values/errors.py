@@ -1,0 +1,280 @@
+"""Every error that Evertalk raises on purpose.
+
+EvertalkError                     has a code and advice; the advice is the only part a person sees
+├── BadInput                      what came in cannot be used; nothing was stored
+│   ├── EmptyMessage
+│   ├── MessageTooLong
+│   ├── UnreadableMessage         binary, NUL bytes, broken JSON
+│   ├── BadArguments              a command was given words that it cannot use (core/command_arguments.py)
+│   └── UnknownSession
+├── SessionMoved                  its person goes on in another session; look again where that is
+├── Fenced                        another process owns this turn now; our write changed nothing
+├── StaleView                     the log's view moved while we worked; plan again
+├── CapReached                    a spending cap says no; nothing was spent
+│   └── HourCapReached            that of all anonymous visitors for this hour
+├── CapHeld                       calls that are under way hold what is left; it waits for them
+├── ContextBudgetExceeded         what may never be dropped does not fit; names the three largest parts
+├── ContradictoryPolicy           settings that cannot hold together, with their numbers (core/policy.py)
+│   └── NoRoom                    a model's window leaves none for a conversation
+├── BadContextConfig              an agent's row about its context cannot be used (core/overrides.py)
+├── BadAgentConfig                an agent's row as a whole cannot be used (shared/config/agents.py)
+├── OnHold                        what is kept of this person must not go just now
+├── StorageUnavailable            Postgres is away or full; nothing was acknowledged
+└── ModelError                    the provider's side
+    ├── ModelUnavailable          try again later: 5xx, overload, cut stream, silence
+    ├── ModelBusy                 429 with a time to wait
+    ├── ModelRefusedAccount       key, billing or quota: nobody's bug, turns wait
+    ├── PromptTooLong             the window is smaller than the request; may carry both numbers
+    ├── ContentRefused            its rules on content forbid this request, or the answer
+    └── ModelRejectedRequest      any other 400: our bug
+
+Processes, adapters and channels add what only they can meet (a frame that is too large, a port in use).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shared.core.values.model import Usage
+from shared.core.values.money import Shortage
+
+
+class EvertalkError(Exception):
+    """Something went wrong that has a name."""
+
+    code = "error"
+    advice = "Something went wrong on our side. Your message is kept; please try again."
+
+    def __init__(self, reason: str = "", *, advice: str | None = None) -> None:
+        super().__init__(reason or self.__doc__ or self.code)
+        if advice is not None:
+            self.advice = advice
+
+
+class BadInput(EvertalkError):
+    """The input cannot be used."""
+
+    code = "bad_input"
+    advice = "That could not be read. Please send it again as plain text."
+
+
+class EmptyMessage(BadInput):
+    """The message has no words."""
+
+    code = "empty_message"
+    advice = "The message is empty. Type something first."
+
+
+class MessageTooLong(BadInput):
+    """The message is longer than the limit."""
+
+    code = "message_too_long"
+
+    def __init__(self, *, chars: int, limit: int) -> None:
+        super().__init__(f"{chars} characters, limit {limit}")
+        self.advice = f"The message has {chars:,} characters; {limit:,} is the most. Please split it."
+
+
+class UnreadableMessage(BadInput):
+    """The message holds bytes that are not text."""
+
+    code = "unreadable_message"
+
+
+class OnHold(EvertalkError):
+    """What is kept of this person must not go just now."""
+
+    code = "on_hold"
+    advice = "What is kept of this person is on hold, so nothing was deleted. An admin can lift the hold."
+
+
+class UnknownSession(BadInput):
+    """There is no such session for this caller."""
+
+    code = "unknown_session"
+    advice = "This conversation was not found. Reload the page to begin a new one."
+
+
+class SessionMoved(EvertalkError):
+    """This conversation goes on in another session of the same person."""
+
+    code = "session_moved"
+    advice = "This conversation goes on elsewhere. Reload the page to see it."
+
+
+class Fenced(EvertalkError):
+    """Another process owns this turn now."""
+
+    code = "fenced"
+
+
+class StaleView(EvertalkError):
+    """The view moved while we worked on it."""
+
+    code = "stale_view"
+    advice = "The conversation changed meanwhile. Please try again."
+
+
+class CapReached(EvertalkError):
+    """A spending cap is reached."""
+
+    code = "cap_reached"
+
+    def __init__(self, *, scope: str, timezone: str = "UTC", shortages: Sequence[Shortage] = ()) -> None:
+        super().__init__(f"spending cap of scope {scope!r} reached")
+        self.scope = scope
+        self.shortages = tuple(shortages)
+        """Each cap that said no, the one with the least room first."""
+        what = {
+            "party": "Your spending limit",
+            "session": "The spending limit of this conversation",
+            "network": "The spending limit of your network",
+        }
+        self.advice = (
+            f"{what.get(scope, 'The spending limit')} for today is reached{_used(self.shortages)}. "
+            f"Your message is kept; please write again after midnight ({timezone}), or ask the operator to "
+            "raise the limit. Commands such as /budget work meanwhile."
+        )
+
+
+class HourCapReached(CapReached):
+    """What anonymous visitors may spend in an hour is spent."""
+
+    code = "hour_cap_reached"
+
+    def __init__(self, *, scope: str, timezone: str = "UTC", shortages: Sequence[Shortage] = ()) -> None:
+        super().__init__(scope=scope, timezone=timezone, shortages=shortages)
+        self.advice = (
+            f"What visitors may spend in one hour is spent{_used(self.shortages)}. Your message is kept; "
+            "please write again in the next hour. Commands such as /budget work meanwhile."
+        )
+
+
+def cap_reached(scope: str, *, timezone: str, shortages: Sequence[Shortage] = ()) -> CapReached:
+    """`scope` may have an id behind it, as in `party:7`."""
+    kind = scope.partition(":")[0]
+    made = HourCapReached if kind == "visitors" else CapReached
+    return made(scope=kind, timezone=timezone, shortages=shortages)
+
+
+def _used(shortages: Sequence[Shortage]) -> str:
+    if not shortages:
+        return ""
+    first = shortages[0]
+    used, cap = (f"${micro / 1e6:.2f}" for micro in (first.spent_micro, first.cap_micro))
+    return f": {used} of {cap} used; not enough left for an answer"
+
+
+class CapHeld(EvertalkError):
+    """What a cap has left is set aside for calls that are under way."""
+
+    code = "cap_held"
+    advice = (
+        "What today's spending limit has left is set aside for answers that are being written just now. "
+        "Your message is kept and will be answered shortly."
+    )
+
+
+BUDGET_WARNING = "budget_warning"
+BUDGET_WARNING_ADVICE = (
+    "Most of today's spending limit is used. I go on until it is reached; /budget shows how much is left."
+)
+"""Said once a day, not an error: nothing failed."""
+
+
+class ContextBudgetExceeded(EvertalkError):
+    """What may never be dropped does not fit into the model's window."""
+
+    code = "context_budget_exceeded"
+
+    def __init__(self, *, hard: int, largest: Sequence[tuple[str, int]]) -> None:
+        parts = ", ".join(f"{name} ({tokens:,} tokens)" for name, tokens in largest)
+        super().__init__(f"needs more than {hard} tokens; largest: {parts}")
+        self.largest = tuple(largest)
+        self.advice = (
+            f"This is too much for one answer. The largest parts: {parts}. "
+            "Please shorten your message, unpin what you can, or begin afresh with /new."
+        )
+
+
+class StorageUnavailable(EvertalkError):
+    """The database cannot be reached or cannot write."""
+
+    code = "storage_unavailable"
+    advice = "The message could not be stored just now. It will be sent again by itself."
+
+
+class ModelError(EvertalkError):
+    """The model's provider did not answer as it should."""
+
+    code = "model_error"
+    transient = True
+    aborted: tuple[Usage, ...] = ()
+    """What the attempts that failed have cost, so that the ledger can hold it."""
+    provider: str = ""
+    """Whose answer it was, by host; empty where nobody was asked."""
+
+
+class ModelUnavailable(ModelError):
+    """The provider is overloaded, silent or unreachable."""
+
+    code = "model_unavailable"
+    advice = (
+        "The model is not reachable just now. Your message is kept; I try again by myself, within half a "
+        "minute each time. /stop ends the wait."
+    )
+
+
+class ModelBusy(ModelError):
+    """The provider asks us to wait."""
+
+    code = "model_busy"
+    advice = (
+        "The model is busy. Your message is kept; I try again by myself, within a minute each time. "
+        "/stop ends the wait."
+    )
+
+    def __init__(self, reason: str = "", *, retry_after_seconds: float) -> None:
+        super().__init__(reason)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class ModelRefusedAccount(ModelError):
+    """The provider refuses our account: key, billing or quota."""
+
+    code = "model_refused_account"
+    advice = (
+        "The assistant's account with its model provider needs attention. The operator was told; "
+        "your message is kept and will be answered when it works again."
+    )
+
+
+class PromptTooLong(ModelError):
+    """The request is larger than the model's window."""
+
+    code = "prompt_too_long"
+    transient = False
+
+    def __init__(self, reason: str = "", *, tokens: int | None = None, maximum: int | None = None) -> None:
+        super().__init__(reason)
+        self.tokens = tokens
+        self.maximum = maximum
+
+
+class ContentRefused(ModelError):
+    """The provider's rules on content forbid this request, or the answer to it."""
+
+    code = "content_refused"
+    transient = False
+    advice = (
+        "The model's provider does not let this be answered: something in it, or in the answer, is against "
+        "its rules on content. Please put it in other words. If it was not your newest message, /new begins "
+        "afresh without the older ones."
+    )
+
+
+class ModelRejectedRequest(ModelError):
+    """The provider found our request invalid."""
+
+    code = "model_rejected_request"
+    transient = False

@@ -1,0 +1,132 @@
+"""What a call costs, in millionths of a dollar, and the most that one could cost."""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from functools import lru_cache
+
+from shared.core.values.model import Prices, Usage
+
+OLD_AFTER_MONTHS = 12
+_MONTH = re.compile(r"(\d{4})-(\d\d)")
+_MARGIN = 10
+"""One part in so many is how far an estimate may be too low."""
+HOUR_WRITE_FACTOR = 2
+"""What is to be kept for an hour costs twice the input price to write, by the provider's price list."""
+
+
+def cost_micro(usage: Usage, prices: Prices | None) -> int | None:
+    """Rounded up; None, not 0, when the prices or the usage are unknown.
+
+    A price in dollars per million tokens is the same number in micro-dollars per token.
+    """
+    if prices is None or not usage.known:
+        return None
+    of_input, of_output, of_read, of_write, share = _in_whole_shares(prices)
+    of_hour = max(0, HOUR_WRITE_FACTOR * of_input - of_write)
+    prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    shares = (
+        usage.input_tokens * of_input
+        + usage.output_tokens * of_output
+        + usage.cache_read_tokens * of_read
+        + usage.cache_write_tokens * of_write
+        + usage.cache_hour_tokens * of_hour
+    )
+    return _rounded_up(shares, share, _factor(prompt, prices))
+
+
+def worst_case_micro(context_tokens: int, max_output: int, prices: Prices, *, hour: bool = False) -> int:
+    """What must be reserved: everything written to the cache anew, and the longest answer.
+
+    Near the size from which on prompts are dearer, the estimate is not trusted to be below it.
+    """
+    of_input, of_output, of_read, of_write, share = _in_whole_shares(prices)
+    dearest = max(of_input, of_write, of_read, HOUR_WRITE_FACTOR * of_input if hour else 0)
+    factor = _factor(context_tokens + context_tokens // _MARGIN, prices)
+    return _rounded_up(context_tokens * dearest + max_output * of_output, share, factor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """A cap that had no room for what was asked; micro-dollars of its day."""
+
+    scope: str
+    """`party`, `session`, `total` …"""
+    cap_micro: int
+    spent_micro: int
+    held_micro: int = 0
+    """Set aside for calls of others that are under way."""
+
+    @property
+    def left_micro(self) -> int:
+        return self.once_settled_micro - self.held_micro
+
+    @property
+    def once_settled_micro(self) -> int:
+        """The most that can be left when the calls under way have ended."""
+        return self.cap_micro - self.spent_micro
+
+
+def most_output(context_tokens: int, most: int, micro: int, prices: Prices, *, hour: bool = False) -> int:
+    """The longest answer, `most` tokens or less, that this money pays for at worst; -1 when none."""
+    return _most(most, micro, lambda tokens: worst_case_micro(context_tokens, tokens, prices, hour=hour))
+
+
+def most_input(most: int, output_tokens: int, micro: int, prices: Prices, *, hour: bool = False) -> int:
+    """The largest prompt that so much money pays for at worst, with an answer of that size; -1 when none."""
+    return _most(most, micro, lambda tokens: worst_case_micro(tokens, output_tokens, prices, hour=hour))
+
+
+def _most(most: int, micro: int, price: Callable[[int], int]) -> int:
+    return bisect_right(range(most + 1), micro, key=price) - 1
+
+
+def micro_per_input_token(prices: Prices) -> float:
+    """The most that a token of an ordinary prompt costs."""
+    of_input, _, of_read, of_write, share = _in_whole_shares(prices)
+    return max(of_input, of_write, of_read) / share
+
+
+def price_on(day: date, prices: Sequence[Prices]) -> Prices | None:
+    """Of several, the newest that holds on that day; before all of them the first."""
+    begun = [price for price in prices if not price.starts or price.starts <= day.isoformat()]
+    return max(begun, key=lambda price: price.starts) if begun else next(iter(prices), None)
+
+
+def are_old(prices: Prices, today: date) -> bool:
+    """Read more than a year ago: the provider may charge something else by now."""
+    known = _MONTH.match(max(prices.dated, prices.starts))
+    if known is None:
+        return False
+    return (today.year - int(known[1])) * 12 + today.month - int(known[2]) > OLD_AFTER_MONTHS
+
+
+def _factor(prompt: int, prices: Prices) -> Fraction | None:
+    """What a long prompt costs more; None for an ordinary one."""
+    is_long = prices.above is not None and prompt > prices.above
+    return _exact(prices.above_factor) if is_long else None
+
+
+def _rounded_up(shares: int, share: int, factor: Fraction | None) -> int:
+    """In whole numbers, as long as no factor is in the way: every call of a turn is reckoned here."""
+    return -(-shares // share) if factor is None else math.ceil(Fraction(shares, share) * factor)
+
+
+@lru_cache(maxsize=256)
+def _in_whole_shares(prices: Prices) -> tuple[int, int, int, int, int]:
+    """The four prices as whole numbers of the same share of a micro-dollar, and how many make one."""
+    exact = [_exact(price) for price in (prices.input, prices.output, prices.cache_read, prices.cache_write)]
+    share = math.lcm(*(price.denominator for price in exact))
+    whole = [int(price * share) for price in exact]
+    return whole[0], whole[1], whole[2], whole[3], share
+
+
+def _exact(price: float) -> Fraction:
+    """The decimal number that was written down, not its binary neighbour."""
+    return Fraction(str(price))

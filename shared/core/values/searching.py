@@ -1,0 +1,125 @@
+"""How text becomes words that can be searched: pieces of a readable size, plain words, their dictionary."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from datetime import date
+
+from shared.core.values.language import language_of
+
+_WORD = re.compile(r"\w+")
+PIECE_CHARS = 700
+"""A passage is about this long at most: long enough to say something, short enough to be quoted."""
+WORDS_AT_MOST = 4_000
+WORD_CHARS = 60
+PLAIN = "simple"
+"""The dictionary that leaves words as they are."""
+_DICTIONARIES = {
+    "English": "english",
+    "German": "german",
+    "French": "french",
+    "Spanish": "spanish",
+    "Italian": "italian",
+    "Portuguese": "portuguese",
+    "Dutch": "dutch",
+    "Russian": "russian",
+}
+DICTIONARIES = (PLAIN, *_DICTIONARIES.values())
+_MONTHS = {
+    "english": "January February March April May June July August September October November December",
+    "german": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+    "french": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+    "spanish": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+    "italian": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre "
+    "dicembre",
+    "portuguese": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+    "dutch": "januari februari maart april mei juni juli augustus september oktober november december",
+    "russian": "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
+}
+_CYRILLIC = re.compile("[а-яё]", re.IGNORECASE)
+_LEAST_HITS = 2
+_UNSPACED = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
+    "\u3040-\u30ff\u31f0-\u31ff"  # Kana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+    "\uac00-\ud7af"  # Hangul, whose words carry their endings
+)
+_RUN = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
+_SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+|\n+|(?<=[。！？])")
+
+
+def words_of(text: str) -> Iterator[str]:
+    """Lower-case words; scripts without blanks between words give each two neighbouring characters."""
+    for run in _RUN.findall(unicodedata.normalize("NFKC", text).casefold()):
+        if _is_unspaced(run[0]) and len(run) > 1:
+            yield from (run[at : at + 2] for at in range(len(run) - 1))
+        else:
+            yield run[:WORD_CHARS]
+
+
+def searchable(*texts: str) -> str:
+    """Texts as words with blanks between them, in a form that Postgres reads as nothing but words."""
+    words: list[str] = []
+    for text in texts:
+        words.extend(words_of(text))
+    return " ".join(words[:WORDS_AT_MOST])
+
+
+def dictionary_of(text: str, *, otherwise: str = "", least: int = _LEAST_HITS) -> str:
+    """The dictionary of the language a text is clearly in, else `otherwise`, else that of its script."""
+    language = language_of(text, least=least)
+    if language:
+        return _DICTIONARIES.get(language, PLAIN)
+    return otherwise or ("russian" if _CYRILLIC.search(text) else "english")
+
+
+def date_words(day: date, dictionary: str = PLAIN) -> str:
+    """A day as people would ask for it, in the language of what was said on it."""
+    months = _MONTHS.get(dictionary, _MONTHS["english"]).split()
+    return f"{day.day} {months[day.month - 1]} {day.year}"
+
+
+def prevailing_dictionary(texts: Iterable[str]) -> str:
+    """For what is too short to tell: that of everything around it; empty when that is mixed."""
+    language = language_of(" ".join(texts))
+    return _DICTIONARIES.get(language, PLAIN) if language else ""
+
+
+def pieces(text: str, *, chars: int = PIECE_CHARS) -> tuple[str, ...]:
+    """The text in parts of at most so many characters, cut between sentences where it can be."""
+    text = text.strip()
+    if len(text) <= chars:
+        return (text,) if text else ()
+    made: list[str] = []
+    held = ""
+    for sentence in _sentences(text, chars):
+        if held and len(held) + 1 + len(sentence) > chars:
+            made.append(held)
+            held = sentence
+        else:
+            held = f"{held} {sentence}" if held else sentence
+    return (*made, held) if held else tuple(made)
+
+
+def _sentences(text: str, chars: int) -> Iterator[str]:
+    for sentence in _SENTENCE_END.split(text):
+        sentence = sentence.strip()
+        while len(sentence) > chars:
+            cut = sentence.rfind(" ", chars // 2, chars)
+            cut = cut if cut > 0 else chars
+            yield sentence[:cut].strip()
+            sentence = sentence[cut:].strip()
+        if sentence:
+            yield sentence
+
+
+def _is_unspaced(char: str) -> bool:
+    return re.match(f"[{_UNSPACED}]", char) is not None
+
+
+def normalised(text: str) -> str:
+    """What two notes have in common when they differ in case, blanks and punctuation only."""
+    return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))

@@ -1,0 +1,162 @@
+"""How many tokens a text, a message or a context will take: estimates that never fail, and learn."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+
+from shared.core.values.messages import (
+    Block,
+    Image,
+    Message,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
+from shared.core.values.model import SystemPart, ToolSpec
+
+IMAGE_TOKENS = 1_600
+MESSAGE_OVERHEAD = 4
+TOOL_BLOCK_OVERHEAD = 10
+TOOLS_PRESENT = 549
+"""What the provider's own tool prompt costs as soon as one tool is offered (measured on the 4.5 family)."""
+PER_TOOL = 53
+
+RATIO_LEAST, RATIO_MOST = 0.8, 2.5
+_LEARNING_SHARE = 0.3
+
+Count = Callable[[str], int]
+
+
+# Tokens per character of the bundled vocabulary, by kind of character.
+_SCRIPTS: tuple[tuple[re.Pattern[str], float], ...] = (
+    (re.compile(r"[A-Za-z]+"), 0.25),
+    (re.compile(r"[\u00c0-\u024f]"), 1.60),
+    (re.compile(r"[\u0370-\u052f]+"), 0.66),
+    (re.compile(r"[\u0590-\u08ff]+"), 1.20),
+    (re.compile(r"[\u0900-\u0dff]+"), 1.50),
+    (re.compile(r"[\u0e00-\u0fff]+"), 1.80),
+    (re.compile(r"[\u1000-\u11ff\ua960-\ua97f\uac00-\ud7ff]+"), 1.40),
+    (re.compile(r"[\u2e80-\u9fff\uf900-\ufaff]+"), 1.00),
+    (re.compile(r"[0-9]+"), 0.70),
+    (re.compile(r"[ ]+"), 0.02),
+    (re.compile(r"[\t\r\n]+"), 0.30),
+    (re.compile(r"[!-/:-@\[-`{-~]+"), 0.85),
+)
+_OTHER_CHARACTER = 2.0
+
+
+def chars_over_four(text: str) -> int:
+    """The last fallback: a quarter of the characters, and a quarter more for safety."""
+    return math.ceil(len(text) / 4 * 1.25)
+
+
+def by_script(text: str) -> int:
+    """A guess from the kinds of characters alone, for when no vocabulary can be loaded."""
+    known, total = 0, 0.0
+    for pattern, per_char in _SCRIPTS:
+        chars = sum(len(found) for found in pattern.findall(text))
+        known += chars
+        total += chars * per_char
+    return math.ceil(total + (len(text) - known) * _OTHER_CHARACTER)
+
+
+def estimate_blocks(blocks: Iterable[Block], count: Count) -> int:
+    """Everything that will be serialised for one message, in the counter's own unit."""
+    return MESSAGE_OVERHEAD + sum(_estimate_block(block, count) for block in blocks)
+
+
+def estimate_messages(messages: Iterable[Message], count: Count) -> int:
+    return sum(estimate_blocks(message.blocks, count) for message in messages)
+
+
+def estimate_tools(tools: Sequence[ToolSpec], count: Count) -> int:
+    if not tools:
+        return 0
+    return TOOLS_PRESENT + sum(PER_TOOL + count(text) for text in _described(tuple(tools)))
+
+
+@lru_cache(maxsize=64)
+def _described(tools: tuple[ToolSpec, ...]) -> tuple[str, ...]:
+    return tuple(map(_description, tools))
+
+
+def _description(tool: ToolSpec) -> str:
+    return f"{tool.name} {tool.description} {_compact_json(tool.provider or tool.input_schema)}"
+
+
+def estimate_system(parts: Iterable[SystemPart], count: Count) -> int:
+    return sum(MESSAGE_OVERHEAD + count(part.text) for part in parts if part.text)
+
+
+def measure(reported: int | None, pending: int, estimate: int, ratio: float) -> int:
+    """The one number of the gauge.
+
+    `reported` is what the provider said of the last call; `pending` the estimate of what came after it less
+    what will not be sent again (it may be negative); `estimate` that of the whole context, for when nothing
+    was reported.
+    """
+    if reported is None:
+        return max(0, math.ceil(estimate * ratio))
+    return max(0, reported + math.ceil(pending * ratio))
+
+
+def observed_ratio(actual: int, estimated: int, otherwise: float) -> float:
+    """Reported tokens per estimated token of one request, within what can be true."""
+    seen = actual / estimated if actual > 0 and estimated > 0 else otherwise
+    return min(RATIO_MOST, max(RATIO_LEAST, seen))
+
+
+def learned_ratio(old: float, actual: int, estimated: int) -> float:
+    """Reported tokens per estimated token, moved three tenths of the way towards the newest observation."""
+    seen = actual / estimated if actual > 0 and estimated > 0 else old
+    mixed = old * (1 - _LEARNING_SHARE) + seen * _LEARNING_SHARE
+    return min(RATIO_MOST, max(RATIO_LEAST, mixed))
+
+
+def reply_tokens(
+    blocks: Iterable[Block], *, exact: bool, reported: int | None, ratio: float, estimate: int
+) -> int:
+    """What an answer is stored with: the provider's own count where exact numbers are asked for.
+
+    Stored counts are multiplied by the session's ratio when they are used, so the exact one is divided by it.
+    Thinking is counted by the provider but not sent again: such a reply keeps its estimate.
+    """
+    thought = any(isinstance(block, Thinking | ProviderBlock) for block in blocks)
+    if not exact or reported is None or thought:
+        return estimate
+    return max(1, round(reported / ratio))
+
+
+def truncated(text: str, limit: int, count: Count) -> str:
+    """The longest start of `text` (to within a few words) that takes at most `limit` tokens."""
+    if count(text) <= limit:
+        return text
+    low, high = 0, min(len(text), limit * 8)
+    while high - low > 8:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count(text[:middle]) <= limit else (low, middle)
+    return text[:low].rstrip()
+
+
+def _estimate_block(block: Block, count: Count) -> int:
+    match block:
+        case Text(text=text) | Thinking(text=text):
+            return count(text)
+        case Image():
+            return IMAGE_TOKENS
+        case ToolUse(name=name, input=arguments):
+            return TOOL_BLOCK_OVERHEAD + count(name) + count(_compact_json(arguments))
+        case ToolResult(text=text):
+            return TOOL_BLOCK_OVERHEAD + count(text)
+        case ProviderBlock(raw=raw):
+            return TOOL_BLOCK_OVERHEAD + count(_compact_json(raw))
+
+
+def _compact_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)

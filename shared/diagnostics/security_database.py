@@ -1,0 +1,250 @@
+"""What only the database knows of a deployment's safety: operators, keys, sites, bots, agents, the record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from shared.adapters.mcp.tools import configured_servers
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.operator_auth import Operators
+from shared.config.settings import Settings, mcp_file
+from shared.core.identity.api_keys import SCOPES
+from shared.diagnostics.security_findings import Risk
+from shared.diagnostics.security_settings import is_for_strangers, origins_of_a_site
+
+_SECONDS = 10.0
+_MANY_ADMINS = 3
+_FACTS = """
+SELECT jsonb_build_object(
+  'superuser', (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
+  'role', current_user,
+  'followers', (SELECT count(*) FROM pg_stat_replication
+                 WHERE coalesce(application_name, '') NOT IN ('pg_basebackup', 'pg_receivewal')),
+  'waits_for_followers', current_setting('synchronous_standby_names') <> ''
+                         AND current_setting('synchronous_commit') NOT IN ('off', 'local'),
+  'operators', (SELECT coalesce(jsonb_agg(o ORDER BY o.name), '[]') FROM (
+     SELECT name, role, password_hash IS NOT NULL AS has_password,
+            EXISTS (SELECT 1 FROM operator_factors f
+                     WHERE f.operator_id = operators.id AND f.confirmed_at IS NOT NULL) AS has_second_factor,
+            coalesce(last_login_at, created_at) < now() - interval '90 days' AS is_long_away,
+            password_hash IS NOT NULL AND NOT EXISTS (
+              SELECT 1 FROM audit a WHERE a.action = 'password.set' AND a.at > now() - interval '1 year'
+                 AND (a.actor = operators.name OR a.object = 'operator:' || public_id)
+            ) AS has_old_password
+       FROM operators WHERE disabled_at IS NULL) o),
+  'keys', (SELECT coalesce(jsonb_agg(k ORDER BY k.name), '[]') FROM (
+     SELECT name, to_jsonb(scopes) AS scopes, expires_at IS NULL AS is_endless,
+            site IS NULL AND agent_id IS NULL AS is_unbound,
+            coalesce(last_used_at, created_at) < now() - interval '90 days' AS is_unused
+       FROM api_keys WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())) k),
+  'sites', (SELECT coalesce(jsonb_agg(s ORDER BY s.name), '[]') FROM (
+     SELECT w.name, w.audience, to_jsonb(w.allowed_origins) AS origins, w.config, a.name AS agent
+       FROM sites w JOIN agents a ON a.id = w.agent_id) s),
+  'bots', (SELECT coalesce(jsonb_agg(b ORDER BY b.username), '[]') FROM (
+     SELECT t.username, t.audience, t.access, a.name AS agent
+       FROM telegram_bots t JOIN agents a ON a.id = t.agent_id) b),
+  'agents', (SELECT coalesce(jsonb_object_agg(name, config), '{}') FROM agents)
+)::text
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """The rows that matter, as they are."""
+
+    role: str
+    superuser: bool
+    operators: Sequence[Mapping[str, Any]]
+    keys: Sequence[Mapping[str, Any]]
+    sites: Sequence[Mapping[str, Any]]
+    bots: Sequence[Mapping[str, Any]]
+    agents: Mapping[str, Mapping[str, Any]]
+    followers: int = 0
+    """Servers that copy this one: everybody may count them, few may ask which of them is waited for."""
+    waits_for_followers: bool = True
+    broken_record: int | None = None
+    """The first line of the audit that does not follow from the one before."""
+
+
+NOTHING = Stored(role="", superuser=False, operators=(), keys=(), sites=(), bots=(), agents={})
+
+
+async def read_stored(database_url: str) -> Stored:
+    """Raises StorageUnavailable, and asyncpg's errors where the schema is not the newest."""
+    pool = await open_pool(database_url, size=2)
+    operators = Operators(pool)
+    try:
+        if not await pool.fetchval("SELECT to_regclass('operators') IS NOT NULL", timeout=_SECONDS):
+            return NOTHING
+        facts = json.loads(await pool.fetchval(_FACTS, timeout=_SECONDS))
+        return Stored(**facts, broken_record=await operators.broken_audit_link())
+    finally:
+        await operators.close()
+        await pool.close()
+
+
+def review_stored(settings: Settings, stored: Stored) -> Iterator[Risk]:
+    yield from _record(settings, stored)
+    if stored.followers and not stored.waits_for_followers:
+        yield Risk(
+            grade="serious",
+            what="a standby follows the database, and no commit waits for it",
+            why="When it is promoted, what was acknowledged a moment before may be lost.",
+            change="ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)' (docs/server.md, A standby)",
+        )
+    yield from _operators(settings, stored.operators)
+    for key in stored.keys:
+        yield from _key(key)
+    for site in stored.sites:
+        yield from origins_of_a_site(str(site["name"]), tuple(site["origins"]))
+        yield from _site(settings, site)
+    for bot in stored.bots:
+        yield from _bot(bot)
+    yield from _agents(settings, stored)
+
+
+def _record(settings: Settings, stored: Stored) -> Iterator[Risk]:
+    if stored.broken_record is not None:
+        yield Risk(
+            grade="grave",
+            what=f"the record of what operators did is broken at line {stored.broken_record}",
+            why="Somebody changed or removed a line in the database itself.",
+            change="Compare it with the newest backup, and find out who else can write to the database",
+        )
+    if stored.superuser and settings.database_url is not None:
+        yield Risk(
+            grade="serious",
+            what=f"Evertalk uses the database as {stored.role}, who may do everything there",
+            why="A hole in one statement would be a hole in the whole server, its files and programs.",
+            change="./evertalk database roles | psql, then DATABASE_URL with evertalk_app (docs/server.md)",
+        )
+
+
+def _operators(settings: Settings, operators: Sequence[Mapping[str, Any]]) -> Iterator[Risk]:
+    admins = [str(one["name"]) for one in operators if one["role"] == "admin"]
+    if len(admins) > _MANY_ADMINS:
+        yield Risk(
+            grade="slight",
+            what=f"{len(admins)} admins: {', '.join(admins)}",
+            why="Each of them can let others in and forget people; most need to read or to answer only.",
+            change="on the page Operators, make those operators or viewers who need no more",
+        )
+    for one in operators:
+        if one["is_long_away"]:
+            yield Risk(
+                grade="serious" if one["role"] == "admin" else "slight",
+                what=f"{one['name']} ({one['role']}) has not logged in for 90 days",
+                why="Nobody notices when such an account is used by somebody else.",
+                change=f"./evertalk operator revoke '{one['name']}'",
+            )
+        elif one["has_old_password"]:
+            yield Risk(
+                grade="slight",
+                what=f"the password of {one['name']} is older than a year",
+                why="It may stand in somebody's list by now.",
+                change=f"./evertalk operator passwd '{one['name']}'",
+            )
+    if settings.oidc_issuer is None and is_for_strangers(settings):
+        alone = [one for one in operators if one["has_password"] and not one["has_second_factor"]]
+        names = [str(one["name"]) for one in alone]
+        if names:
+            yield Risk(
+                grade="slight",
+                what=f"{', '.join(names)} log in by a password alone, on a public address",
+                why="A password that was read over a shoulder is enough.",
+                change="a second factor, on the page Account; or EVERTALK_OIDC_ISSUER with its like",
+            )
+
+
+def _key(key: Mapping[str, Any]) -> Iterator[Risk]:
+    everything = set(key["scopes"]) >= set(SCOPES)
+    name = str(key["name"])
+    if everything and key["is_unbound"]:
+        yield Risk(
+            grade="grave" if key["is_endless"] else "serious",
+            what=f"the key {name} may do everything for everybody{', for ever' if key['is_endless'] else ''}",
+            why="Whoever finds it in a log or a repository reads and writes all conversations.",
+            change=f"./evertalk key revoke '{name}', then a new one with few scopes, --site and --days",
+        )
+    elif key["is_endless"]:
+        yield Risk(
+            grade="serious",
+            what=f"the key {name} never ends",
+            why="A key that was forgotten somewhere opens for ever.",
+            change=f"./evertalk key revoke '{name}', then a new one with --days 365",
+        )
+    if key["is_unused"]:
+        yield Risk(
+            grade="slight",
+            what=f"nobody has used the key {name} for 90 days",
+            why="What nobody needs can only be stolen.",
+            change=f"./evertalk key revoke '{name}'",
+        )
+
+
+def _site(settings: Settings, site: Mapping[str, Any]) -> Iterator[Risk]:
+    name = str(site["name"])
+    config = site["config"] if isinstance(site["config"], Mapping) else {}
+    personal = "public" not in (site["audience"], settings.profile)
+    if personal and is_for_strangers(settings) and config.get("verified") != "required":
+        yield Risk(
+            grade="grave" if not site["origins"] else "serious",
+            what=f"the site {name} is personal, and anybody can open it at {settings.public_url}",
+            why="Strangers talk with your own assistant: its tools, its folder, your money.",
+            change=f'./evertalk site edit {name}: "audience": "public", or "verified": "required"',
+        )
+    if config.get("webview") and config.get("verified") != "required":
+        yield Risk(
+            grade="slight",
+            what=f"the site {name} lets in pages that do not say where they are from (webview)",
+            why="So can any page that hides it; limits and caps are then all that holds.",
+            change=f'./evertalk site edit {name}: "webview": false, or "verified": "required"',
+        )
+
+
+def _bot(bot: Mapping[str, Any]) -> Iterator[Risk]:
+    if bot["access"] == "open" and bot["audience"] == "personal":
+        yield Risk(
+            grade="serious",
+            what=f"anybody who finds @{bot['username']} talks with an assistant that is meant for you",
+            why="They spend your money, and reach whatever tools its agent has.",
+            change="access: pairing, or audience: public, where this bot is set up",
+        )
+
+
+def _agents(settings: Settings, stored: Stored) -> Iterator[Risk]:
+    """What strangers can have done, and what could carry words away."""
+    servers, _ = configured_servers(mcp_file(settings))
+    places: dict[str, list[str]] = {}
+    for row, place in (*((one, f"site {one['name']}") for one in stored.sites),
+                       *((one, f"@{one['username']}") for one in stored.bots)):  # fmt: skip
+        if "public" in (row["audience"], settings.profile):
+            places.setdefault(str(row["agent"]), []).append(place)
+    for name, where in places.items():
+        tools = stored.agents.get(name, {}).get("tools")
+        tools = tools if isinstance(tools, Mapping) else {}
+        lent = ", ".join(server.name for server in servers)
+        if lent and not tools.get("allow"):
+            yield Risk(
+                grade="serious",
+                what=f"strangers at {', '.join(where)} have all tools of {lent}",
+                why="Those act with your rights at that server, for whoever asks.",
+                change=f'./evertalk agent edit {name}: "tools": {{"allow": [the few that strangers need]}}',
+            )
+        if _may_fetch(tools):
+            yield Risk(
+                grade="serious" if lent else "slight",
+                what=f"strangers at {', '.join(where)} can have pages fetched (fetch_url)",
+                why="A page can talk the assistant into carrying words away in the next address.",
+                change=f'./evertalk agent edit {name}: "tools": {{"deny": ["fetch_url"]}}',
+            )
+
+
+def _may_fetch(tools: Mapping[str, Any]) -> bool:
+    allowed, denied = tools.get("allow"), tools.get("deny") or ()
+    let_in = not allowed or any(fnmatchcase("fetch_url", str(one)) for one in allowed)
+    return let_in and not any(fnmatchcase("fetch_url", str(one)) for one in denied)

@@ -1,0 +1,179 @@
+"""Who else on this machine can read or change what a deployment keeps in files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from shared.adapters.embedded.process_user import Account, account_for
+from shared.adapters.mcp.tools import configured_servers
+from shared.cli.backup import last_backup
+from shared.config.settings import Settings, default_env_file, mcp_file
+from shared.core.tools.mcp import McpServer
+from shared.diagnostics.security_findings import Risk, nearness
+
+OLD_BACKUP = timedelta(days=2)
+_FETCHERS = ("npx", "uvx", "bunx", "pipx", "dlx")
+_PINNED = re.compile(r".+(@[0-9][\w.+-]*|==[\w.+-]+)")
+
+
+def review_files(settings: Settings) -> Iterator[Risk]:
+    folder = settings.data_dir
+    yield from _private(
+        folder, "it holds every conversation, and the key that seals secrets", passing=_passing(settings)
+    )
+    yield from _private(folder / "secret_key", "it opens every sealed secret")
+    yield from _private(settings.backups, "each copy holds everything")
+    if (env := default_env_file()) is not None:
+        yield from _private(env, "it holds the keys of this deployment")
+    yield from _unchangeable(folder / "workspaces", "whoever writes there tells the assistant what to do")
+    yield from _root(folder)
+    yield from _shared_account(settings)
+    yield from _backups(settings)
+    if (path := mcp_file(settings)) is not None:
+        yield from _unchangeable(path, "whoever writes there has programs started as you")
+        yield from _tool_servers(path)
+
+
+def _mode(path: Path) -> int:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0
+
+
+def _private(path: Path, because: str, *, passing: int = 0) -> Iterator[Risk]:
+    """`passing` are the rights that others must have to get through to what is theirs."""
+    mode = _mode(path)
+    if not mode & 0o077 & ~passing:
+        return
+    right = f"{0o700 | passing:o}" if path.is_dir() else "600"
+    yield Risk(
+        grade="grave" if mode & 0o022 or (mode & 0o044 and path.is_file()) else "serious",
+        what=f"others on this machine can {'change' if mode & 0o022 else 'look into'} {path} ({mode:o})",
+        why=f"{because[0].upper()}{because[1:]}.",
+        change=f"chmod {right} {path}",
+    )
+
+
+def _unchangeable(path: Path, because: str) -> Iterator[Risk]:
+    mode = _mode(path)
+    if mode & 0o022:
+        yield Risk(
+            grade="grave",
+            what=f"others on this machine can change {path} ({mode:o})",
+            why=f"{because[0].upper()}{because[1:]}.",
+            change=f"chmod -R go-w {path}",
+        )
+
+
+def _root(folder: Path) -> Iterator[Risk]:
+    if os.name != "posix" or os.geteuid() != 0:
+        return
+    yield Risk(
+        grade="serious",
+        what="Evertalk runs with the rights of root",
+        why="A hole in anything that it reads would be a hole in the whole machine.",
+        change=f"useradd --system evertalk; chown -R evertalk {folder}; then start it as that user",
+    )
+
+
+def _servers_account(settings: Settings) -> Account | None:
+    """Whose rights the servers have that root starts; None where they have our own, or none are ours."""
+    if os.geteuid() != 0 or not (settings.embedded_postgres or settings.embedded_redis):
+        return None
+    servers = settings.data_dir / "servers"
+    place = servers if servers.exists() else settings.data_dir
+    return account_for(place, settings.servers_account) if place.exists() else None
+
+
+def _passing(settings: Settings) -> int:
+    account = _servers_account(settings)
+    return 0 if account is None else account.passing
+
+
+def _shared_account(settings: Settings) -> Iterator[Risk]:
+    account = _servers_account(settings)
+    if account is not None and account.is_shared:
+        yield Risk(
+            grade="serious",
+            what="the servers run as nobody, as other programs of this machine do",
+            why="Whatever else runs under that account can read every conversation.",
+            change="./evertalk up as root makes an account for them, where useradd or adduser is installed",
+        )
+
+
+def _backups(settings: Settings) -> Iterator[Risk]:
+    if not settings.embedded_postgres:
+        yield Risk(
+            grade="slight",
+            what="whether the database is copied somewhere cannot be seen from here",
+            why="A copy on another machine is what is left after a break-in or a broken disk.",
+            change="./evertalk backup --to FOLDER each day, and bring one back once to see that it works",
+        )
+        return
+    now = datetime.now(UTC)
+    last = last_backup(settings, now=now)
+    if last is not None and now - last < OLD_BACKUP:
+        return
+    age = "none" if last is None else f"{(now - last).days} days old"
+    yield Risk(
+        grade="serious",
+        what=f"the newest backup in {settings.backups} is {age}",
+        why="After a break-in or a broken disk, only a copy brings conversations back.",
+        change="./evertalk backup, and copy it to another machine",
+    )
+
+
+def _tool_servers(path: Path) -> Iterator[Risk]:
+    servers, _ = configured_servers(path)
+    for server in servers:
+        yield from _server(server, path)
+    literal = [name for name in _written_secrets(path) if name]
+    if literal and _mode(path) & 0o044:
+        yield Risk(
+            grade="grave",
+            what=f"others can read {path}, which holds secrets of {', '.join(sorted(set(literal)))}",
+            why="With them they pass for you at those servers.",
+            change=f"chmod 600 {path}, or write ${{NAME}} there and NAME=… into .env",
+        )
+
+
+def _server(server: McpServer, path: Path) -> Iterator[Risk]:
+    if server.url.startswith("http://") and nearness(_host(server.url)) != "here":
+        yield Risk(
+            grade="grave",
+            what=f"the tools of {server.name} are asked over http",
+            why="Who is on the way reads what the assistant asks, and answers in that server's name.",
+            change=f"{path}: {server.url.replace('http://', 'https://', 1)}",
+        )
+    if Path(server.command).name in _FETCHERS and not any(map(_PINNED.fullmatch, server.args)):
+        yield Risk(
+            grade="serious",
+            what=f"the tools of {server.name} are whatever {Path(server.command).name} finds newest today",
+            why="Whoever takes over that package has a program running here as you.",
+            change=f"{path}: name a version, as in package@1.2.3 or package==1.2.3",
+        )
+
+
+def _host(url: str) -> str:
+    return url.split("://", 1)[-1].split("/", 1)[0].rsplit("@", 1)[-1].rsplit(":", 1)[0]
+
+
+def _written_secrets(path: Path) -> Iterator[str]:
+    """Servers whose headers or environment stand there as they are, not as names of variables."""
+    try:
+        raw = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return
+    servers = raw.get("mcpServers", {}) if isinstance(raw, dict) else {}
+    for name, server in servers.items() if isinstance(servers, dict) else ():
+        for part in ("headers", "env"):
+            values = server.get(part, {}) if isinstance(server, dict) else {}
+            if isinstance(values, dict) and any("${" not in str(value) for value in values.values()):
+                yield str(name)

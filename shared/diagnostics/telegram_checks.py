@@ -1,0 +1,92 @@
+"""The doctor's look at Telegram: tokens, how messages come in, who serves each bot, what may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from shared.adapters.postgres.dashboard.telegram import BotState, PostgresTelegramOverview
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.telegram_probe import (
+    BotSeen,
+    TelegramSilent,
+    TokenRefused,
+    WebhookSeen,
+    look_at_bot,
+    look_at_webhook,
+)
+from shared.config.bots import BotConfig, configured_bots, remarks_about
+from shared.config.settings import Settings
+from shared.diagnostics.findings import Finding
+
+
+async def check_bots(settings: Settings) -> Sequence[Finding]:
+    bots = configured_bots(settings)
+    findings = [Finding(level="warn", what=remark) for remark in remarks_about(bots, settings)]
+    for bot in bots:
+        findings += await _check_bot(bot, settings.telegram_api_url)
+    return findings
+
+
+async def _check_bot(bot: BotConfig, api_url: str) -> Sequence[Finding]:
+    try:
+        seen = await look_at_bot(bot.token, api_url=api_url)
+        webhook = await look_at_webhook(bot.token, api_url=api_url)
+    except TokenRefused as error:
+        advice = "Copy it again from @BotFather; /revoke there makes a new one."
+        return [Finding(level="fail", what=f"{bot.token_name}: {error}", advice=advice)]
+    except TelegramSilent as error:
+        advice = (
+            "Check the network and EVERTALK_TELEGRAM_API_URL; meanwhile Telegram keeps what people write."
+        )
+        return [Finding(level="warn", what=f"{bot.token_name}: {error}", advice=advice)]
+    what = f"Telegram knows @{seen.username} ({bot.mode}, access {bot.access})"
+    return [Finding(level="ok", what=what), *_about_webhook(bot, seen, webhook)]
+
+
+def _about_webhook(bot: BotConfig, seen: BotSeen, webhook: WebhookSeen) -> Iterator[Finding]:
+    name = f"@{seen.username}"
+    if bot.mode == "polling" and webhook.host:
+        what = f"{name} is polled here, but Telegram posts its messages to {webhook.host}"
+        advice = "The bot takes that webhook away when it starts; does another program use this token?"
+        yield Finding(level="warn", what=what, advice=advice)
+    if bot.mode == "webhook" and not webhook.host:
+        what = f"Telegram has no webhook for {name}"
+        yield Finding(level="warn", what=what, advice="The bot process sets it: ./evertalk up")
+    if webhook.waiting:
+        what = f"messages for {name} that wait at Telegram: {webhook.waiting}"
+        yield Finding(level="warn", what=what, advice="They come when the bot runs: ./evertalk up")
+    if webhook.last_error and webhook.last_error_at is not None:
+        what = f"Telegram could not deliver to {webhook.host}: {webhook.last_error}"
+        advice = f"That was at {webhook.last_error_at:%Y-%m-%d %H:%M} UTC. Can it be reached from outside?"
+        yield Finding(level="warn", what=what, advice=advice)
+
+
+async def bots_in_service(settings: Settings, database_url: str) -> Sequence[Finding]:
+    """Whether somebody serves them, what they complain of, and what may not have arrived."""
+    bots = configured_bots(settings)
+    if not bots:
+        return []
+    pool = await open_pool(database_url, size=1)
+    try:
+        known = {state.bot_id: state for state in await PostgresTelegramOverview(pool).bots()}
+    finally:
+        await pool.close()
+    return [finding for bot in bots for finding in _in_service(bot, known.get(bot.bot_id))]
+
+
+def _in_service(bot: BotConfig, state: BotState | None) -> Iterator[Finding]:
+    if state is None:
+        yield Finding(level="ok", what=f"the bot of {bot.token_name} has not been started yet")
+        return
+    name = f"@{state.username}"
+    if state.served_by is None:
+        yield Finding(level="ok", what=f"nobody serves {name} at the moment; ./evertalk up does")
+    else:
+        yield Finding(level="ok", what=f"{name} is served by process {state.served_by}")
+    if state.problem:
+        yield Finding(level="warn", what=f"{name}: {state.problem}", advice="The log of the bot tells more.")
+    if state.uncertain:
+        number = "1 message" if state.uncertain == 1 else f"{state.uncertain} messages"
+        what = f"{number} of {name} may not have arrived: Telegram did not answer"
+        advice = "Each person was told, with a button that brings it; the dashboard shows whose they are."
+        yield Finding(level="warn", what=what, advice=advice)

@@ -1,0 +1,134 @@
+"""Tells operators what needs them: looks at what is so, and brings what is due to webhooks and by mail.
+
+Runs in the processes that talk with people, so that a worker's death is told too; the worker itself reaches
+nobody. Telegram's share is brought by whoever holds the bot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from shared.core.ops.alerts import Outcome, Sending
+from shared.core.values.errors import StorageUnavailable
+from shared.runtime.crash_points import CrashPoint, no_crash
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 5.0
+SEND_SECONDS = 1.0
+
+
+class Swept(Protocol):
+    @property
+    def opened(self) -> int: ...
+    @property
+    def ended(self) -> int: ...
+
+
+class AlertStore(Protocol):
+    """`rules` is whatever the store was built to understand."""
+
+    async def sweep(self, rules: Any, *, worker_id: int, targets: Sequence[str]) -> Swept | None: ...
+    async def claim(self, targets: Sequence[str], *, worker_id: int) -> Sending | None: ...
+    async def ended(self, sending: Sending, outcome: Outcome, *, worker_id: int) -> bool: ...
+
+
+class Carrier(Protocol):
+    """Brings one message, and always says what became of it."""
+
+    async def send(self, sending: Sending) -> Outcome: ...
+
+
+class Bringing:
+    """Claims, sends and stores, one after another. What became of a message is known while this lives."""
+
+    def __init__(self, store: AlertStore, *, worker_id: int, crash_point: CrashPoint = no_crash) -> None:
+        self._store = store
+        self._worker_id = worker_id
+        self._crash_point = crash_point
+        self._unstored: list[tuple[Sending, Outcome]] = []
+
+    async def catch_up(self) -> None:
+        """Store what could not be stored; raises StorageUnavailable."""
+        while self._unstored:
+            sending, outcome = self._unstored[0]
+            await self._store.ended(sending, outcome, worker_id=self._worker_id)
+            self._unstored.pop(0)
+
+    async def bring(self, carriers: Mapping[str, Carrier]) -> int:
+        """How many were due; raises StorageUnavailable."""
+        await self.catch_up()
+        done = 0
+        while sending := await self._store.claim(tuple(carriers), worker_id=self._worker_id):
+            self._crash_point("before_alert_send")
+            outcome = await carriers[sending.target].send(sending)
+            self._crash_point("after_alert_send")
+            log.info(
+                "alert_sent", kind=sending.alert.kind, target=sending.target, phase=sending.phase,
+                outcome=type(outcome).__name__, code=getattr(outcome, "code", ""),
+            )  # fmt: skip
+            self._unstored.append((sending, outcome))
+            await self.catch_up()
+            done += 1
+        return done
+
+
+class Alerting:
+    """`watch` and `send` go on until they are cancelled; `look` and `bring` are one round of each."""
+
+    def __init__(
+        self,
+        store: AlertStore,
+        *,
+        rules: Any,
+        targets: Sequence[str],
+        carriers: Mapping[str, Carrier],
+        worker_id: int,
+        crash_point: CrashPoint = no_crash,
+    ) -> None:
+        self._store = store
+        self._rules = rules
+        self._targets = tuple(targets)
+        self._carriers = dict(carriers)
+        self._worker_id = worker_id
+        self._crash_point = crash_point
+        self._bringing = Bringing(store, worker_id=worker_id, crash_point=crash_point)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return self._targets
+
+    async def look(self) -> Swept | None:
+        """Open and end what is so; raises StorageUnavailable."""
+        self._crash_point("before_alert_opens")
+        swept = await self._store.sweep(self._rules, worker_id=self._worker_id, targets=self._targets)
+        if swept is not None and swept.opened:
+            self._crash_point("after_alert_opens")
+        if swept is not None and (swept.opened or swept.ended):
+            log.warning("alerts_changed", opened=swept.opened, ended=swept.ended)
+        return swept
+
+    async def bring(self) -> int:
+        return await self._bringing.bring(self._carriers)
+
+    async def watch(self) -> None:
+        while True:
+            try:
+                await self._bringing.catch_up()
+                await self.look()
+            except StorageUnavailable as error:
+                log.warning("alerts_wait_for_storage", reason=str(error))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def send(self) -> None:
+        while True:
+            if self._carriers:
+                try:
+                    await self.bring()
+                except StorageUnavailable as error:
+                    log.warning("alerts_wait_for_storage", reason=str(error))
+            await asyncio.sleep(SEND_SECONDS)

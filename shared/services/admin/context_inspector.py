@@ -1,0 +1,310 @@
+"""What operators look at: what fills a session's window now, what a model saw, what a summary would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol
+
+from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
+from shared.core.compaction.summarising import models_for
+from shared.core.overflow.request_trace import Piece, before_call, calls_of, pieces_of
+from shared.core.session.budget import ContextBudget
+from shared.core.session.events import ContextMeasured
+from shared.core.session.policy import ContextPolicy
+from shared.core.session.presets import PRESETS
+from shared.core.session.session import Entry
+from shared.core.session.session_state import SessionState
+from shared.core.session.turns import StoredTurn
+from shared.core.values.messages import Image
+from shared.core.values.model import Usage
+from shared.core.values.money import cost_micro
+from shared.ports import ChatModel, ModelCard, ModelRequest
+from shared.services.turns.agent_loop import measured
+from shared.services.turns.request_builder import Prepared, Prompting
+from shared.services.turns.request_replay import PartMissing, Remade, remake
+from shared.services.turns.toolbox import Toolbox
+
+SUMMARY_INSTRUCTION_TOKENS = 1_000
+SUMMARY_ANSWER_TOKENS = 1_500
+FLUSH_INSTRUCTION_TOKENS = 600
+FLUSH_ANSWER_TOKENS = 400
+"""What a summary and a ghost turn usually take beside what they read; for an estimate, not for a cap."""
+
+Body = Callable[[ModelRequest], Awaitable[Mapping[str, Any]]]
+
+
+class StateStore(Protocol):
+    async def state(self, session_id: int) -> SessionState: ...
+
+
+class ReplayStore(Protocol):
+    async def of_turn(self, session_id: int, turn: int) -> StoredTurn | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """A number that is not the preset's own."""
+
+    name: str
+    preset: Any
+    effective: Any
+    by: str
+    """`agent` or `operator`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Now:
+    """The next request of a session, before anything new is said: the same build that answers."""
+
+    gauge: ContextMeasured | None
+    """None before the first answer."""
+    budget: ContextBudget
+    card: ModelCard
+    preset: str
+    policy: Mapping[str, Any]
+    """Every number that holds, by name."""
+    overrides: tuple[Override, ...]
+    unsent: int
+    """Tokens of live messages that the policy leaves out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """One call of a turn, made again from what is stored of it."""
+
+    turn: int
+    call: int
+    calls: int
+    gone: str = ""
+    """Why it cannot be made again; then there are no pieces."""
+    same: bool = True
+    """Whether it is what was sent, byte for byte."""
+    differs: str = ""
+    """Why it is not."""
+    model: str = ""
+    pieces: tuple[Piece, ...] = ()
+    request: ModelRequest | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a summary or a flush would do if it were asked for now."""
+
+    possible: bool
+    reason: str = ""
+    """A word for programs; `detail` has its numbers."""
+    detail: str = ""
+    from_turn: int = 0
+    through_turn: int = 0
+    reads: int = 0
+    """Tokens that a model would be given."""
+    calls: int = 0
+    before: int = 0
+    after: int = 0
+    model: str = ""
+    cost_micro: int | None = None
+    """Without what the provider may still have in its cache; None is unknown."""
+    flush: Estimate | None = None
+    """What is saved to memory first."""
+
+
+class Inspecting:
+    def __init__(
+        self,
+        *,
+        states: StateStore,
+        replays: ReplayStore,
+        model: ChatModel,
+        prompting: Prompting,
+        toolbox: Toolbox,
+        body: Body,
+    ) -> None:
+        self._states = states
+        self._replays = replays
+        self._model = model
+        self._prompting = prompting
+        self._toolbox = toolbox
+        self._body = body
+
+    async def now(self, session_id: int) -> Now:
+        """Raises UnknownSession, ContradictoryPolicy."""
+        state = await self._states.state(session_id)
+        prepared = await self._prepared(state)
+        used = state.view.context_tokens or prepared.estimate
+        known = state.context_limit > 0
+        return Now(
+            gauge=measured(prepared, used, estimated=True) if known else None,
+            budget=prepared.budget,
+            card=prepared.card,
+            preset=prepared.policy.name,
+            policy=_numbers(prepared.policy),
+            overrides=self._overrides(prepared.policy, state.agent_config),
+            unsent=prepared.unsent,
+        )
+
+    async def replay(self, session_id: int, turn: int, call: int | None = None) -> Replay | None:
+        """The turn's `call`-th request, from 1 on, the last one without it; None when none is on record."""
+        stored = await self._replays.of_turn(session_id, turn)
+        if stored is None:
+            return None
+        calls = calls_of(_live(stored), turn)
+        number = calls if call is None else max(1, min(call, calls))
+        earlier = replace(stored, entries=before_call(stored.entries, turn, number))
+        try:
+            remade = remake(earlier, count=self._prompting.counter.count)
+        except PartMissing:
+            return Replay(turn=turn, call=number, calls=calls, gone=_why_gone(stored))
+        differs = _differs(stored, remade, is_last=number == calls)
+        return Replay(
+            turn=turn,
+            call=number,
+            calls=calls,
+            same=not differs,
+            differs=differs,
+            model=remade.request.model,
+            pieces=_pieces(earlier, remade),
+            request=remade.request,
+        )
+
+    async def body(self, request: ModelRequest) -> Mapping[str, Any]:
+        """As the provider is sent it."""
+        return await self._body(request)
+
+    async def estimate_compaction(self, session_id: int, *, force: bool = False) -> Estimate:
+        """What `/compact` would do now; asks no model and changes nothing."""
+        state = await self._states.state(session_id)
+        prepared = await self._prepared(state)
+        names = models_for(
+            prepared.policy.summariser, summary_model=self._prompting.summary_model,
+            own_model=prepared.card.name, falls_back=prepared.policy.summary_falls_back,
+        )  # fmt: skip
+        card = await self._model.card(names[0])
+        now_tokens = state.view.context_tokens + prepared.unsent
+        plan = plan_compaction(
+            state.view, budget=prepared.budget, policy=prepared.policy, force=force, now_tokens=now_tokens,
+            summariser_window=card.window, ratio=prepared.ratio,
+        )  # fmt: skip
+        if isinstance(plan, NothingToCompact):
+            return Estimate(possible=False, reason=plan.reason, detail=plan.detail, before=now_tokens)
+        warm = prepared.policy.summariser == "warm"
+        return self._of_plan(state, prepared, plan, prepared.card if warm else card, warm=warm)
+
+    async def estimate_flush(self, session_id: int) -> Estimate:
+        """What saving to memory would read now; asks no model and changes nothing."""
+        state = await self._states.state(session_id)
+        prepared = await self._prepared(state)
+        found = self._flush(state, prepared, through=state.answered_turn)
+        if found is not None:
+            return found
+        return Estimate(possible=False, reason="all_read", through_turn=state.view.flushed_turn)
+
+    async def _prepared(self, state: SessionState) -> Prepared:
+        card = await self._model.card(self._prompting.model_of(state.agent_config))
+        tools = self._toolbox.of(state.agent_config).specs
+        return self._prompting.next_request(state, card=card, tools=tools)
+
+    def _of_plan(
+        self, state: SessionState, prepared: Prepared, plan: CompactionPlan, card: ModelCard, *, warm: bool
+    ) -> Estimate:
+        calls = 1 if warm else max(1, len(plan.chunks))
+        source = prepared.estimate if warm else round(card.token_factor * _tokens(plan.entries))
+        reads = source + calls * SUMMARY_INSTRUCTION_TOKENS
+        return Estimate(
+            possible=True,
+            from_turn=plan.from_turn,
+            through_turn=plan.through_turn,
+            reads=reads,
+            calls=calls,
+            before=plan.tokens_before,
+            after=plan.expected_after,
+            model=card.name,
+            cost_micro=_cost(card, reads, calls * SUMMARY_ANSWER_TOKENS),
+            flush=self._flush(state, prepared, through=plan.through_turn),
+        )
+
+    def _flush(self, state: SessionState, prepared: Prepared, *, through: int) -> Estimate | None:
+        """None when nothing of the range is unread. The session's own model reads the whole view again."""
+        if state.view.flushed_turn >= through:
+            return None
+        card, reads = prepared.card, prepared.estimate + FLUSH_INSTRUCTION_TOKENS
+        return Estimate(
+            possible=True,
+            from_turn=state.view.flushed_turn + 1,
+            through_turn=through,
+            reads=reads,
+            calls=1,
+            model=card.name,
+            cost_micro=_cost(card, reads, FLUSH_ANSWER_TOKENS),
+        )
+
+    def _overrides(self, policy: ContextPolicy, agent_config: Mapping[str, Any]) -> tuple[Override, ...]:
+        preset = PRESETS.get(policy.name)
+        if preset is None:
+            return ()
+        own = agent_config.get("context")
+        named = set(own) if isinstance(own, Mapping) else set[str]()
+        usual, holds = _numbers(preset), _numbers(policy)
+        return tuple(
+            Override(
+                name=name, preset=usual[name], effective=value, by="agent" if name in named else "operator"
+            )
+            for name, value in holds.items()
+            if value != usual[name]
+        )
+
+
+def _pieces(stored: StoredTurn, remade: Remade) -> tuple[Piece, ...]:
+    audit, live = stored.audit, {entry.seq for entry in remade.view.entries}
+    pins = {entry.seq for entry in remade.view.pins}
+    return pieces_of(
+        system=remade.request.system,
+        tools=remade.request.tools,
+        messages=remade.request.messages,
+        view=remade.view,
+        policy=remade.policy,
+        recall=remade.recall,
+        runtime_facts=audit.recipe["facts"],
+        left_out=[
+            entry
+            for entry in stored.entries
+            if entry.seq not in live | pins
+            and entry.turn > audit.base_turn
+            and entry.seq <= audit.entry_through
+        ],
+    )
+
+
+def _live(stored: StoredTurn) -> list[Entry]:
+    live = {seq for first, last in stored.audit.recipe.get("seqs", ()) for seq in range(first, last + 1)}
+    return [entry for entry in stored.entries if entry.seq in live]
+
+
+def _why_gone(stored: StoredTurn) -> str:
+    audit = stored.audit
+    if audit.part_hashes:
+        return "erased"
+    return "refused" if audit.overflow_rejected else "erased"
+
+
+def _differs(stored: StoredTurn, remade: Remade, *, is_last: bool) -> str:
+    if not is_last and "fit" in stored.audit.recipe:
+        return "fitted"
+    if not is_last and not remade.request.tools:
+        return "tools"
+    shown = (block for message in remade.request.messages for block in message.blocks)
+    return "pictures" if any(isinstance(block, Image) for block in shown) else ""
+
+
+def _numbers(policy: ContextPolicy) -> dict[str, Any]:
+    """Without what is no number of the policy: its name, and rules by tool."""
+    names = (one.name for one in fields(policy) if one.name not in ("name", "prune_rules"))
+    return {name: getattr(policy, name) for name in names}
+
+
+def _tokens(entries: Sequence[Entry]) -> int:
+    return sum(entry.tokens for entry in entries)
+
+
+def _cost(card: ModelCard, reads: int, answer: int) -> int | None:
+    return cost_micro(Usage(input_tokens=reads, output_tokens=answer), card.prices)

@@ -1,0 +1,77 @@
+"""What an operator does with jobs and deliveries: the rows change, then the doorbell rings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from shared.core.ops.job_views import DeliveryVerb, JobMatch, JobVerb, PartKey, Skipped, WorkChanged
+from shared.ports import DESK, Announcer, Doorbell
+from shared.runtime.crash_points import CrashPoint
+
+BATCH = 500
+AT_MOST = 10_000
+"""Jobs that one request changes; the answer says how many are left."""
+RINGS = 50
+"""The rest are found by the sweep within a second."""
+
+
+class WorkStore(Protocol):
+    async def matching(
+        self, verb: JobVerb, match: JobMatch, *, after: int, through: int, limit: int
+    ) -> list[int]: ...
+    async def change_jobs(self, verb: JobVerb, ids: Sequence[int], *, actor: str) -> WorkChanged: ...
+    async def change_parts(
+        self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str
+    ) -> WorkChanged: ...
+
+
+class WorkDesk:
+    """Who may, the caller has checked."""
+
+    def __init__(
+        self, store: WorkStore, doorbell: Doorbell, announcer: Announcer, *, crash_point: CrashPoint
+    ) -> None:
+        self._store = store
+        self._doorbell = doorbell
+        self._announcer = announcer
+        self._crash_point = crash_point
+
+    async def jobs(self, verb: JobVerb, ids: Sequence[int], *, actor: str) -> WorkChanged:
+        """These jobs; what has moved on meanwhile is skipped, and told."""
+        done = await self._store.change_jobs(verb, ids, actor=actor)
+        self._crash_point("after_work_change")
+        await self._ring(done)
+        await self._tell("jobs", done)
+        return done
+
+    async def all_jobs(self, verb: JobVerb, match: JobMatch, *, through: int, actor: str) -> WorkChanged:
+        """All that match and existed when `through` was the newest, in batches: each is kept when it ends."""
+        changed: list[str] = []
+        skipped: list[Skipped] = []
+        after = 0
+        while len(changed) < AT_MOST:
+            ids = await self._store.matching(verb, match, after=after, through=through, limit=BATCH)
+            if not ids:
+                break
+            done = await self.jobs(verb, ids, actor=actor)
+            changed += done.changed
+            skipped += done.skipped
+            after = ids[-1]
+        left = await self._store.matching(verb, match, after=after, through=through, limit=AT_MOST)
+        return WorkChanged(changed=tuple(changed), skipped=tuple(skipped), more=len(left))
+
+    async def deliveries(self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str) -> WorkChanged:
+        done = await self._store.change_parts(verb, parts, actor=actor)
+        self._crash_point("after_work_change")
+        await self._tell("deliveries", done)
+        return done
+
+    async def _ring(self, done: WorkChanged) -> None:
+        for job_id, attempt in done.rung[:RINGS]:
+            if not await self._doorbell.ring(job_id, attempt):
+                return
+
+    async def _tell(self, topic: str, done: WorkChanged) -> None:
+        if done.changed:
+            await self._announcer.announce(DESK, {"t": "changed", "topics": [topic]})

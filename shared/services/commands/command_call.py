@@ -1,0 +1,52 @@
+"""One call of a command: who asks, with which words, in which language."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from shared.core.commands.commands import Audience, Channel, Command
+from shared.core.commands.texts import CommandTexts
+from shared.core.session.session_state import Refused
+
+Progress = Callable[[str, int | None], Awaitable[None]]
+"""`(message, percent)`"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    session_id: int
+    address_id: int | None
+    """The place it was given in; None when an operator gives it."""
+    channel: Channel
+    audience: Audience
+    args: str
+    offered: Sequence[Command]
+    progress: Progress
+    language: str
+    texts: CommandTexts
+    cid: str | None = None
+    """What the caller names this call, where it may come twice."""
+
+
+class Passing(str):
+    """Words for the one who asks and for nobody later: they are said and not stored."""
+
+    __slots__ = ()
+
+
+Said = tuple[bool, str]
+"""Whether it worked, and the words for the person."""
+Doer = Callable[[Call], Awaitable[Said]]
+
+
+class Doers(Protocol):
+    """A room full of commands."""
+
+    @property
+    def doers(self) -> dict[str, Doer]: ...
+
+
+def refused(call: Call, refusal: Refused) -> Said:
+    return False, call.texts.refusals.get(refusal.reason) or refusal.advice

@@ -1,0 +1,152 @@
+"""What commands do, the same on every channel: each answers with words, and changes the log only by links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from shared.core.commands.commands import Audience, BadArguments, Channel, Command, commands_for
+from shared.core.commands.texts import command_texts, described
+from shared.core.session.turns import Caps
+from shared.core.values.errors import OnHold
+from shared.ports import Announcer, Doorbell
+from shared.services.commands.command_call import Call, Doer, Doers, Passing, Progress, Said
+from shared.services.commands.context import COMPACT_SECONDS, ViewCommands, ViewStore
+from shared.services.commands.pins import PinCommands, PinStore
+from shared.services.commands.usage import FigureStore, MeasureCommands
+from shared.services.turns.request_builder import Prompting
+from shared.services.turns.session_service import Conversation
+
+__all__ = ["COMPACT_SECONDS", "CommandResult", "Commands", "Progress", "UnknownCommand"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    command: str
+    success: bool
+    result: str
+    """Markdown for a person."""
+    error: str | None = None
+    event_seq: int | None = None
+
+
+class UnknownCommand(Exception):
+    """No command has this name, or not for this caller."""
+
+
+class CommandStore(ViewStore, Protocol):
+    async def record_command(self, session_id: int, payload: Mapping[str, Any]) -> int: ...
+
+
+class Commands:
+    """`public` widgets offer fewer; what is not offered is unknown."""
+
+    def __init__(
+        self,
+        *,
+        store: CommandStore,
+        pins: PinStore,
+        figures: FigureStore,
+        conversation: Conversation,
+        prompting: Prompting,
+        announcer: Announcer,
+        doorbell: Doorbell,
+        caps: Caps,
+        model_name: str,
+        humans: bool = True,
+        more: Sequence[Doers] = (),
+    ) -> None:
+        """`more` are commands of other rooms: memory, people, money; `humans` may take conversations."""
+        self._humans = humans
+        self._store = store
+        self._conversation = conversation
+        self._announcer = announcer
+        views = ViewCommands(store=store, conversation=conversation, announcer=announcer, doorbell=doorbell)
+        measures = MeasureCommands(
+            store=store, figures=figures, conversation=conversation, caps=caps, model_name=model_name
+        )
+        self._doers: dict[str, Doer] = {
+            "help": self._help,
+            "start": self._start,
+            "stop": self._stop,
+            **views.doers,
+            **measures.doers,
+            **PinCommands(pins=pins, store=store, conversation=conversation, prompting=prompting).doers,
+        }
+        for room in more:
+            self._doers |= room.doers
+
+    def offered(self, *, channel: Channel, audience: Audience) -> tuple[Command, ...]:
+        """What a person can give there; a channel may carry out more by itself than this service does."""
+        table = commands_for(channel=channel, audience=audience, humans=self._humans)
+        return tuple(command for command in table if command.name in self._doers or channel == "telegram")
+
+    async def run(
+        self,
+        *,
+        session_id: int,
+        address_id: int | None,
+        name: str,
+        args: str = "",
+        cid: str | None = None,
+        progress: Progress | None = None,
+        channel: Channel = "web",
+        audience: Audience = "personal",
+        language: str = "",
+    ) -> CommandResult:
+        """Do it and store the result for all screens of the session; raises UnknownCommand.
+
+        `language` is an IETF tag; the words come in English where there are none of that language.
+        """
+        doer = self._doers.get(name)
+        if doer is None:
+            raise UnknownCommand(name)
+        call = Call(
+            session_id=session_id,
+            address_id=address_id,
+            channel=channel,
+            audience=audience,
+            args=args.strip(),
+            offered=self.offered(channel=channel, audience=audience),
+            progress=progress or _no_progress,
+            language=language,
+            texts=command_texts(language),
+            cid=cid,
+        )
+        try:
+            success, words = await doer(call)
+        except BadArguments as error:
+            success, words = False, str(error)
+        except OnHold:
+            success, words = False, call.texts.on_hold
+        if isinstance(words, Passing):
+            return CommandResult(
+                command=name, success=success, result=str(words), error=None if success else str(words)
+            )
+        payload = {"cid": cid, "command": name, "success": success, "result": words}
+        if not success:
+            payload["error"] = words
+        event_seq = await self._store.record_command(session_id, payload)
+        await self._announcer.announce(session_id, {"event_seq": event_seq})
+        return CommandResult(
+            command=name, success=success, result=words, error=None if success else words, event_seq=event_seq
+        )
+
+    async def _help(self, call: Call) -> Said:
+        lines = []
+        for command in call.offered:
+            shown = f"/{command.name} {command.args}".rstrip()
+            lines.append(f"- `{shown}` {described(command, call.language)}")
+        return True, "\n".join(lines)
+
+    async def _start(self, call: Call) -> Said:
+        return True, call.texts.hello
+
+    async def _stop(self, call: Call) -> Said:
+        stopped = await self._conversation.stop(call.session_id)
+        return True, call.texts.stopped if stopped else call.texts.nothing_to_stop
+
+
+async def _no_progress(_message: str, _percent: int | None) -> None:
+    return None

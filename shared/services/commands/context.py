@@ -1,0 +1,182 @@
+"""Commands that move what the assistant looks at: summaries, their undo, a new beginning, a separator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from shared.core.commands.commands import compact_arguments
+from shared.core.commands.texts import CommandTexts
+from shared.core.context.selection import LeftOut
+from shared.core.session.backoff import MANUAL
+from shared.core.session.session_state import LinkStored, Refused, SessionState
+from shared.core.session.turns import JobOrder
+from shared.ports import Announcer, Doorbell
+from shared.services.commands.command_call import Call, Doer, Passing, Said, refused
+from shared.services.turns.session_service import Conversation
+
+COMPACT_SECONDS = 180.0
+_LOOK_SECONDS = 0.1
+_FLUSHED = {
+    "saved": "Saved to memory.",
+    "nothing": "It was read; nothing of it is worth keeping.",
+    "failed": "It did not work; what was not read yet is read later.",
+}
+_FLUSH_GOES_ON = "This takes a while; it goes on in the background."
+
+
+class HideAll(Protocol):
+    async def __call__(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
+
+
+class ViewStore(Protocol):
+    async def state(self, session_id: int) -> SessionState: ...
+    async def ask(self, session_id: int, order: JobOrder) -> int | None: ...
+    async def job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]: ...
+    async def waiting_job(self, session_id: int, key: str) -> int | None: ...
+    async def undo(
+        self, session_id: int, *, limit_tokens: int, fixed_tokens: int, left_out: LeftOut | None = None
+    ) -> LinkStored | Refused: ...
+    async def restore(
+        self, session_id: int, *, fixed_tokens: int, left_out: LeftOut | None = None
+    ) -> LinkStored | Refused: ...
+    @property
+    def begin_anew(self) -> HideAll: ...
+    @property
+    def separate(self) -> HideAll: ...
+    async def due_job(self, session_id: int) -> int | None: ...
+
+
+class ViewCommands:
+    def __init__(
+        self, *, store: ViewStore, conversation: Conversation, announcer: Announcer, doorbell: Doorbell
+    ) -> None:
+        self._store = store
+        self._conversation = conversation
+        self._announcer = announcer
+        self._doorbell = doorbell
+
+    @property
+    def doers(self) -> dict[str, Doer]:
+        return {
+            "new": self._new,
+            "separator": self._separator,
+            "compact": self._compact,
+            "flush": self._flush,
+            "undo": self._undo,
+            "restore": self._restore,
+        }
+
+    async def _new(self, call: Call) -> Said:
+        return await self._hidden(
+            call, self._store.begin_anew, said=call.texts.fresh_start, already=call.texts.new_already
+        )
+
+    async def _separator(self, call: Call) -> Said:
+        return await self._hidden(
+            call, self._store.separate, said=call.texts.separated, already=call.texts.separated_already
+        )
+
+    async def _hidden(self, call: Call, hide: HideAll, *, said: str, already: str) -> Said:
+        state = await self._store.state(call.session_id)
+        done = await hide(call.session_id, fixed_tokens=state.fixed_tokens)
+        if isinstance(done, Refused):
+            return False, already
+        await self._told(call, done)
+        await self._ring_late_flush(call)
+        return True, said
+
+    async def _ring_late_flush(self, call: Call) -> None:
+        """What was hidden is still read once for what should be remembered."""
+        job_id = await self._store.due_job(call.session_id)
+        if job_id is not None:
+            await self._doorbell.ring(job_id, 0)
+
+    async def _undo(self, call: Call) -> Said:
+        state = await self._store.state(call.session_id)
+        room = await self._conversation.room(state)
+        done = await self._store.undo(
+            call.session_id,
+            limit_tokens=room.hard,
+            fixed_tokens=state.fixed_tokens,
+            left_out=room.left_out,
+        )
+        if isinstance(done, Refused):
+            return refused(call, done)
+        await self._told(call, done)
+        return True, call.texts.undone(after=done.tokens_after)
+
+    async def _restore(self, call: Call) -> Said:
+        state = await self._store.state(call.session_id)
+        room = await self._conversation.room(state)
+        done = await self._store.restore(
+            call.session_id, fixed_tokens=state.fixed_tokens, left_out=room.left_out
+        )
+        if isinstance(done, Refused):
+            return refused(call, done)
+        await self._told(call, done)
+        return True, call.texts.restored(before=done.tokens_before, after=done.tokens_after)
+
+    async def _compact(self, call: Call) -> Said:
+        wish = compact_arguments(call.args)
+        key = f"compact:{call.session_id}:manual"
+        order = JobOrder(
+            kind="compact", key=key, trigger="manual", payload={"force": wish.force, "focus": wish.focus}
+        )
+        job_id = await self._store.ask(call.session_id, order)
+        if job_id is None:
+            job_id = await self._store.waiting_job(call.session_id, key)
+        if job_id is None:
+            return False, call.texts.compact_running
+        await self._doorbell.ring(job_id, 0)
+        await call.progress(call.texts.organizing, 0)
+        ended = await self._ended(job_id)
+        return (True, call.texts.compact_goes_on) if ended is None else told_outcome(call.texts, *ended)
+
+    async def _flush(self, call: Call) -> Said:
+        """For operators: whoever asked hears what came of it, and no screen of the person does."""
+        state = await self._store.state(call.session_id)
+        key = f"flush:{call.session_id}:{MANUAL}"
+        payload = {"threshold": MANUAL, "cycle": state.view.cycle}
+        order = JobOrder(kind="flush", key=key, trigger=MANUAL, payload=payload)
+        job_id = await self._store.ask(call.session_id, order)
+        if job_id is None:
+            job_id = await self._store.waiting_job(call.session_id, key)
+        if job_id is None:
+            return False, Passing(call.texts.compact_running)
+        await self._doorbell.ring(job_id, 0)
+        ended = await self._ended(job_id)
+        if ended is None:
+            return True, Passing(_FLUSH_GOES_ON)
+        job_state, outcome = ended
+        words = _FLUSHED.get(str(outcome.get("outcome")) if job_state == "done" else "", _FLUSHED["failed"])
+        return job_state == "done", Passing(words)
+
+    async def _ended(self, job_id: int) -> tuple[str, Mapping[str, Any]] | None:
+        """How a job ended; None when that takes too long."""
+        try:
+            async with asyncio.timeout(COMPACT_SECONDS):
+                while True:
+                    state, outcome = await self._store.job_outcome(job_id)
+                    if state in ("done", "dead"):
+                        return state, outcome
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except TimeoutError:
+            return None
+
+    async def _told(self, call: Call, stored: LinkStored) -> None:
+        await self._announcer.announce(call.session_id, {"event_seq": stored.event_seq})
+
+
+def told_outcome(texts: CommandTexts, state: str, outcome: Mapping[str, Any]) -> Said:
+    """What became of a compaction job, for the person who asked for it."""
+    if state == "dead":
+        advice = str(outcome.get("advice") or "") if texts.language == "en" else ""
+        return False, advice or texts.compact_failed
+    if "nothing" in outcome:
+        reason, detail = str(outcome["nothing"]), str(outcome.get("detail") or "")
+        return True, texts.nothing_compacted(reason=reason, detail=detail)
+    if outcome.get("kind") == "digest":
+        return True, texts.excerpted(turns=outcome["turns"], before=outcome["before"], after=outcome["after"])
+    return True, texts.compacted(turns=outcome["turns"], before=outcome["before"], after=outcome["after"])

@@ -1,0 +1,206 @@
+"""Summaries beside the moment that needs them: a checkpoint before it, an upgrade of a digest after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction, why_not_committed
+from shared.core.context.selection import LeftOut, leaves_out
+from shared.core.session.backoff import BREAKER_SECONDS, breaker_rest
+from shared.core.session.session_state import (
+    Checkpoint,
+    Hidden,
+    JobClaim,
+    JobDone,
+    LinkStored,
+    NewLink,
+    Pace,
+    SessionState,
+)
+from shared.core.session.summary import render_summary
+from shared.core.session.turns import Spending
+from shared.core.values.errors import StaleView
+from shared.ports import Announcer
+from shared.runtime.crash_points import CrashPoint
+from shared.services.compaction.compaction_context import (
+    Case,
+    SpendingStore,
+    cost_of,
+    failures_of,
+    going_on,
+    link_of,
+    pay_for_nothing,
+)
+from shared.services.compaction.flusher import Flushed
+from shared.services.compaction.summarizer import Summariser, Written
+from shared.services.compaction.writer_selection import Writers
+
+UPGRADES_AT_MOST = 4
+UPGRADE_SECONDS = 300.0
+UPGRADE_SECONDS_MOST = 21_600.0
+UPGRADE_GROWS = 4.0
+"""With one attempt of each model, a digest costs its four calls and two more for each of these tries."""
+MOVED_SECONDS = 60.0
+_NOBODY_ASKED = frozenset({"model_unavailable", "model_busy", "model_refused_account", "cap_reached"})
+
+
+class SpareStore(Protocol):
+    async def pace(self, session_id: int) -> Pace: ...
+    async def save_checkpoint(
+        self, job: JobClaim, checkpoint: Checkpoint, *, spent: Sequence[Spending], party_id: int
+    ) -> None: ...
+    async def checkpoint(
+        self, session_id: int, *, parent: int | None, from_turn: int
+    ) -> Checkpoint | None: ...
+    async def digest(self, session_id: int, link_id: int) -> Hidden | None: ...
+    async def replace_digest(
+        self,
+        job: JobClaim,
+        link: NewLink,
+        *,
+        seen: Hidden,
+        spent: Sequence[Spending],
+        left_out: LeftOut | None = None,
+    ) -> LinkStored: ...
+
+
+class SpareSummaries:
+    def __init__(
+        self,
+        *,
+        store: SpareStore,
+        spending: SpendingStore,
+        writers: Writers,
+        summariser: Summariser,
+        announcer: Announcer,
+        crash_point: CrashPoint,
+    ) -> None:
+        self._store = store
+        self._spending = spending
+        self._writers = writers
+        self._summariser = summariser
+        self._announcer = announcer
+        self._crash_point = crash_point
+
+    async def make_checkpoint(self, job: JobClaim, state: SessionState) -> bool:
+        """A ledger of what the next compaction will hide; False when there is nothing to make one of."""
+        prepared = await self._writers.prepared(state)
+        purse = self._writers.purse(job)
+        case = Case(
+            job=job, state=state, prepared=prepared, pace=await self._store.pace(job.session_id), purse=purse
+        )
+        window = await self._writers.window(prepared)
+        plan = plan_compaction(
+            state.view, budget=prepared.budget, policy=prepared.policy, force=True,
+            now_tokens=state.view.context_tokens, summariser_window=window, ratio=prepared.ratio,
+        )  # fmt: skip
+        able = self._writers.able(prepared, case.pace)
+        if isinstance(plan, NothingToCompact) or breaker_rest(case.pace.ends) or not able:
+            return False
+        last = await self._store.checkpoint(job.session_id, parent=state.head_id, from_turn=plan.from_turn)
+        if last is not None:
+            plan = going_on(plan, last)
+            if not plan.entries:
+                return False
+        written = await self._summariser.write(plan, purse=purse, focus=None, on_progress=untold, models=able)
+        if written.kind == "digest":
+            await pay_for_nothing(self._spending, case)
+            return False
+        checkpoint = Checkpoint(
+            parent=state.head_id,
+            from_turn=plan.from_turn,
+            through_turn=plan.through_turn,
+            ledger=written.ledger,
+            audit=written.audit,
+            tokens=self._writers.count(render_summary(written.ledger)),
+            model=written.model,
+            cost_micro=cost_of(purse),
+        )
+        await self._store.save_checkpoint(job, checkpoint, spent=purse.spent, party_id=state.party_id)
+        return True
+
+    async def upgrade(self, job: JobClaim) -> JobDone:
+        """A digest becomes a summary of the same range as soon as a model can write one."""
+        seen = await self._store.digest(job.session_id, int(job.payload.get("link", 0)))
+        if seen is None:
+            return JobDone(outcome={"nothing": "gone", "detail": "The digest is not in use any more."})
+        seen = replace(seen, state=await self._writers.told(seen.state))
+        pace = await self._store.pace(job.session_id)
+        if rest := breaker_rest(pace.ends):
+            return JobDone(outcome={"resting": "breaker"}, state="due", retry_seconds=rest)
+        prepared = await self._writers.prepared(seen.state)
+        able = self._writers.able(prepared, pace)
+        if not able:
+            rest = self._writers.rest(prepared, pace)
+            return JobDone(outcome={"resting": "unusable"}, state="due", retry_seconds=rest)
+        case = Case(job=job, state=seen.state, prepared=prepared, pace=pace, purse=self._writers.purse(job))
+        plan = await self._plan_again(case, seen)
+        if plan is None:
+            return JobDone(outcome={"nothing": "pins", "detail": "all messages of the range are pinned"})
+        written = await self._summariser.write(
+            plan, purse=case.purse, focus=None, on_progress=untold, models=able, attempts=1
+        )
+        if written.kind == "digest":
+            await pay_for_nothing(self._spending, case)
+            return _upgrade_later(job, written)
+        tokens = self._writers.count(render_summary(written.ledger))
+        if why_not_committed(plan, tokens, budget=prepared.budget, policy=prepared.policy, force=True):
+            await pay_for_nothing(self._spending, case)
+            return _upgrade_later(job, written)
+        link = link_of(case, plan, written, Flushed(through=plan.through_turn), self._writers.count)
+        try:
+            stored = await self._store.replace_digest(
+                job,
+                link,
+                seen=seen,
+                spent=case.purse.spent,
+                left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
+            )
+        except StaleView:
+            await pay_for_nothing(self._spending, case)
+            return JobDone(outcome={"resting": "moved"}, state="due", retry_seconds=MOVED_SECONDS)
+        self._crash_point("after_compaction")
+        await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
+        return JobDone(
+            outcome={
+                "link": stored.link_id, "kind": "summary", "before": stored.tokens_before,
+                "after": stored.tokens_after, "turns": plan.through_turn - plan.from_turn + 1,
+            },
+            failures=failures_of(job, written),
+        )  # fmt: skip
+
+    async def _plan_again(self, case: Case, seen: Hidden) -> CompactionPlan | None:
+        """Everything of the range; the summary may take what the digest took and what is left to land."""
+        policy, budget = case.prepared.policy, case.prepared.budget
+        window = await self._writers.window(case.prepared)
+        whole = replace(policy, keep_turns=0, keep_turns_least=0, tail_share_most=0.0)
+        plan = plan_compaction(
+            case.state.view, budget=budget, policy=whole, force=True,
+            now_tokens=case.state.view.context_tokens, summariser_window=window,
+            ratio=case.prepared.ratio,
+        )  # fmt: skip
+        if isinstance(plan, NothingToCompact) or plan.through_turn != seen.through_turn:
+            return None
+        stays = case.state.view.context_tokens - budget.fixed - round(case.prepared.ratio * seen.tokens)
+        left = int((policy.land_at * budget.conversation - stays) / case.prepared.ratio)
+        most = max(policy.summary_least, seen.tokens, min(plan.summary_limit, left))
+        return replace(plan, summary_limit=most)
+
+
+def _upgrade_later(job: JobClaim, written: Written) -> JobDone:
+    """Ever more rarely; while nobody can be asked at all, nothing is held against the digest."""
+    if written.attempts and all(attempt.code in _NOBODY_ASKED for attempt in written.attempts):
+        return JobDone(outcome={"resting": "no_model"}, state="due", retry_seconds=BREAKER_SECONDS)
+    return JobDone(
+        outcome={"nothing": "no_model", "detail": "No model could write the summary."},
+        state="dead" if job.faults + 1 >= UPGRADES_AT_MOST else "due",
+        error="the digest stays: no model could write the summary",
+        retry_seconds=min(UPGRADE_SECONDS_MOST, UPGRADE_SECONDS * UPGRADE_GROWS**job.faults),
+        failures=failures_of(job, written),
+    )
+
+
+async def untold(_percent: int, _stage: str) -> None:
+    """Checkpoints and upgrades are nobody's wait."""

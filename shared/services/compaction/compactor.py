@@ -1,0 +1,318 @@
+"""Hides old turns behind a summary: plan, flush, write, commit; or says why not now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Protocol
+
+import structlog
+
+from shared.core.compaction.plan import (
+    CompactionPlan,
+    NothingToCompact,
+    plan_compaction,
+    smaller_summary,
+    why_not_committed,
+)
+from shared.core.context.selection import LeftOut, leaves_out, window_through
+from shared.core.session.backoff import (
+    BY_SIZE,
+    MANUAL,
+    NOTHING_TURNS,
+    REST_TURNS,
+    THRASH_LEAST_BUDGET,
+    Rest,
+    breaker_rest,
+    is_thrashing,
+)
+from shared.core.session.session_state import (
+    Checkpoint,
+    JobClaim,
+    JobDone,
+    LinkStored,
+    NewLink,
+    Pace,
+    SessionState,
+    window_link,
+)
+from shared.core.session.summary import render_summary
+from shared.core.session.turns import Spending
+from shared.core.values.errors import StaleView, StorageUnavailable
+from shared.ports import DESK, Announcer
+from shared.runtime.crash_points import CrashPoint
+from shared.services.compaction.compaction_context import (
+    Case,
+    SpendingStore,
+    failures_of,
+    going_on,
+    largest,
+    link_of,
+    over,
+    pay_for_nothing,
+    rest_of,
+    waits,
+)
+from shared.services.compaction.flusher import Flushed, Flusher
+from shared.services.compaction.summarizer import Attempt, Summariser, Written
+from shared.services.compaction.writer_selection import Writers
+
+log = structlog.get_logger(__name__)
+
+PLANS_AT_MOST = 4
+
+Told = Callable[[int, str], Awaitable[None]]
+
+
+class CompactionStore(SpendingStore, Protocol):
+    async def state(self, session_id: int) -> SessionState: ...
+    async def record_compaction(
+        self,
+        job: JobClaim,
+        link: NewLink,
+        *,
+        seen: SessionState,
+        spent: Sequence[Spending],
+        left_out: LeftOut | None = None,
+    ) -> LinkStored: ...
+    async def compaction_of(self, job: JobClaim) -> Mapping[str, Any] | None: ...
+
+
+class PaceStore(Protocol):
+    async def pace(self, session_id: int) -> Pace: ...
+    async def let_rest(self, job: JobClaim, rest: Rest) -> None: ...
+    async def checkpoint(
+        self, session_id: int, *, parent: int | None, from_turn: int
+    ) -> Checkpoint | None: ...
+
+
+class Compactor:
+    def __init__(
+        self,
+        *,
+        store: CompactionStore,
+        pace: PaceStore,
+        flusher: Flusher,
+        writers: Writers,
+        summariser: Summariser,
+        announcer: Announcer,
+        crash_point: CrashPoint,
+    ) -> None:
+        self._store = store
+        self._pace = pace
+        self._flusher = flusher
+        self._writers = writers
+        self._summariser = summariser
+        self._announcer = announcer
+        self._crash_point = crash_point
+
+    async def compact(self, job: JobClaim) -> JobDone:
+        if job.attempt > 1 and (done := await self._store.compaction_of(job)) is not None:
+            # An earlier attempt died after its commit: what was asked for is there.
+            return JobDone(outcome=dict(done))
+        if job.trigger == "window":
+            return await self._slide(job)
+        purse = self._writers.purse(job)
+        for _ in range(PLANS_AT_MOST):
+            state = await self._writers.told(await self._store.state(job.session_id))
+            prepared = await self._writers.prepared(state)
+            pace = await self._pace.pace(job.session_id)
+            case = Case(job=job, state=state, prepared=prepared, pace=pace, purse=purse)
+            if job.trigger != MANUAL:
+                not_now = over(case) or await self._thrashing(case) or waits(case)
+                if not_now is not None:
+                    return not_now
+                case = replace(case, resting=breaker_rest(pace.ends) > 0)
+            plan = await self._plan(case)
+            if isinstance(plan, NothingToCompact):
+                return await self._nothing(case, plan)
+            try:
+                return await self._carry_out(case, plan)
+            except StaleView:
+                log.info("compaction_planned_again", job_id=job.id, session_id=job.session_id)
+                await pay_for_nothing(self._store, case)
+            except asyncio.CancelledError:
+                with suppress(StorageUnavailable):
+                    await pay_for_nothing(self._store, case)
+                raise
+        return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
+
+    async def _slide(self, job: JobClaim) -> JobDone:
+        """Hide turns that can never be sent again, without a model; the summary before them goes on."""
+        for _ in range(PLANS_AT_MOST):
+            state = await self._store.state(job.session_id)
+            prepared = await self._writers.prepared(state)
+            through = window_through(state.view, prepared.policy)
+            if through is None:
+                detail = "nothing has left the window for good"
+                return JobDone(outcome={"nothing": "nothing_old", "detail": detail})
+            flushed = await self._flusher.before_hiding(job, state, through=through)
+            ticket = flushed.ticket
+            link = window_link(state.view, through, flush_id=ticket.id if ticket else None)
+            try:
+                stored = await self._store.record_compaction(
+                    job,
+                    link,
+                    seen=state,
+                    spent=(),
+                    left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
+                )
+            except StaleView:
+                continue
+            self._crash_point("after_compaction")
+            await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
+            turns = through - state.view.base_turn
+            return JobDone(outcome={"link": stored.link_id, "kind": "window", "turns": turns})
+        return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
+
+    async def _plan(self, case: Case) -> CompactionPlan | NothingToCompact:
+        return plan_compaction(
+            case.state.view,
+            budget=case.prepared.budget,
+            policy=case.prepared.policy,
+            force=case.force,
+            # What a window leaves out is summarised, too: the gain is measured on all of it.
+            now_tokens=case.state.view.context_tokens + case.prepared.unsent,
+            summariser_window=await self._writers.window(case.prepared),
+            ratio=case.prepared.ratio,
+        )
+
+    async def _nothing(self, case: Case, plan: NothingToCompact) -> JobDone:
+        """The turn that asked saw something to do: it is not asked again after every turn."""
+        if case.job.trigger in BY_SIZE:
+            turns = 1 if plan.reason in ("nothing_old", "unanswered") else NOTHING_TURNS
+            await self._pace.let_rest(case.job, rest_of(case, "nothing", turns))
+        return JobDone(outcome={"nothing": plan.reason, "detail": plan.detail})
+
+    async def _thrashing(self, case: Case) -> JobDone | None:
+        """Compacting again would not help: it stops, and the operator is told what fills the context."""
+        now_turn = case.state.answered_turn
+        soft = case.prepared.policy.soft_budget
+        if soft is not None and soft < THRASH_LEAST_BUDGET:
+            return None
+        if case.job.trigger not in BY_SIZE or not is_thrashing(case.pace.ends, now_turn=now_turn):
+            return None
+        await self._pace.let_rest(case.job, rest_of(case, "thrashing", REST_TURNS))
+        parts, messages = largest(case.prepared, case.state)
+        named = ", ".join(f"{name} {tokens:,}" for name, tokens in parts)
+        log.warning("compaction_thrashes", session_id=case.job.session_id, largest=parts, messages=messages)
+        detail = f"above {case.prepared.budget.limit:,} tokens again and again; largest parts: {named}"
+        return JobDone(
+            state="dead",
+            error=f"compaction does not help: {detail}",
+            outcome={
+                "nothing": "thrashing",
+                "detail": detail,
+                "largest": [list(part) for part in parts],
+                "messages": [list(message) for message in messages],
+            },
+        )
+
+    async def _carry_out(self, case: Case, plan: CompactionPlan) -> JobDone:
+        job, state = case.job, case.state
+        await self.progress(job, 0, "saving what should be kept")
+        flushed = await self._flusher.before_hiding(job, state, through=plan.through_turn)
+        written = await self._written(case, plan, flushed)
+        if self._why_not(case, plan, written) is not None:
+            written = await self._smaller(case, plan, written)
+        if (why_not := self._why_not(case, plan, written)) is not None:
+            await pay_for_nothing(self._store, case)
+            await self.progress(job, 100, "nothing to gain", state="done")
+            return replace(await self._nothing(case, why_not), failures=failures_of(job, written))
+        link = link_of(case, plan, written, flushed, self._writers.count)
+        prepared = case.prepared
+        spent = case.purse.take()
+        try:
+            stored = await self._store.record_compaction(
+                job,
+                link,
+                seen=state,
+                spent=spent,
+                left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
+            )
+        except StaleView:
+            case.purse.spent.extend(spent)
+            raise
+        self._crash_point("after_compaction")
+        await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
+        await self.progress(job, 100, "done", state="done")
+        outcome: dict[str, Any] = {
+            "link": stored.link_id,
+            "kind": written.kind,
+            "before": stored.tokens_before,
+            "after": stored.tokens_after,
+            "turns": plan.through_turn - plan.from_turn + 1,
+            "at_turn": state.answered_turn,
+        }
+        if case.resting:
+            outcome["resting"] = True
+        return JobDone(outcome=outcome, failures=failures_of(job, written))
+
+    async def _written(self, case: Case, plan: CompactionPlan, flushed: Flushed) -> Written:
+        models, warm = await self._writers.who(case, plan, flushed)
+        written = await self._summariser.write(
+            plan,
+            purse=case.purse,
+            focus=case.focus,
+            on_progress=self._told(case.job),
+            models=models,
+            warm=warm,
+        )
+        if written.kind != "digest" or not case.prepared.policy.checkpoints:
+            return written
+        made = await self._pace.checkpoint(
+            case.job.session_id, parent=case.state.head_id, from_turn=plan.from_turn
+        )
+        if made is None or not made.helps(plan.from_turn, plan.through_turn):
+            return written
+        return await self._from_checkpoint(case, plan, made, written)
+
+    def _why_not(self, case: Case, plan: CompactionPlan, written: Written) -> NothingToCompact | None:
+        return why_not_committed(
+            plan,
+            self._writers.count(render_summary(written.ledger)),
+            budget=case.prepared.budget,
+            policy=case.prepared.policy,
+            force=case.force,
+        )
+
+    async def _smaller(self, case: Case, plan: CompactionPlan, written: Written) -> Written:
+        """A digest that is cut to what the compaction needs, where anything is short enough."""
+        most = smaller_summary(plan, budget=case.prepared.budget, policy=case.prepared.policy)
+        if most is None:
+            return written
+        smaller = replace(plan, summary_limit=min(plan.summary_limit, most))
+        digest = await self._summariser.write(
+            smaller, purse=case.purse, focus=None, on_progress=self._told(case.job), models=()
+        )
+        rejected = Attempt(step="commit", model=written.model, fault="the summary gains too little")
+        attempts = (*written.attempts, rejected)
+        audit = {**digest.audit, "attempts": [attempt.as_stored for attempt in attempts]}
+        return replace(digest, attempts=attempts, audit=audit)
+
+    async def _from_checkpoint(
+        self, case: Case, plan: CompactionPlan, made: Checkpoint, failed: Written
+    ) -> Written:
+        """The early ledger, and a digest only of what came after it."""
+        smaller = going_on(plan, made)
+        if not smaller.entries:
+            return replace(failed, kind="summary", ledger=made.ledger, model=made.model)
+        written = await self._summariser.write(
+            smaller, purse=case.purse, focus=None, on_progress=self._told(case.job), models=()
+        )
+        audit = {**written.audit, "attempts": [attempt.as_stored for attempt in failed.attempts]}
+        return replace(written, attempts=failed.attempts, audit=audit)
+
+    async def progress(self, job: JobClaim, percent: int, stage: str, *, state: str = "running") -> None:
+        frame = {"t": "compaction.progress", "id": str(job.id), "percent": percent, "stage": stage}
+        await self._announcer.announce(job.session_id, {**frame, "state": state})
+        told = {"t": "progress", "job": job.id, "percent": percent, "stage": stage}
+        await self._announcer.announce(DESK, told)
+
+    def _told(self, job: JobClaim) -> Told:
+        async def told(percent: int, stage: str) -> None:
+            await self.progress(job, 10 + percent * 8 // 10, stage)
+
+        return told

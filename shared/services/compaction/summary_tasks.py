@@ -1,0 +1,154 @@
+"""One step of a summary: what is asked of a model, and how its answer is judged, by the form of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from shared.core.compaction.audit import AuditVerdict, audit_patch
+from shared.core.compaction.plan import CompactionPlan
+from shared.core.compaction.summary_prompts import (
+    merge_request,
+    repair_request,
+    summary_request,
+    warm_instruction,
+)
+from shared.core.compaction.text_audit import audit_text, read_text
+from shared.core.compaction.transcript_lines import source_words
+from shared.core.session.ledger import Ledger
+from shared.core.session.policy import SummaryForm
+from shared.core.session.rendering import render_summary
+from shared.core.session.summary import Unreadable, parse_ledger_patch
+from shared.core.session.summary_formats import form_of
+from shared.core.session.summary_rules import SUMMARY_SCHEMA
+from shared.core.values.language import language_of
+from shared.core.values.messages import Message, Text, text_message
+from shared.ports import ModelRequest, SystemPart
+
+_WORDS_PER_TOKEN = 0.7
+_CLEAR = 12
+
+Count = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryTask:
+    step: str
+    form: SummaryForm
+    system: str
+    user: str
+    judge: Callable[[str], AuditVerdict | str]
+    """What to do with an answer: the audit's verdict, or why it could not even be read."""
+    prefix: ModelRequest | None = None
+    """A chat request that the provider still has in its cache; the words are put behind it."""
+
+    @property
+    def is_text(self) -> bool:
+        return form_of(self.form).is_text
+
+    def request(self, model: str, *, room: int) -> ModelRequest:
+        if self.prefix is not None:
+            return replace(self.prefix, messages=_behind(self.prefix.messages, self.user))
+        return ModelRequest(
+            model=model,
+            system=(SystemPart(text=self.system),),
+            messages=(text_message("user", self.user),),
+            max_output_tokens=room,
+            json_schema=None if self.is_text else SUMMARY_SCHEMA,
+        )
+
+    def repair(self, fault: str) -> str:
+        return repair_request(fault, form=self.form)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """All that one plan and one wish may ask for."""
+
+    plan: CompactionPlan
+    focus: str | None
+    count: Count
+
+    def portion(self, source: str, former: Ledger) -> SummaryTask:
+        system, user = summary_request(
+            source,
+            former,
+            self.focus,
+            language=_language(source),
+            form=self.plan.form,
+            most_words=self._most_words,
+        )
+        return self._task("portion", system, user, self._judge(source, former))
+
+    def whole(self, source: str, prefix: ModelRequest) -> SummaryTask:
+        """Over the whole range at once, behind the chat that has it word for word."""
+        user = warm_instruction(
+            source,
+            self.plan.former,
+            self.focus,
+            language=_language(source),
+            form=self.plan.form,
+            most_words=self._most_words,
+        )
+        task = self._task("warm", "", user, self._judge(source, self.plan.former))
+        return replace(task, prefix=prefix)
+
+    def merge(self, parts: Sequence[Ledger], joined: Ledger, source: str) -> SummaryTask:
+        system, user = merge_request(
+            joined,
+            [render_summary(part) for part in parts],
+            self.focus,
+            language=_language(source),
+            form=self.plan.form,
+            most_words=self._most_words,
+        )
+        return self._task("merge", system, user, self._judge(source, joined, merging=True))
+
+    @property
+    def _most_words(self) -> int:
+        return round(_WORDS_PER_TOKEN * self.plan.summary_limit)
+
+    def _task(
+        self, step: str, system: str, user: str, judge: Callable[[str], AuditVerdict | str]
+    ) -> SummaryTask:
+        return SummaryTask(step=step, form=self.plan.form, system=system, user=user, judge=judge)
+
+    def _judge(
+        self, source: str, former: Ledger, *, merging: bool = False
+    ) -> Callable[[str], AuditVerdict | str]:
+        form = form_of(self.plan.form)
+
+        def of_text(answer: str) -> AuditVerdict | str:
+            sections = read_text(answer, form)
+            if isinstance(sections, Unreadable):
+                return sections.reason
+            return audit_text(
+                sections, former, source, form=form, count=self.count, limit=self.plan.summary_limit
+            )
+
+        def of_patch(answer: str) -> AuditVerdict | str:
+            patch = parse_ledger_patch(answer)
+            if isinstance(patch, Unreadable):
+                return patch.reason
+            return audit_patch(
+                former,
+                replace(patch, add=()) if merging else patch,
+                source,
+                count=self.count,
+                limit=self.plan.summary_most,
+                may_be_empty=merging,
+            )
+
+        return of_text if form.is_text else of_patch
+
+
+def _behind(messages: tuple[Message, ...], words: str) -> tuple[Message, ...]:
+    """As the last message of the user; where the person has just spoken, in the same message."""
+    if messages and messages[-1].role == "user":
+        last = messages[-1]
+        return (*messages[:-1], replace(last, blocks=(*last.blocks, Text(text=words))))
+    return (*messages, text_message("user", words))
+
+
+def _language(source: str) -> str | None:
+    return language_of(source_words(source), least=_CLEAR)

@@ -1,0 +1,186 @@
+"""Keeps what an agent's own files say findable: new and changed ones are read, lost ones forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from shared.core.memory.knowledge import Passage
+from shared.core.values.errors import StorageUnavailable
+
+log = structlog.get_logger(__name__)
+
+AWAY_SECONDS = 5.0
+"""How long a database that is away is left alone."""
+MOST_PASSAGES = 5_000
+"""Of one agent; files beyond it are left out, the last ones by name first."""
+
+
+class KnowledgeStore(Protocol):
+    async def files(self, agent_id: int) -> Mapping[str, bytes]:
+        """What is kept: sha256 by path."""
+        ...
+
+    async def replace(
+        self, agent_id: int, path: str, *, sha256: bytes, passages: Sequence[Passage]
+    ) -> None: ...
+    async def remove(self, agent_id: int, paths: Sequence[str]) -> None: ...
+
+
+class Shelf(Protocol):
+    @property
+    def files(self) -> Mapping[str, bytes]: ...
+    @property
+    def problems(self) -> tuple[str, ...]: ...
+
+
+class Shelves(Protocol):
+    async def look(self, folder: str) -> Shelf: ...
+    async def passages(self, folder: str, path: str) -> Sequence[Passage]:
+        """Raises an exception whose text is for an operator."""
+        ...
+
+
+class AgentFolders(Protocol):
+    async def folders(self) -> Mapping[int, str]:
+        """The workspace of each agent, by its id; empty for an agent that has none."""
+        ...
+
+
+class Watcher(Protocol):
+    async def preload(self, folders: Iterable[str]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexed:
+    """What one look at an agent's files led to."""
+
+    read: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Librarian:
+    """One for a deployment: it runs in the worker. `unreadable` is what a broken file raises."""
+
+    def __init__(
+        self,
+        *,
+        store: KnowledgeStore,
+        shelves: Shelves,
+        agents: AgentFolders,
+        unreadable: type[Exception],
+        watcher: Watcher | None = None,
+        most_passages: int = MOST_PASSAGES,
+    ) -> None:
+        self._store = store
+        self._shelves = shelves
+        self._agents = agents
+        self._unreadable = unreadable
+        self._watcher = watcher
+        self._most = most_passages
+        self._sizes: dict[bytes, int] = {}
+        """Passages of a file by its sha256, as far as this process has read it."""
+        self._told: dict[int, tuple[str, ...]] = {}
+        self._changed = asyncio.Event()
+
+    def folder_changed(self, _folder: str) -> None:
+        """For a watcher: look again soon."""
+        self._changed.set()
+
+    async def keep(self, *, poll_seconds: float) -> None:
+        """For ever: at once, whenever a folder changed, and every so often (0: never by itself)."""
+        while True:
+            self._changed.clear()
+            try:
+                await self.look_at_all()
+            except StorageUnavailable as error:
+                log.warning("knowledge_waits_for_storage", reason=str(error))
+                await asyncio.sleep(AWAY_SECONDS)
+                continue
+            try:
+                async with asyncio.timeout(poll_seconds or None):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def look_at_all(self) -> dict[int, Indexed]:
+        """One agent's trouble is not another's."""
+        done: dict[int, Indexed] = {}
+        folders = await self._agents.folders()
+        if self._watcher is not None:
+            await self._watcher.preload(folder for folder in folders.values() if folder)
+        for agent_id, folder in folders.items():
+            try:
+                done[agent_id] = await self.look_at(agent_id, folder)
+            except StorageUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever is in a folder, the worker goes on
+                told = f"{type(error).__name__}: {error}"
+                done[agent_id] = Indexed(problems=(f"knowledge cannot be looked at: {told}",))
+            self._report(agent_id, done[agent_id])
+        return done
+
+    async def look_at(self, agent_id: int, folder: str) -> Indexed:
+        """An agent without a workspace has no knowledge: what it had is forgotten."""
+        kept = await self._store.files(agent_id)
+        shelf = await self._shelves.look(folder) if folder else None
+        found: Mapping[str, bytes] = shelf.files if shelf is not None else {}
+        problems = list(shelf.problems) if shelf is not None else []
+        gone = sorted(kept.keys() - found.keys())
+        if gone:
+            await self._store.remove(agent_id, gone)
+        changed = sorted(path for path, sha256 in found.items() if kept.get(path) != sha256)
+        read: list[str] = []
+        if changed:
+            room = self._most - await self._taken(folder, found, kept)
+            for path in changed:
+                room -= await self._read(agent_id, folder, path, found[path], room, problems)
+                read.append(path)
+        return Indexed(read=tuple(read), removed=tuple(gone), problems=tuple(problems))
+
+    async def _read(
+        self, agent_id: int, folder: str, path: str, sha256: bytes, room: int, problems: list[str]
+    ) -> int:
+        """How many passages it took. A file that cannot be used is kept as empty: it is tried once."""
+        passages: Sequence[Passage] = ()
+        try:
+            passages = await self._shelves.passages(folder, path)
+        except self._unreadable as error:
+            problems.append(f"knowledge/{error}")
+        if len(passages) > room:
+            problems.append(
+                f"knowledge/{path} has {len(passages):,} passages and there is room for {max(0, room):,} of "
+                f"{self._most:,}: the rest is left out"
+            )
+            passages = passages[: max(0, room)]
+        self._sizes[sha256] = len(passages)
+        await self._store.replace(agent_id, path, sha256=sha256, passages=passages)
+        return len(passages)
+
+    async def _taken(self, folder: str, found: Mapping[str, bytes], kept: Mapping[str, bytes]) -> int:
+        """Passages of files that stay as they are."""
+        taken = 0
+        for path, sha256 in found.items():
+            if kept.get(path) != sha256:
+                continue
+            if sha256 not in self._sizes:
+                try:
+                    self._sizes[sha256] = len(await self._shelves.passages(folder, path))
+                except self._unreadable:
+                    self._sizes[sha256] = 0
+            taken += self._sizes[sha256]
+        return taken
+
+    def _report(self, agent_id: int, indexed: Indexed) -> None:
+        if indexed.read or indexed.removed:
+            log.info(
+                "knowledge_indexed", agent_id=agent_id, read=len(indexed.read), removed=len(indexed.removed)
+            )
+        if indexed.problems and self._told.get(agent_id) != indexed.problems:
+            log.warning("knowledge_problems", agent_id=agent_id, problems=list(indexed.problems))
+        self._told[agent_id] = indexed.problems

@@ -1,0 +1,193 @@
+"""The tools with which a model keeps, finds, changes and puts away notes about its person."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from shared.core.compaction.provenance import FROM_A_TOOL
+from shared.core.compaction.summary_filters import holds_injection
+from shared.core.context.memory import (
+    FOUND_AT_MOST,
+    SAVES_PER_TURN,
+    UNDO_DAYS,
+    BadNote,
+    as_new,
+    note_from,
+    search_stems,
+)
+from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
+from shared.core.context.notes import SHORT_ID, KeptNote, NewNote, NoteResult, NotesFound, NoteSource
+from shared.core.values.errors import Fenced
+from shared.ports import Tool, ToolContext, ToolFailed, ToolSpec
+from shared.runtime.crash_points import CrashPoint
+
+_REFUSED = {
+    "too_many": f"Not saved: {SAVES_PER_TURN} notes were kept for this message, which is the most.",
+    "blocked": "Not saved: the person had this forgotten. Only they can bring it back, with /remember.",
+    "unknown": "There is no such note. search_memory shows the ids.",
+}
+
+
+class NoteStore(Protocol):
+    async def save(self, note: NewNote, source: NoteSource) -> NoteResult: ...
+    async def change(self, short_id: str, note: NewNote, source: NoteSource) -> NoteResult: ...
+    async def put_away(self, short_id: str, source: NoteSource) -> NoteResult: ...
+    async def note(self, short_id: str, whose: NoteSource) -> KeptNote | None: ...
+    async def find(
+        self, whose: NoteSource, stems: Sequence[str], *, limit: int, everything: bool = False
+    ) -> NotesFound: ...
+
+
+def memory_tools(store: NoteStore, crash_point: CrashPoint) -> tuple[Tool, ...]:
+    """All four; a repeated call is recognised by its key, so that each may run again after a crash."""
+    return (
+        SaveMemory(store, crash_point),
+        SearchMemory(store),
+        UpdateMemory(store, crash_point),
+        ForgetMemory(store),
+    )
+
+
+class SaveMemory:
+    """Keeps one note about the person; the same note twice is one note."""
+
+    spec: ToolSpec = SAVE_MEMORY
+    idempotent = True
+    timeout_seconds = 10.0
+
+    def __init__(self, store: NoteStore, crash_point: CrashPoint) -> None:
+        self._store = store
+        self._crash_point = crash_point
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        note = _checked(arguments)
+        try:
+            result = await self._store.save(note, _source(context))
+        except Fenced as error:
+            raise ToolFailed("Not saved: this turn is answered elsewhere now.") from error
+        self._crash_point("after_note")
+        return _said(result, f"Saved without the secret: {note.text}" if note.redacted else "Saved.")
+
+
+class UpdateMemory:
+    """A change is a newer note that stands for the older one."""
+
+    spec: ToolSpec = UPDATE_MEMORY
+    idempotent = True
+    timeout_seconds = 10.0
+
+    def __init__(self, store: NoteStore, crash_point: CrashPoint) -> None:
+        self._store = store
+        self._crash_point = crash_point
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        source, short_id = _source(context), _id(arguments)
+        old = await self._store.note(short_id, source)
+        if old is None:
+            raise ToolFailed(_REFUSED["unknown"])
+        note = _checked(arguments, like=as_new(old))
+        try:
+            result = await self._store.change(short_id, note, source)
+        except Fenced as error:
+            raise ToolFailed("Not changed: this turn is answered elsewhere now.") from error
+        self._crash_point("after_note")
+        if result.outcome == "replaced" and result.note is not None and result.note.text == note.text:
+            return "Changed."
+        return _said(result, "Changed.")
+
+
+class ForgetMemory:
+    """Out of sight at once, erased after a month; until then the person can have it back."""
+
+    spec: ToolSpec = FORGET_MEMORY
+    idempotent = True
+    timeout_seconds = 10.0
+
+    def __init__(self, store: NoteStore) -> None:
+        self._store = store
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        try:
+            result = await self._store.put_away(_id(arguments), _source(context))
+        except Fenced as error:
+            raise ToolFailed("Not forgotten: this turn is answered elsewhere now.") from error
+        return _said(result, f"Forgotten. The person can have it back for {UNDO_DAYS} days.")
+
+
+class SearchMemory:
+    """Notes by their words; what only a tool vouches for is marked."""
+
+    spec: ToolSpec = SEARCH_MEMORY
+    idempotent = True
+    timeout_seconds = 10.0
+
+    def __init__(self, store: NoteStore) -> None:
+        self._store = store
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        query = str(arguments.get("query") or "")[:300]
+        stems = search_stems(query) if query.strip() else []
+        found = await self._store.find(_source(context), stems, limit=FOUND_AT_MOST)
+        if not found.notes:
+            return "Nothing is kept about this." if stems else "Nothing is kept yet."
+        more = found.total - len(found.notes)
+        tail = [f"… and {more} more; other words narrow it down."] if more > 0 else []
+        return "\n".join([*map(_line, found.notes), *tail])
+
+
+def _line(note: KeptNote) -> str:
+    dates = f"{note.observed_at:%Y-%m-%d}" + (f", about {note.event_date}" if note.event_date else "")
+    mark = FROM_A_TOOL if note.authority == "tool" else ""
+    return f"[{note.short_id}] ({note.kind}, {dates}{mark}) {note.text}"
+
+
+def _said(result: NoteResult, done: str) -> str:
+    """As the model reads it; raises ToolFailed for what was refused."""
+    match result.outcome:
+        case "saved" | "changed" | "forgotten" | "restored":
+            known = f" [{result.note.short_id}]" if result.note and result.outcome != "forgotten" else ""
+            return done + known
+        case "known":
+            return f"This is known already{_as(result.note)}."
+        case "replaced":
+            raise ToolFailed(f"Not saved: newer words stand for this{_as(result.note)}.")
+        case outcome:
+            raise ToolFailed(_REFUSED.get(outcome, "It could not be done."))
+
+
+def _as(note: KeptNote | None) -> str:
+    return "" if note is None else f": [{note.short_id}] {note.text}"
+
+
+def _checked(arguments: Mapping[str, Any], *, like: NewNote | None = None) -> NewNote:
+    try:
+        note = note_from(arguments, like=like)
+    except BadNote as error:
+        raise ToolFailed(error.advice) from error
+    if holds_injection(note.text):
+        raise ToolFailed("`text` reads as words to a model, not as something to know. It is not kept.")
+    return note
+
+
+def _id(arguments: Mapping[str, Any]) -> str:
+    short_id = str(arguments.get("id", "")).strip().lower()
+    if not re.fullmatch(SHORT_ID, short_id):
+        raise ToolFailed(f"{short_id[:40]!r} is no note's id. search_memory shows them, such as n0123abcd.")
+    return short_id
+
+
+def _source(context: ToolContext) -> NoteSource:
+    return NoteSource(
+        session_id=context.session_id,
+        party_id=context.party_id,
+        scope=context.scope,
+        from_turn=context.turn,
+        through_turn=context.through_turn or context.turn,
+        flush_id=context.flush_id,
+        call_id=context.call_id,
+        call_key=context.key,
+        epoch=context.epoch if context.flush_id is None else 0,
+        shown=context.shown,
+    )

@@ -1,0 +1,133 @@
+"""The tool with which a model looks into the part of a conversation that it does not see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any, Protocol
+
+from shared.core.context.recall_query import (
+    RECALL,
+    RECALLS_PER_TURN,
+    RESULT_TOKENS,
+    RecallQuery,
+    question_dictionary,
+    question_words,
+)
+from shared.core.memory.recall import Found, Search, packed, ranked, rendered
+from shared.ports import TokenCounter, ToolContext, ToolFailed, ToolSpec
+from shared.services.turns.artifacts import ArtifactReader
+
+QUERY_CHARS = 500
+
+
+class RecallToolStore(Protocol):
+    async def search(self, query: RecallQuery) -> Search: ...
+    async def between(self, query: RecallQuery) -> Sequence[Found]: ...
+    async def asked_before(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]: ...
+
+
+class RecallTool:
+    """Reads only what belongs to the party that asks."""
+
+    spec: ToolSpec = RECALL
+    idempotent = True
+    timeout_seconds = 10.0
+
+    def __init__(self, store: RecallToolStore, artifacts: ArtifactReader, counter: TokenCounter) -> None:
+        self._store = store
+        self._artifacts = artifacts
+        self._counter = counter
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        last_seq, asked = await self._store.asked_before(context.session_id, context.turn, context.call_id)
+        if context.flush_id is None and asked >= RECALLS_PER_TURN:
+            raise ToolFailed(
+                f"recall was used {RECALLS_PER_TURN} times for this message, which is the most. "
+                "Answer with what you have, or say what you could not find."
+            )
+        question = str(arguments.get("query") or "").strip()[:QUERY_CHARS]
+        if artifact := str(arguments.get("artifact") or "").strip():
+            return await self._artifacts.read(
+                artifact, offset=arguments.get("offset"), find=question, context=context
+            )
+        if arguments.get("offset") is not None:
+            raise ToolFailed("`offset` is a place in a long text: give its id as `artifact`.")
+        query = _query(arguments, question, context, last_seq)
+        found = await self._found(query, question, context)
+        if not found:
+            return "Nothing was found. Try other words, names or dates."
+        return rendered(found, session_id=context.session_id)
+
+    async def _found(self, query: RecallQuery, question: str, context: ToolContext) -> tuple[Found, ...]:
+        count = self._counter.count
+        if query.words:
+            items = ranked(await self._store.search(query), question)
+            return packed(items, limit_tokens=RESULT_TOKENS, count=count, session_id=context.session_id)
+        taken: list[Found] = []
+        left = RESULT_TOKENS
+        for passage in await self._store.between(query):
+            cost = count(rendered((passage,), session_id=context.session_id)) + 1
+            if cost > left:
+                break
+            taken.append(passage)
+            left -= cost
+        return tuple(taken)
+
+
+def _query(arguments: Mapping[str, Any], question: str, context: ToolContext, last_seq: int) -> RecallQuery:
+    after, before = _day(arguments, "after"), _day(arguments, "before")
+    if after and before and after >= before:
+        raise ToolFailed("`after` must be an earlier day than `before`.")
+    first, last = _range(arguments.get("seq_range"), last_seq)
+    words = question_words(question)
+    if not words and not (after or before or first):
+        raise ToolFailed(
+            "`query` is empty: give words to look for, a day, a range of messages, or the id of an artifact."
+        )
+    return RecallQuery(
+        session_id=context.session_id,
+        base_turn=None if context.flush_id is not None else context.base_turn,
+        words=words,
+        dictionary=question_dictionary(question),
+        automatic=False,
+        after=after,
+        before=before,
+        from_seq=first,
+        through_seq=last,
+    )
+
+
+def _day(arguments: Mapping[str, Any], name: str) -> datetime | None:
+    """The beginning of a day, or a moment; `before` names the first day that is not looked at any more."""
+    given = arguments.get(name)
+    if given in (None, ""):
+        return None
+    text = str(given).strip()
+    try:
+        moment = datetime.fromisoformat(text) if len(text) > len("2026-01-31") else _midnight(text)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise ToolFailed(f"`{name}` is {text[:40]!r}; write a day as 2026-01-31.") from None
+
+
+def _midnight(text: str) -> datetime:
+    day = date.fromisoformat(text)
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def _range(given: Any, last_seq: int) -> tuple[int | None, int | None]:
+    if given in (None, [], ""):
+        return None, None
+    if not (
+        isinstance(given, Sequence)
+        and len(given) == 2
+        and all(isinstance(seq, int) and not isinstance(seq, bool) for seq in given)
+    ):
+        raise ToolFailed("`seq_range` must be two numbers of messages, such as [12, 40].")
+    first, last = given
+    if not 1 <= first <= last:
+        raise ToolFailed(f"`seq_range` is [{first}, {last}]; it begins with 1 at least and must not shrink.")
+    if first > last_seq:
+        raise ToolFailed(f"`seq_range` begins at {first}, but the newest message is #{last_seq}.")
+    return first, min(last, last_seq)

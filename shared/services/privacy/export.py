@@ -1,0 +1,73 @@
+"""A person's data as a file, piece by piece, so that a long conversation never stands in memory whole."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from shared.core.privacy import export as form
+from shared.core.privacy.export import ExportedSession, ExportFormat, ExportHead
+
+
+class ExportStore(Protocol):
+    async def said(self, session_id: int) -> int: ...
+    async def head(self, session_id: int, *, alone: bool = False) -> ExportHead: ...
+    async def page(self, session: ExportedSession, *, after_seq: int) -> Sequence[dict[str, Any]]: ...
+
+
+class Clock(Protocol):
+    def now(self) -> datetime: ...
+
+
+class Exporting:
+    """Raises StorageUnavailable, UnknownSession."""
+
+    def __init__(self, *, store: ExportStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def said(self, session_id: int) -> int:
+        """How many messages the file will hold."""
+        return await self._store.said(session_id)
+
+    def file_name(self, kind: ExportFormat, *, of: str = "") -> str:
+        return f"conversation-{f'{of}-' if of else ''}{self._clock.now():%Y-%m-%d}.{kind}"
+
+    async def pieces(self, session_id: int, kind: ExportFormat, *, alone: bool = False) -> AsyncIterator[str]:
+        """The file in its order; each piece is at most a page of messages.
+
+        `alone`: of this one conversation, for operators; its Markdown draws none of what people wrote.
+        """
+        head = await self._store.head(session_id, alone=alone)
+        at = self._clock.now()
+        if kind == "json":
+            yield form.json_start(head, at=at)
+        else:
+            yield form.markdown_start(head, at=at, verbatim=alone)
+        for place, session in enumerate(head.sessions):
+            if kind == "json":
+                yield form.json_session(session, first=place == 0)
+            else:
+                yield form.markdown_session(session, verbatim=alone)
+            async for piece in self._messages(session, kind, verbatim=alone):
+                yield piece
+            if kind == "json":
+                yield form.JSON_SESSION_END
+        if kind == "json":
+            yield form.JSON_END
+
+    async def _messages(
+        self, session: ExportedSession, kind: ExportFormat, *, verbatim: bool
+    ) -> AsyncIterator[str]:
+        seen = 0
+        while messages := await self._store.page(session, after_seq=seen):
+            if kind == "json":
+                yield form.json_messages(messages, first=seen == 0)
+            else:
+                yield form.markdown_messages(messages, verbatim=verbatim)
+            seen = messages[-1]["seq"]
+
+    async def whole(self, session_id: int, kind: ExportFormat) -> bytes:
+        """For a channel that sends files in one go."""
+        return "".join([piece async for piece in self.pieces(session_id, kind)]).encode()

@@ -1,0 +1,221 @@
+"""Hand-over to a human: the tool that asks for one, what operators do, and what ends it by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+import structlog
+
+from shared.core.context.prompts import operator_words
+from shared.core.identity.handover import (
+    REASON_CHARS,
+    AnswerRuns,
+    AskedTooOften,
+    CannotHandOver,
+    Limits,
+    Listed,
+    Moved,
+    NewHandover,
+    NobodyComes,
+    Overdue,
+    Reply,
+    shortened_reason,
+)
+from shared.core.values.errors import Fenced
+from shared.core.values.messages import Block, Text
+from shared.core.values.tokens import estimate_blocks
+from shared.ports import DUE_ELSEWHERE, EVERYBODY, Announcer, TokenCounter, ToolContext, ToolFailed, ToolSpec
+from shared.runtime.crash_points import CrashPoint
+from shared.services.turns.session_service import check_text
+
+log = structlog.get_logger(__name__)
+
+REPLY_CHARS = 8_000
+CID_CHARS = 100
+WAIT_FOR_ANSWER_SECONDS = 5.0
+_LOOK_SECONDS = 0.25
+
+ASK_HUMAN = ToolSpec(
+    name="ask_human",
+    description=(
+        "Ask a human of the team to take over this conversation: when the person wants one, or needs what "
+        "you cannot do or may not decide. You are silent from your next turn on until they give it back."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "reason": {
+                "type": "string",
+                "description": "For the human: what the person needs and what was tried, briefly.",
+                "maxLength": REASON_CHARS,
+            },
+        },
+        "required": ["reason"],
+        "additionalProperties": False,
+    },
+)
+
+
+class AskStore(Protocol):
+    async def ask(self, new: NewHandover) -> Moved: ...
+
+
+class OverdueStore(Protocol):
+    async def overdue(
+        self, channel: str, limits: Limits, *, accounts: Sequence[str] | None = None
+    ) -> Sequence[Overdue]: ...
+    async def end(self, one: Overdue, limits: Limits) -> Moved | None: ...
+
+
+class DeskStore(Protocol):
+    async def take(self, session_id: int, *, operator_id: int, name: str) -> Moved: ...
+    async def give_back(
+        self,
+        session_id: int,
+        *,
+        by: Literal["operator", "person"],
+        operator_id: int = 0,
+        any_ones: bool = False,
+    ) -> Moved: ...
+    async def reply(
+        self, session_id: int, *, operator_id: int, cid: str, blocks: Sequence[Block], tokens: int
+    ) -> Reply: ...
+    async def listed(self, state: Literal["waiting", "human"] | None = None) -> Sequence[Listed]: ...
+    async def session_of(self, public_id: UUID) -> int | None: ...
+
+
+class AskHuman:
+    """Asks once per call; where somebody was asked already, it says so."""
+
+    spec: ToolSpec = ASK_HUMAN
+    idempotent = True
+    timeout_seconds = 10.0
+
+    def __init__(self, store: AskStore, announcer: Announcer, *, crash_point: CrashPoint) -> None:
+        self._store = store
+        self._announcer = announcer
+        self._crash_point = crash_point
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        if context.address_id is None:
+            raise ToolFailed("A human can be asked for only in a conversation with a person.")
+        if context.group:
+            raise ToolFailed("In a group only its administrators ask for a human, with /human. Tell them so.")
+        new = NewHandover(
+            session_id=context.session_id,
+            address_id=context.address_id,
+            asked_by="assistant",
+            reason=shortened_reason(str(arguments.get("reason") or "")),
+            key=context.key,
+            turn=context.turn,
+            epoch=context.epoch,
+        )
+        try:
+            moved = await self._store.ask(new)
+        except Fenced as error:
+            raise ToolFailed("Not asked: this turn is answered elsewhere now.") from error
+        except AskedTooOften as error:
+            raise ToolFailed(
+                "Humans were asked for several times within the hour. Do what you can."
+            ) from error
+        except NobodyComes as error:
+            raise ToolFailed("No human can be asked for here. Do what you can.") from error
+        except CannotHandOver as error:
+            raise ToolFailed("Not possible here: this conversation goes on elsewhere.") from error
+        self._crash_point("after_ask_human")
+        await announce(self._announcer, moved)
+        return (
+            "A human was asked for. Tell the person in a sentence or two that somebody will write here, that "
+            "it may take some minutes, and that what they write meanwhile is kept. Promise no time."
+        )
+
+
+class OverdueHandovers:
+    """Whoever serves a channel looks here as often as for turns that nobody answers."""
+
+    def __init__(self, store: OverdueStore, announcer: Announcer, limits: Limits) -> None:
+        self._store = store
+        self._announcer = announcer
+        self._limits = limits
+
+    async def end_overdue(self, channel: str, *, accounts: Sequence[str] | None = None) -> None:
+        """Give back what nobody came for, with an honest word; raises StorageUnavailable."""
+        for one in await self._store.overdue(channel, self._limits, accounts=accounts):
+            moved = await self._store.end(one, self._limits)
+            if moved is not None:
+                log.info("handover_lapsed", session_id=one.session_id, why=one.end)
+                await announce(self._announcer, moved)
+
+
+class OperatorDesk:
+    """What an operator does with a conversation; who may, the caller has checked."""
+
+    def __init__(
+        self, store: DeskStore, announcer: Announcer, counter: TokenCounter, *, crash_point: CrashPoint
+    ) -> None:
+        self._store = store
+        self._announcer = announcer
+        self._counter = counter
+        self._crash_point = crash_point
+
+    async def listed(self, state: Literal["waiting", "human"] | None = None) -> Sequence[Listed]:
+        return await self._store.listed(state)
+
+    async def session_of(self, public_id: UUID) -> int | None:
+        return await self._store.session_of(public_id)
+
+    async def take(self, session_id: int, *, operator_id: int, name: str) -> Moved:
+        """Raises TakenByOther, CannotHandOver."""
+        return await self._said(await self._store.take(session_id, operator_id=operator_id, name=name))
+
+    async def give_back(self, session_id: int, *, operator_id: int, any_ones: bool = False) -> Moved:
+        """Raises TakenByOther, CannotHandOver."""
+        return await self._said(
+            await self._store.give_back(session_id, by="operator", operator_id=operator_id, any_ones=any_ones)
+        )
+
+    async def reply(self, session_id: int, *, operator_id: int, cid: str, text: str) -> Reply:
+        """Stored when this returns, and on its way; the same `cid` again is the same message.
+
+        An answer that is being written comes first and is waited for a little. Raises BadInput, NotTaken,
+        TakenByOther, AnswerRuns.
+        """
+        check_text(text, most=REPLY_CHARS)
+        blocks = (Text(text=text),)
+        tokens = estimate_blocks((Text(text=operator_words(text)),), self._counter.count)
+        store = partial(
+            self._store.reply, session_id, operator_id=operator_id, cid=cid, blocks=blocks, tokens=tokens
+        )
+        reply = await self._after_what_runs(store)
+        self._crash_point("after_operator_reply")
+        await self._announcer.announce(session_id, {"event_seq": reply.event_seq})
+        return reply
+
+    async def _after_what_runs(self, store: Callable[[], Awaitable[Reply]]) -> Reply:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + WAIT_FOR_ANSWER_SECONDS
+        while True:
+            try:
+                return await store()
+            except AnswerRuns:
+                if loop.time() > until:
+                    raise
+            await self._announcer.announce(EVERYBODY, DUE_ELSEWHERE)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _said(self, moved: Moved) -> Moved:
+        self._crash_point("after_handover")
+        await announce(self._announcer, moved)
+        return moved
+
+
+async def announce(announcer: Announcer, moved: Moved) -> None:
+    """To every screen; and to whoever may answer now."""
+    if moved.event_seq:
+        await announcer.announce(moved.session_id, {"event_seq": moved.event_seq})
+    if moved.bot_has_turn:
+        await announcer.announce(EVERYBODY, DUE_ELSEWHERE)

@@ -1,0 +1,191 @@
+"""Reminders: the tool that keeps one, and the look that begins its turn when its time has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, Protocol
+from zoneinfo import ZoneInfo
+
+import structlog
+
+from shared.core.context.prompts import reminder_entry
+from shared.core.tools.reminders import (
+    LEAST_AHEAD,
+    PENDING_AT_MOST,
+    PER_HOUR,
+    TEXT_CHARS,
+    BadMoment,
+    DueReminder,
+    NewReminder,
+    QuietHours,
+    Refusal,
+    due_of,
+    quiet_until,
+    shown_moment,
+)
+from shared.core.values.errors import Fenced
+from shared.core.values.messages import Block, Text
+from shared.core.values.tokens import estimate_blocks
+from shared.ports import Clock, TokenCounter, ToolContext, ToolFailed, ToolSpec
+from shared.runtime.crash_points import CrashPoint
+
+log = structlog.get_logger(__name__)
+
+REMIND_ME = ToolSpec(
+    name="remind_me",
+    description=(
+        "Remind the person of something at a later time: a message comes here by itself then. Only when they "
+        "ask for it. They see and cancel their reminders with /reminders."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "when": {
+                "type": "string",
+                "description": (
+                    "A date with a time such as 2026-11-22T09:00 by the person's clock (with an offset for "
+                    "another), or a distance such as `in 2 hours` or `in 3 days`."
+                ),
+            },
+            "text": {
+                "type": "string",
+                "description": "What to remind them of, in their language, to be understood by itself.",
+                "maxLength": TEXT_CHARS,
+            },
+        },
+        "required": ["when", "text"],
+        "additionalProperties": False,
+    },
+)
+_REFUSALS: Mapping[Refusal, str] = {
+    "public": "Reminders cannot be set here: this is a public chat. Say so.",
+    "too_many": (
+        f"{PENDING_AT_MOST} reminders wait already, which is the most. "
+        "The person can cancel some with /reminders cancel and a number."
+    ),
+    "crowded": (
+        f"{PER_HOUR} reminders are due around that hour already, which is the most. Ask for another time."
+    ),
+}
+
+
+class ReminderStore(Protocol):
+    async def add(self, new: NewReminder) -> Refusal | None: ...
+
+
+class DueStore(Protocol):
+    async def due(self, channel: str, *, accounts: Sequence[str] | None = None) -> Sequence[DueReminder]: ...
+    async def wait_until(self, reminder_id: int, at: datetime) -> None: ...
+    async def fail(self, reminder_id: int, reason: Literal["unreachable"]) -> None: ...
+    async def begin(self, reminder_id: int, *, blocks: Sequence[Block], tokens: int) -> int | None: ...
+    async def words_of(self, session_id: int, turn: int) -> str | None: ...
+
+
+class RemindMe:
+    """Keeps one reminder; the same call again is the same reminder."""
+
+    spec: ToolSpec = REMIND_ME
+    idempotent = True
+    timeout_seconds = 10.0
+
+    def __init__(
+        self, store: ReminderStore, clock: Clock, *, timezone: str = "UTC", least: timedelta = LEAST_AHEAD
+    ) -> None:
+        """`timezone` is for people whose own nobody knows."""
+        self._store = store
+        self._clock = clock
+        self._timezone = timezone
+        self._least = least
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        text = " ".join(str(arguments.get("text") or "").split())
+        if not text:
+            raise ToolFailed("`text` is empty: say what to remind of.")
+        if len(text) > TEXT_CHARS:
+            raise ToolFailed(f"`text` has {len(text)} characters; {TEXT_CHARS} is the most.")
+        if context.address_id is None:
+            raise ToolFailed("Reminders can be set only in a conversation with a person.")
+        zone = zone_of(context.timezone, self._timezone)
+        try:
+            due_at = due_of(
+                str(arguments.get("when") or ""), now=self._clock.now(), zone=zone, least=self._least
+            )
+        except BadMoment as error:
+            raise ToolFailed(error.advice) from error
+        new = NewReminder(
+            key=context.key,
+            party_id=context.party_id,
+            session_id=context.session_id,
+            address_id=context.address_id,
+            text=text,
+            due_at=due_at,
+            turn=context.turn,
+            epoch=context.epoch,
+        )
+        try:
+            refusal = await self._store.add(new)
+        except Fenced as error:
+            raise ToolFailed("Not set: this turn is answered elsewhere now.") from error
+        if refusal is not None:
+            raise ToolFailed(_REFUSALS[refusal])
+        return f"Set for {shown_moment(due_at, zone)} ({zone.key}). Tell the person that time."
+
+
+class Reminders:
+    """Whoever serves a channel looks here as often as for turns that nobody answers."""
+
+    def __init__(
+        self,
+        store: DueStore,
+        counter: TokenCounter,
+        *,
+        quiet: QuietHours | None,
+        timezone: str,
+        crash_point: CrashPoint,
+    ) -> None:
+        self._store = store
+        self._counter = counter
+        self._quiet = quiet
+        self._timezone = timezone
+        self._crash_point = crash_point
+
+    async def begin_due(self, channel: str, *, accounts: Sequence[str] | None = None) -> None:
+        """Begin the turns of those whose time has come; raises StorageUnavailable."""
+        for reminder in await self._store.due(channel, accounts=accounts):
+            await self._begin(reminder)
+
+    async def words_of(self, session_id: int, turn: int) -> str | None:
+        """What must reach the person in this turn, whatever becomes of its answer."""
+        return await self._store.words_of(session_id, turn)
+
+    async def _begin(self, reminder: DueReminder) -> None:
+        zone = zone_of(reminder.timezone, self._timezone)
+        quiet = quiet_until(reminder.now, self._quiet, zone)
+        if quiet is not None:
+            await self._store.wait_until(reminder.id, quiet)
+        elif not reminder.reachable:
+            await self._store.fail(reminder.id, "unreachable")
+        else:
+            await self._tell(reminder, zone)
+
+    async def _tell(self, reminder: DueReminder, zone: ZoneInfo) -> None:
+        asked, due = shown_moment(reminder.asked_at, zone), shown_moment(reminder.due_at, zone)
+        blocks = (Text(text=reminder_entry(reminder.text, asked=asked, due=f"{due} ({zone.key})")),)
+        self._crash_point("before_reminder")
+        session_id = await self._store.begin(
+            reminder.id, blocks=blocks, tokens=estimate_blocks(blocks, self._counter.count)
+        )
+        self._crash_point("after_reminder")
+        if session_id is not None:
+            log.info("reminder_begun", session_id=session_id, reminder_id=reminder.id)
+
+
+def zone_of(own: str | None, otherwise: str) -> ZoneInfo:
+    """The person's zone; the deployment's where it is unknown, or no clock goes by it."""
+    for name in (own, otherwise):
+        try:
+            return ZoneInfo(name or "")
+        except (ValueError, OSError, KeyError):
+            continue
+    return ZoneInfo("UTC")

@@ -1,0 +1,53 @@
+"""What a process does when another server is the primary, which may not know all that was acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import structlog
+
+from shared.core.values.errors import StorageUnavailable
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 0.25
+
+
+class Timeline(Protocol):
+    @property
+    def timeline(self) -> str: ...
+
+
+class Deployment(Protocol):
+    async def note_timeline(self) -> bool: ...
+
+
+class Promotion:
+    """Whoever holds what a database may have lost says with `then` how it comes again."""
+
+    def __init__(self, pulse: Timeline, deployment: Deployment) -> None:
+        self._pulse = pulse
+        self._deployment = deployment
+        self._acts: list[Callable[[], Awaitable[object]]] = []
+
+    def then(self, act: Callable[[], Awaitable[object]]) -> None:
+        """Called after each promotion, again until it went well: it may be called more than once."""
+        self._acts.append(act)
+
+    async def watch(self) -> None:
+        known = ""
+        while True:
+            timeline = self._pulse.timeline
+            if timeline != known:
+                try:
+                    raised = await self._deployment.note_timeline()
+                    if known or raised:
+                        log.warning("another_timeline", timeline=timeline, before=known)
+                        for act in self._acts:
+                            await act()
+                    known = timeline
+                except StorageUnavailable as error:
+                    log.warning("promotion_waits_for_storage", reason=str(error))
+            await asyncio.sleep(LOOK_SECONDS)

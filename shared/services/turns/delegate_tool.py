@@ -1,0 +1,158 @@
+"""Hands one task to a helper with a window and a budget of its own; only its result comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from shared.core.context.prompts import helper_task
+from shared.core.context.untrusted_text import defused
+from shared.core.session.turns import Caps
+from shared.core.values.errors import CapReached, ModelError
+from shared.core.values.messages import (
+    text_message,
+)
+from shared.ports import (
+    ChatModel,
+    TokenCounter,
+    ToolContext,
+    ToolFailed,
+    ToolSpec,
+)
+from shared.services.turns.request_builder import Prompting
+from shared.services.turns.spend_tracker import Purse, SpendStore
+from shared.services.turns.subagent import RESULT_CHARS, Bounds, Errand, Ledger, capped
+from shared.services.turns.toolbox import Toolbox
+
+log = structlog.get_logger(__name__)
+
+TASK_CHARS = 8_000
+HANDED_CHARS = 60_000
+NOT_FOR_HELPERS = frozenset(
+    {"delegate", "save_memory", "update_memory", "forget_memory", "remind_me", "ask_human"}
+)
+"""It works for the assistant, not for the person: nothing of what it thinks is kept about them."""
+
+DELEGATE = ToolSpec(
+    name="delegate",
+    description=(
+        "Give one self-contained task to a helper that works in a fresh window with your tools and returns "
+        "only its result. Use it for work that reads much and yields little, such as long pages. It "
+        "sees nothing of this conversation: write down all it must know."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "task": {
+                "type": "string",
+                "description": "What to do, and what the result shall look like.",
+                "maxLength": TASK_CHARS,
+            },
+            "context": {
+                "type": "string",
+                "description": "Texts and facts that it needs, word for word.",
+                "maxLength": HANDED_CHARS,
+            },
+        },
+        "required": ["task"],
+        "additionalProperties": False,
+    },
+)
+
+ToolboxOf = Callable[[Mapping[str, Any]], Toolbox]
+"""By the agent's config."""
+
+
+class Delegate:
+    """After a crash it is not run again: what its tools did is not known."""
+
+    spec: ToolSpec = DELEGATE
+    idempotent = False
+
+    def __init__(
+        self,
+        *,
+        model: ChatModel,
+        prompting: Prompting,
+        toolbox_of: ToolboxOf,
+        spend: SpendStore,
+        ledger: Ledger,
+        caps: Caps,
+        counter: TokenCounter,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self._model = model
+        self._prompting = prompting
+        self._toolbox_of = toolbox_of
+        self._spend = spend
+        self._ledger = ledger
+        self._caps = caps
+        self._counter = counter
+        self._bounds = bounds or Bounds()
+
+    @property
+    def timeout_seconds(self) -> float:
+        """A little more than the helper has: it is told of its own end in better words."""
+        return self._bounds.seconds + 10.0
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        task, handed = _asked(arguments)
+        errand = await self._errand(helper_task(task, defused(handed)), context)
+        try:
+            async with asyncio.timeout(self._bounds.seconds):
+                return capped(await errand.work(), RESULT_CHARS)
+        except TimeoutError:
+            raise ToolFailed(
+                errand.so_far(f"It took longer than {self._bounds.seconds:g} seconds.")
+            ) from None
+        except CapReached as error:
+            raise ToolFailed(errand.so_far("A spending limit is reached. Do not delegate again.")) from error
+        except ModelError as error:
+            raise ToolFailed(errand.so_far(f"Its model could not answer ({error.code}).")) from error
+        finally:
+            log.info("helper_ended", session_id=context.session_id, turn=context.turn, **errand.figures())
+
+    async def _errand(self, words: str, context: ToolContext) -> Errand:
+        config = context.agent_config
+        name = str(config.get("helper_model") or self._prompting.model_of(config))
+        card = await self._model.card(name)
+        tools = self._toolbox_of(config)
+        tools = tools.only(frozenset(spec.name for spec in tools.specs) - NOT_FOR_HELPERS)
+        return Errand(
+            model=self._model,
+            card=card,
+            tools=tools,
+            specs=tools.specs if "tools" in card.capabilities else (),
+            purse=Purse(self._spend, session_id=context.session_id, job_id=None, caps=self._caps),
+            ledger=self._ledger,
+            counter=self._counter,
+            bounds=self._bounds,
+            most_micro=_share(self._caps, config, anonymous=context.anonymous, share=self._bounds.caps_share),
+            context=context,
+            messages=[text_message("user", words)],
+            ratio=card.token_factor,
+        )
+
+
+def _asked(arguments: Mapping[str, Any]) -> tuple[str, str]:
+    task, handed = str(arguments.get("task") or "").strip(), str(arguments.get("context") or "").strip()
+    if not task:
+        raise ToolFailed("`task` is empty: say what to do, and all that must be known for it.")
+    for name, text, most in (("task", task, TASK_CHARS), ("context", handed, HANDED_CHARS)):
+        if len(text) > most:
+            raise ToolFailed(f"`{name}` has {len(text):,} characters; {most:,} is the most.")
+    return task, handed
+
+
+def _share(caps: Caps, config: Mapping[str, Any], *, anonymous: bool, share: float) -> int | None:
+    own = config.get("caps")
+    said = own.values() if isinstance(own, Mapping) else ()
+    agents = (
+        int(dollars * 1_000_000) for dollars in said if isinstance(dollars, int | float) and dollars >= 0
+    )
+    known = (caps.total, caps.session, caps.visitor if anonymous else caps.person, *agents)
+    tightest = min((cap for cap in known if cap is not None), default=None)
+    return None if tightest is None else int(tightest * share)

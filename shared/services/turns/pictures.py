@@ -1,0 +1,226 @@
+"""Pictures of a turn: their bytes for the model that answers, and a sentence for all who come later.
+
+The sentence is made once the answer is stored, so that nobody waits for it. What a crash leaves without one
+gets it when a later turn, or a job, needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import structlog
+
+from shared.core.context.prompts import describe_picture
+from shared.core.session.session import Entry
+from shared.core.session.turns import Caps, Described, Spending
+from shared.core.values.errors import EvertalkError, ModelError
+from shared.core.values.messages import Block, Image, Message, Text, text_of
+from shared.core.values.money import worst_case_micro
+from shared.core.values.tokens import estimate_blocks
+from shared.ports import ChatModel, ModelCard, ModelRequest, Picture, SystemPart, TokenCounter
+from shared.runtime.tasks import Tasks
+from shared.services.turns.spend_tracker import SpendStore, spending, spending_of
+
+log = structlog.get_logger(__name__)
+
+DESCRIPTION_TOKENS = 120
+DESCRIPTION_CHARS = 300
+LOOK_SECONDS = 60.0
+DRAIN_SECONDS = 2.0
+"""For those that are nearly there when the process ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whose:
+    """Who pays for a description, and with which model their turns are answered."""
+
+    session_id: int
+    party_id: int
+    chat_model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unseen:
+    """Pictures that came in one turn and have no description; `words` came with them."""
+
+    whose: Whose
+    turn: int
+    ids: tuple[int, ...]
+    words: str
+
+
+class PictureStore(Protocol):
+    async def pictures(self, ids: Sequence[int]) -> dict[int, Picture]: ...
+    async def descriptions(self, ids: Sequence[int]) -> dict[int, str]: ...
+    async def describe(self, described: Described) -> None: ...
+
+
+class Pictures:
+    """Owns what it does in the background; `close` it before the stores."""
+
+    def __init__(
+        self,
+        *,
+        store: PictureStore,
+        model: ChatModel,
+        counter: TokenCounter,
+        spend: SpendStore,
+        caps: Caps,
+        summary_model: str,
+    ) -> None:
+        self._store = store
+        self._model = model
+        self._counter = counter
+        self._spend = spend
+        self._caps = caps
+        self._summary_model = summary_model
+        self._tasks = Tasks()
+        self._looking: dict[int, asyncio.Task[None]] = {}
+        """By attachment: what is being described here already."""
+
+    async def close(self) -> None:
+        await self._tasks.drain(DRAIN_SECONDS)
+
+    async def of_turn(self, blocks: Iterable[Block]) -> dict[int, Picture]:
+        """By attachment; nothing is read for a turn without pictures."""
+        ids = [block.attachment_id for block in blocks if isinstance(block, Image)]
+        return await self._store.pictures(ids) if ids else {}
+
+    def describe_later(self, unseen: Unseen, *, then: Callable[[], Awaitable[None]]) -> None:
+        """In the background; `then` is awaited behind it, whatever became of it."""
+        task = self._tasks.start(self._describe_and(unseen, then))
+        for attachment_id in unseen.ids:
+            self._looking[attachment_id] = task
+        task.add_done_callback(lambda ended: self._forget(unseen.ids, ended))
+
+    async def told(self, entries: Sequence[Entry], *, whose: Whose) -> tuple[Entry, ...]:
+        """The entries with every description that could be had; where none is missing, nothing is read."""
+        lacking = _lacking(entries, whose)
+        if not lacking:
+            return tuple(entries)
+        ids = [attachment_id for unseen in lacking for attachment_id in unseen.ids]
+        await self._looked_at_here(ids)
+        known = await self._store.descriptions(ids)
+        for unseen in lacking:
+            left = tuple(one for one in unseen.ids if one not in known)
+            if left:
+                await self._describe(replace(unseen, ids=left))
+        return _with_words(entries, await self._store.descriptions(ids))
+
+    async def _looked_at_here(self, ids: Iterable[int]) -> None:
+        running = {task for one in ids if (task := self._looking.get(one)) is not None}
+        if running:
+            await asyncio.wait(running, timeout=LOOK_SECONDS)
+
+    def _forget(self, ids: Iterable[int], ended: asyncio.Future[None]) -> None:
+        for attachment_id in ids:
+            if self._looking.get(attachment_id) is ended:
+                del self._looking[attachment_id]
+
+    async def _describe_and(self, unseen: Unseen, then: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await self._describe(unseen)
+        finally:
+            await then()
+
+    async def _describe(self, unseen: Unseen) -> None:
+        """Never raises what a later look can mend."""
+        try:
+            for attachment_id, picture in (await self._store.pictures(unseen.ids)).items():
+                if not picture.description:
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._look(unseen, attachment_id, picture)
+        except (EvertalkError, TimeoutError) as error:
+            code = error.code if isinstance(error, EvertalkError) else "timeout"
+            log.info("picture_not_described", session_id=unseen.whose.session_id, ids=unseen.ids, code=code)
+
+    async def _look(self, unseen: Unseen, attachment_id: int, picture: Picture) -> None:
+        """One sentence; the person's words stand in where no model can see, or none will."""
+        card = await self._seeing(unseen.whose.chat_model)
+        said, spent, reservation_id = "", list[Spending](), None
+        failure: ModelError | None = None
+        if card is not None:
+            request = _request(card, attachment_id, picture)
+            reservation_id = await self._reserve(unseen.whose, request, card)
+            try:
+                reply = await self._model.reply(request)
+            except ModelError as error:
+                failure = error
+                spent = [spending(usage, card.name, card, aborted=True) for usage in error.aborted]
+            else:
+                spent = spending_of(reply, card)
+                said = " ".join(text_of(reply.blocks).split())[:DESCRIPTION_CHARS]
+        later = failure is not None and failure.transient
+        described = Described(
+            attachment_id=attachment_id, description="" if later else said or _by_words(unseen.words),
+            session_id=unseen.whose.session_id, party_id=unseen.whose.party_id, turn=unseen.turn,
+            spent=tuple(spent), reservation_id=reservation_id,
+        )  # fmt: skip
+        await self._store.describe(described)
+        if failure is not None:
+            raise failure
+
+    async def _reserve(self, whose: Whose, request: ModelRequest, card: ModelCard) -> int | None:
+        if card.prices is None:
+            return None
+        blocks = [block for message in request.messages for block in message.blocks]
+        tokens = round(card.token_factor * estimate_blocks(blocks, self._counter.count))
+        micro = worst_case_micro(tokens, DESCRIPTION_TOKENS, card.prices)
+        return await self._spend.reserve(whose.session_id, micro, caps=self._caps) if micro else None
+
+    async def _seeing(self, chat_model: str) -> ModelCard | None:
+        """The cheapest of our models that can look at pictures."""
+        for name in dict.fromkeys((self._summary_model, chat_model)):
+            card = await self._model.card(name)
+            if "images" in card.capabilities:
+                return card
+        return None
+
+
+def _request(card: ModelCard, attachment_id: int, picture: Picture) -> ModelRequest:
+    image = Image(attachment_id=attachment_id, mime=picture.mime)
+    return ModelRequest(
+        model=card.name,
+        system=(SystemPart(text="You describe pictures."),),
+        messages=(Message(role="user", blocks=(image, Text(text=describe_picture()))),),
+        max_output_tokens=DESCRIPTION_TOKENS,
+        pictures={attachment_id: picture},
+    )
+
+
+def unseen_of(entries: Sequence[Entry], *, whose: Whose, turn: int) -> Unseen | None:
+    """What one turn's messages show that nobody has described yet."""
+    said = (entry for entry in entries if entry.turn == turn and entry.author == "person")
+    mine = [block for entry in said for block in entry.blocks]
+    ids = dict.fromkeys(
+        block.attachment_id for block in mine if isinstance(block, Image) and not block.description
+    )
+    return Unseen(whose=whose, turn=turn, ids=tuple(ids), words=text_of(mine)) if ids else None
+
+
+def _lacking(entries: Sequence[Entry], whose: Whose) -> list[Unseen]:
+    turns = {
+        entry.turn
+        for entry in entries
+        for block in entry.blocks
+        if isinstance(block, Image) and not block.description
+    }
+    found = (unseen_of(entries, whose=whose, turn=turn) for turn in sorted(turns))
+    return [unseen for unseen in found if unseen is not None]
+
+
+def _with_words(entries: Sequence[Entry], known: Mapping[int, str]) -> tuple[Entry, ...]:
+    def told(block: Block) -> Block:
+        if not isinstance(block, Image) or block.description:
+            return block
+        return replace(block, description=known.get(block.attachment_id, ""))
+
+    return tuple(replace(entry, blocks=tuple(map(told, entry.blocks))) for entry in entries)
+
+
+def _by_words(words: str) -> str:
+    said = " ".join(words.split())[:120]
+    return f"sent with the words “{said}”" if said else "sent without a word"

@@ -1,0 +1,474 @@
+"""Puts one request together from a session's view: the agent's prompt, its policy, its model, its budget."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Protocol, get_args
+
+import structlog
+
+from shared.core.context.agents import Circumstances, circumstances_of, layers_for
+from shared.core.context.build_context import RENDERER_VERSION, BuiltContext, build_context
+from shared.core.context.prompts import SystemLayers
+from shared.core.context.selection import Selection, select
+from shared.core.context.tools import WINDOW_SHARE, affordable
+from shared.core.context.workspace import EMPTY, Workspace, shrunk
+from shared.core.memory.recall import NOTHING_RECALLED, Recalled
+from shared.core.overflow.inline_digest import fit
+from shared.core.session.artifacts import Artifact, can_open
+from shared.core.session.budget import ContextBudget, budget_for
+from shared.core.session.overrides import BadContextConfig, agent_policy
+from shared.core.session.policy import Channel, ContextPolicy
+from shared.core.session.prune_rules import BadPruneRules, Pruner, PruneRules, prune_rules
+from shared.core.session.session import Entry, View
+from shared.core.session.session_state import SessionState
+from shared.core.session.turns import Claim, ContextAudit
+from shared.core.values.ttl_cache import recent
+from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
+
+log = structlog.get_logger(__name__)
+
+_SEQ: Callable[[Entry], int] = attrgetter("seq")
+_PINNED: Callable[[Entry], bool] = attrgetter("pinned")
+_POLICY_SECTIONS = ("preset", "context", "pruning")
+POLICIES_KEPT = 256
+"""Agents' policies that a process remembers; beyond that it starts afresh."""
+LONG_CHARS = 4_000
+"""Of a text whose size is worth remembering between the calls of a turn, such as an agent's own files."""
+LONG_TEXTS_KEPT = 64
+WORKSPACE_SHARE = 0.2
+"""Of the window: files that grow after an agent was configured are cut rather than the turn refused."""
+
+
+class Workspaces(Protocol):
+    def of(self, folder: str) -> Workspace:
+        """The folder as it was read last; it is watched from then on. Never raises."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A request that may be sent, and what is known about it."""
+
+    request: ModelRequest
+    built: BuiltContext
+    budget: ContextBudget
+    policy: ContextPolicy
+    card: ModelCard
+    ratio: float
+    """Real tokens per estimated token, learned for this session."""
+    estimate: int
+    """Tokens of the whole request, in the model's unit."""
+    runtime_facts: str = ""
+    instruction: str = ""
+    left_out: int = 0
+    """Tokens of the view that the ladder kept out of this request; they are still there."""
+    before: int = 0
+    """Tokens of the whole view as it was before this turn's pruning."""
+    saved: int = 0
+    """Of these, what this turn's pruning has saved."""
+    entry_seqs: tuple[int, ...] = ()
+    """The view that the request was made from, before anything of it was left out."""
+    fitted_into: int | None = None
+    """The size that the ladder had to reach, if it had to."""
+    wholes: tuple[tuple[int, Artifact], ...] = ()
+    """By seq, what the request names as artifacts: to be kept before it is sent."""
+    selection: Selection
+    """What of the view the policy sends; what it leaves out does not count as context."""
+    channel: Channel | None = None
+    recalled: Recalled = NOTHING_RECALLED
+    circumstances: Circumstances = field(default_factory=Circumstances)
+
+    @property
+    def unsent(self) -> int:
+        """Tokens of the live view that the policy never sends, in the model's unit."""
+        return round(self.ratio * self.selection.tokens_left_out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompting:
+    """What every agent starts from; an agent's own config may override name, model and numbers."""
+
+    policy: ContextPolicy
+    """The deployment's; `policy_of` gives an agent's."""
+    chat_model: str
+    summary_model: str
+    max_output: int
+    counter: TokenCounter
+    context_window: int | None = None
+    """The operator's cap, for presets that agents choose for themselves."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """The operator's own numbers; they hold for presets that agents choose, too."""
+    pruners: tuple[Pruner, ...] = ()
+    """Plug-ins that know how to shorten the results of their tools."""
+    workspaces: Workspaces | None = None
+    trusts_visitors: bool = False
+    """Whoever comes to the widget without a name is the owner of this installation."""
+
+    _policies: dict[str, ContextPolicy] = field(default_factory=dict)
+
+    def policy_of(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
+        """The agent's policy; the deployment's when its row cannot be used, so that no turn breaks."""
+        if not (self.pruners or any(map(agent_config.get, _POLICY_SECTIONS))):
+            return self.policy
+        asked = {name: agent_config.get(name) for name in _POLICY_SECTIONS}
+        key = json.dumps(asked, sort_keys=True, default=str)
+        if key not in self._policies:
+            if len(self._policies) >= POLICIES_KEPT:
+                self._policies.clear()
+            rules = _rules(json.dumps(asked["pruning"], sort_keys=True, default=str), self.pruners)
+            self._policies[key] = replace(self._own_policy(agent_config), prune_rules=rules)
+        return self._policies[key]
+
+    def _own_policy(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
+        try:
+            return agent_policy(
+                self.policy, agent_config, context_window=self.context_window, given=self.given
+            )
+        except BadContextConfig as error:
+            log.warning("agent_context_unusable", problems=list(error.problems), used=self.policy.name)
+            return self.policy
+
+    def model_of(self, agent_config: Mapping[str, Any]) -> str:
+        return str(agent_config.get("model") or self.chat_model)
+
+    def circumstances_of(self, whose: Claim | SessionState, view: View | None = None) -> Circumstances:
+        """To be asked once per turn: files may change while it is answered, its prefix may not."""
+        files = self.workspace_of(whose.agent_config)
+        return circumstances_of(whose, view, workspace=files, trusts_visitors=self.trusts_visitors)
+
+    def workspace_of(self, agent_config: Mapping[str, Any]) -> Workspace:
+        folder = agent_config.get("workspace")
+        if self.workspaces is None or not isinstance(folder, str) or not folder:
+            return EMPTY
+        return self.workspaces.of(folder)
+
+    def layers_of(
+        self, agent_config: Mapping[str, Any], circumstances: Circumstances | None = None
+    ) -> SystemLayers:
+        return layers_for(agent_config, circumstances or Circumstances())
+
+    def _with_room(self, at: Circumstances, window: int) -> Circumstances:
+        tokens = sum(self.size_of(text) for _, text in at.workspace.files)
+        most = WORKSPACE_SHARE * window
+        if tokens <= most:
+            return at
+        return replace(at, workspace=shrunk(at.workspace, most / tokens))
+
+    def size_of(self, text: str) -> int:
+        """Estimated tokens; those of long texts are remembered, as each call of a turn asks for them."""
+        if len(text) <= LONG_CHARS:
+            return self.counter.count(text)
+        return _size_of_long(self.counter, text)
+
+    def prepare(
+        self,
+        view: View,
+        *,
+        card: ModelCard,
+        agent_config: Mapping[str, Any],
+        tools: tuple[ToolSpec, ...],
+        token_ratio: float,
+        runtime_facts: str = "",
+        instruction: str = "",
+        channel: str | None = None,
+        cache_long: bool = False,
+        recalled: Recalled = NOTHING_RECALLED,
+        circumstances: Circumstances | None = None,
+    ) -> Prepared:
+        """The request for the open turn or, with an instruction, for a ghost turn after it.
+
+        `channel` is the turn's, or that of the last turn; it decides how many turns of history are sent.
+
+        Raises ContextBudgetExceeded when system and tools alone leave no room.
+        """
+        ratio, policy = ratio_of(token_ratio, card), self.policy_of(agent_config)
+        offered = self._offered(tools, card, policy)
+        known = _channel(channel)
+        chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
+        at = self._with_room(circumstances or Circumstances(), min(card.window, policy.context_window))
+        built = self._build(chosen.view, agent_config, offered, runtime_facts, instruction, recalled, at)
+        budget = budget_for(policy, card.window, card.max_output, round(ratio * built.fixed))
+        return Prepared(
+            request=_request(built, offered, card, budget.out, cache_long=cache_long, about=_about(view)),
+            built=built,
+            budget=budget,
+            policy=policy,
+            card=card,
+            ratio=ratio,
+            estimate=round(ratio * built.estimate),
+            runtime_facts=runtime_facts,
+            instruction=instruction,
+            selection=chosen,
+            channel=known,
+            circumstances=at,
+            before=round(ratio * built.estimate),
+            entry_seqs=built.entry_seqs,
+            recalled=recalled,
+        )
+
+    def next_request(self, state: SessionState, *, card: ModelCard, tools: tuple[ToolSpec, ...]) -> Prepared:
+        """What a session would be sent now, before anything new is said in it."""
+        return self.prepare(
+            state.view,
+            card=card,
+            agent_config=state.agent_config,
+            tools=tools,
+            token_ratio=state.ratio_for(card.name),
+            channel=state.channel,
+            circumstances=self.circumstances_of(state),
+        )
+
+    def shrink(
+        self, prepared: Prepared, view: View, agent_config: Mapping[str, Any], *, hard: int
+    ) -> Prepared:
+        """The ladder's last steps, without a model; raises ContextBudgetExceeded."""
+        tools, recalled = prepared.request.tools, prepared.recalled.shortened
+        unread = bool(prepared.instruction)
+        chosen = select(view, prepared.policy, channel=prepared.channel, ratio=prepared.ratio, unread=unread)
+        facts, instruction = prepared.runtime_facts, prepared.instruction
+        small = fit(
+            chosen.view,
+            hard=hard,
+            build=lambda v: self._build(
+                v, agent_config, tools, facts, instruction, recalled, prepared.circumstances
+            ),
+            count=self.counter.count,
+            ratio=prepared.ratio,
+            budget=prepared.budget,
+            policy=prepared.policy,
+            opens=can_open(tools) and not prepared.instruction,
+        )
+        left_out = max(0, prepared.built.estimate - small.context.estimate)
+        return replace(
+            prepared,
+            built=small.context,
+            estimate=round(prepared.ratio * small.context.estimate),
+            left_out=prepared.left_out + round(prepared.ratio * left_out),
+            selection=chosen,
+            recalled=recalled,
+            fitted_into=hard,
+            wholes=tuple((cut.seq, cut.artifact) for cut in small.cut_short if cut.artifact is not None),
+            request=_request(
+                small.context,
+                tools,
+                prepared.card,
+                prepared.budget.out,
+                cache_long=prepared.request.cache_long,
+                about=_about(view),
+            ),
+        )
+
+    def _offered(
+        self, tools: tuple[ToolSpec, ...], card: ModelCard, policy: ContextPolicy
+    ) -> tuple[ToolSpec, ...]:
+        """The same for every request to this model, whatever was learned of it meanwhile."""
+        if not tools or not ("tools" in card.capabilities or card.offline):
+            return ()
+        window = min(card.window, policy.context_window)
+        return affordable(tools, int(WINDOW_SHARE * window / card.token_factor), self.counter.count)
+
+    def _build(
+        self,
+        view: View,
+        agent_config: Mapping[str, Any],
+        tools: tuple[ToolSpec, ...],
+        runtime_facts: str,
+        instruction: str,
+        recalled: Recalled,
+        circumstances: Circumstances,
+    ) -> BuiltContext:
+        return build_context(
+            view,
+            policy=self.policy_of(agent_config),
+            system=self.layers_of(agent_config, circumstances),
+            notes=view.notes,
+            recall=recalled.text,
+            runtime_facts=runtime_facts,
+            tools=tools,
+            instruction=instruction,
+            count=self.size_of,
+        )
+
+
+_CHANNELS: Mapping[str | None, Channel] = {channel: channel for channel in get_args(Channel)}
+
+
+def _channel(name: str | None) -> Channel | None:
+    return _CHANNELS.get(name)
+
+
+@lru_cache(maxsize=64)
+def _rules(section: str, pruners: tuple[Pruner, ...]) -> PruneRules:
+    """Rules that cannot be used are reported once, and pruning goes on without them."""
+    try:
+        return prune_rules(json.loads(section), pruners)
+    except BadPruneRules as error:
+        log.warning("prune_rules_ignored", reason=str(error))
+        return PruneRules(pruners=pruners)
+
+
+def _about(view: View) -> tuple[int, int]:
+    return view.session_id, view.open_turn or 0
+
+
+def _request(
+    built: BuiltContext,
+    tools: tuple[ToolSpec, ...],
+    card: ModelCard,
+    max_output: int,
+    *,
+    cache_long: bool,
+    about: tuple[int, int],
+) -> ModelRequest:
+    return ModelRequest(
+        model=card.name,
+        system=built.system,
+        messages=built.messages,
+        tools=tools,
+        max_output_tokens=max_output,
+        cache_at=built.cache_at,
+        cache_long=cache_long,
+        about=about,
+    )
+
+
+def ratio_of(learned: float, card: ModelCard) -> float:
+    """1.0 is what a session begins with: nothing learned, so the model's own factor holds."""
+    return card.token_factor if learned == 1.0 else learned
+
+
+def prompt_parts(prepared: Prepared) -> dict[str, str]:
+    """What makes the request reproducible besides its entries: sha256 in hex → text."""
+    texts = [part.text for part in prepared.request.system]
+    if prepared.request.tools:
+        texts.append(_tools_text(tuple(prepared.request.tools)))
+    if prepared.recalled.text:
+        texts.append(prepared.recalled.text)
+    texts.append(_policy_text(prepared.policy))
+    return {_key_of(text): text for text in texts}
+
+
+@recent(LONG_TEXTS_KEPT)
+def _size_of_long(counter: TokenCounter, text: str) -> int:
+    return counter.count(text)
+
+
+@recent(64)
+def _key_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _tools_text(tools: tuple[ToolSpec, ...]) -> str:
+    specs = [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "input_schema": dict(tool.input_schema),
+            **({"provider": dict(tool.provider)} if tool.provider is not None else {}),
+        }
+        for tool in tools
+    ]
+    # In the order of the request: a ghost turn may be built from this, and the provider compares bytes.
+    return json.dumps(specs, ensure_ascii=False)
+
+
+@lru_cache(maxsize=64)
+def _policy_text(policy: ContextPolicy) -> str:
+    # How a result was shown is stored with its decision: the rules of tools are not needed again.
+    values = {name: value for name, value in asdict(_plain(policy)).items() if name != "prune_rules"}
+    return json.dumps(values, ensure_ascii=False)
+
+
+def _plain(policy: ContextPolicy) -> ContextPolicy:
+    return replace(policy, prune_rules=PruneRules())
+
+
+def recipe_of(prepared: Prepared, view: View) -> dict[str, Any]:
+    """What the audit's own columns do not say: with it `replaying.rebuild` makes the same request again."""
+    sent = prepared.selection.view
+    recipe: dict[str, Any] = {
+        "open": view.open_turn,
+        "seqs": ranges_of(prepared.entry_seqs),
+        "system": len(prepared.request.system),
+        "tools": bool(prepared.request.tools),
+        "max": prepared.request.max_output_tokens,
+        "facts": prepared.runtime_facts,
+    }
+    if sent.pins:
+        recipe["pins"] = [entry.seq for entry in sent.pins]
+    if any(map(_PINNED, sent.entries)):
+        recipe["pinned"] = [entry.seq for entry in sent.entries if entry.pinned]
+    if pruned := [entry for entry in sent.entries if entry.pruned]:
+        recipe["forms"] = {str(entry.seq): entry.pruned for entry in pruned}
+        if shown := {str(entry.seq): dict(entry.pruned_as) for entry in pruned if entry.pruned_as}:
+            recipe["shown"] = shown
+    if prepared.request.cache_long:
+        recipe["hour"] = True
+    if prepared.recalled.text:
+        recipe["recall"] = True
+    if prepared.fitted_into is not None:
+        recipe["fit"] = {
+            "into": prepared.fitted_into,
+            "ratio": prepared.ratio,
+            "fixed": prepared.built.fixed,
+            "budget": asdict(prepared.budget),
+        }
+    return recipe
+
+
+def ranges_of(numbers: Sequence[int]) -> list[list[int]]:
+    """Numbers as `[first, last]` of each unbroken run."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return runs
+
+
+def audit_of(
+    prepared: Prepared,
+    view: View,
+    *,
+    hashes: tuple[str, ...],
+    reported: int | None,
+    context_tokens: int,
+    summary_triggered: bool = False,
+    prune_triggered: bool = False,
+    overflow_rejected: bool = False,
+    model_ms: int | None = None,
+) -> ContextAudit:
+    sent = prepared.selection.view.entries
+    seqs = tuple(map(_SEQ, sent))
+    return ContextAudit(
+        model_alias=prepared.card.name,
+        model_context_limit=prepared.budget.window,
+        input_budget=prepared.budget.limit,
+        hard_limit=prepared.budget.hard,
+        estimated_before=prepared.before,
+        estimated_after_summary=min(prepared.before, prepared.estimate + prepared.saved),
+        estimated_after_prune=prepared.estimate,
+        reported=reported,
+        context_tokens=context_tokens,
+        summary_triggered=summary_triggered or prepared.fitted_into is not None,
+        prune_triggered=prune_triggered,
+        overflow_rejected=overflow_rejected,
+        parts={name: round(prepared.ratio * tokens) for name, tokens in prepared.built.parts.items()},
+        part_hashes=hashes,
+        entry_from=min(seqs, default=0),
+        entry_through=max(seqs, default=0),
+        base_turn=view.base_turn,
+        head=view.head.id if view.head else None,
+        prune_seqs=tuple(entry.seq for entry in view.entries if entry.pruned),
+        renderer_version=RENDERER_VERSION,
+        recipe=recipe_of(prepared, view) if hashes else {},
+        model_ms=model_ms,
+    )

@@ -1,0 +1,141 @@
+"""Makes the request of a turn again from what is stored of it, byte for byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shared.core.context.build_context import BuiltContext, build_context
+from shared.core.context.prompts import SystemLayers
+from shared.core.overflow.inline_digest import fit
+from shared.core.session.artifacts import can_open
+from shared.core.session.budget import ContextBudget
+from shared.core.session.policy import ContextPolicy
+from shared.core.session.session import Entry, View
+from shared.core.session.turns import StoredTurn
+from shared.ports import ModelRequest, SystemPart, ToolSpec
+
+Count = Callable[[str], int]
+
+
+class PartMissing(LookupError):
+    """A part of the prompt was erased, so that the request cannot be made again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remade:
+    """A request that was made again, and what it was made of."""
+
+    request: ModelRequest
+    view: View
+    policy: ContextPolicy
+    recall: str
+    """What was found for the turn and stood behind its words."""
+
+
+def rebuild(stored: StoredTurn, *, count: Count) -> ModelRequest:
+    """What the model was sent at the turn's last call, without the bytes of pictures. Raises PartMissing.
+
+    `count` must be the counter of then: where the ladder had to make the request smaller, it does so again.
+    """
+    return remake(stored, count=count).request
+
+
+def remake(stored: StoredTurn, *, count: Count) -> Remade:
+    """As `rebuild`, with its parts. Raises PartMissing."""
+    audit, recipe = stored.audit, stored.audit.recipe
+    texts = _texts(stored)
+    system = tuple(texts[: recipe["system"]])
+    tools = _tools(texts[recipe["system"]]) if recipe["tools"] else ()
+    policy, view = _policy(texts[-1]), _view(stored)
+    recall = texts[-2] if recipe.get("recall") else ""
+    built = _context(view, recipe, policy, count, opens=can_open(tools), recall=recall)
+    request = ModelRequest(
+        model=audit.model_alias,
+        system=tuple(
+            SystemPart(text=text, cache=place == len(system)) for place, text in enumerate(system, start=1)
+        ),
+        messages=built.messages,
+        tools=tools,
+        max_output_tokens=recipe["max"],
+        cache_at=built.cache_at,
+        cache_long=bool(recipe.get("hour")),
+    )
+    return Remade(request=request, view=view, policy=policy, recall=recall)
+
+
+def _context(
+    view: View, recipe: Mapping[str, Any], policy: ContextPolicy, count: Count, *, opens: bool, recall: str
+) -> BuiltContext:
+    fixed = recipe.get("fit", {}).get("fixed", 0)
+
+    def build(shown: View) -> BuiltContext:
+        made = build_context(
+            shown,
+            policy=policy,
+            system=SystemLayers(base=""),
+            recall=recall,
+            runtime_facts=recipe["facts"],
+            count=count,
+        )
+        return replace(made, estimate=made.estimate - made.fixed + fixed)
+
+    if "fit" not in recipe:
+        return build(view)
+    how = recipe["fit"]
+    budget = ContextBudget(**how["budget"])
+    return fit(
+        view,
+        hard=how["into"],
+        build=build,
+        count=count,
+        ratio=how["ratio"],
+        budget=budget,
+        policy=policy,
+        opens=opens,
+    ).context
+
+
+def _view(stored: StoredTurn) -> View:
+    audit, recipe = stored.audit, stored.audit.recipe
+    live = {seq for first, last in recipe["seqs"] for seq in range(first, last + 1)}
+    pins = set(recipe.get("pins", ()))
+    return View(
+        session_id=0,
+        base_turn=audit.base_turn,
+        flushed_turn=0,
+        view_epoch=0,
+        cycle=0,
+        head=stored.head,
+        entries=tuple(_as_then(entry, recipe) for entry in stored.entries if entry.seq in live),
+        pins=tuple(_as_then(entry, recipe) for entry in stored.entries if entry.seq in pins),
+        open_turn=recipe["open"],
+    )
+
+
+def _as_then(entry: Entry, recipe: Mapping[str, Any]) -> Entry:
+    form = recipe.get("forms", {}).get(str(entry.seq))
+    pinned = entry.seq in recipe.get("pinned", ()) or entry.seq in recipe.get("pins", ())
+    shown = recipe.get("shown", {}).get(str(entry.seq))
+    return replace(entry, pruned=form, pruned_as=shown, pinned=pinned)
+
+
+def _texts(stored: StoredTurn) -> list[str]:
+    missing = [key for key in stored.audit.part_hashes if key not in stored.parts]
+    if missing or not stored.audit.part_hashes:
+        raise PartMissing(", ".join(missing) or "the turn was refused before anything was sent")
+    return [stored.parts[key] for key in stored.audit.part_hashes]
+
+
+def _tools(text: str) -> tuple[ToolSpec, ...]:
+    return tuple(ToolSpec(**spec) for spec in json.loads(text))
+
+
+def _policy(text: str) -> ContextPolicy:
+    return ContextPolicy(**{name: _frozen(value) for name, value in json.loads(text).items()})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

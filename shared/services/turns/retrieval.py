@@ -1,0 +1,90 @@
+"""Reminds each turn of what was said before and is hidden now, without asking any model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import structlog
+
+from shared.core.context.memory import CORE_CANDIDATES, core_block
+from shared.core.context.recall_query import RecallQuery, question_dictionary, question_words
+from shared.core.memory.recall import NOTHING_RECALLED, Recalled, Search, packed, ranked, rendered
+from shared.core.session.session import View
+from shared.core.session.turns import Claim
+from shared.core.values.errors import StorageUnavailable
+from shared.core.values.messages import text_of
+from shared.services.turns.request_builder import Prompting
+
+log = structlog.get_logger(__name__)
+
+SHORT_TOKENS = 300
+"""What is left of it when the request has to be made smaller."""
+RECALL_MOST = 4_000
+WINDOW_SHARE = 0.05
+"""Of the window that is used: a small one has little room for the past."""
+
+
+class RecallStore(Protocol):
+    async def search(self, query: RecallQuery) -> Search: ...
+
+
+class Recalling:
+    """Searches with the person's newest words; one statement, and none where nothing could be found."""
+
+    def __init__(self, *, store: RecallStore, prompting: Prompting) -> None:
+        self._store = store
+        self._prompting = prompting
+
+    async def for_turn(self, claim: Claim, view: View, *, window: int) -> Recalled:
+        """What the open turn is reminded of: the same at every attempt, as far as the past is."""
+        if not (claim.recallable or claim.view.notes):
+            return NOTHING_RECALLED
+        limit = min(self._limit(claim.agent_config), int(WINDOW_SHARE * window))
+        core = set(core_block(claim.view.notes, self._prompting.counter.count).splitlines())
+        known = tuple(note.id for note in claim.view.notes if f"- {' '.join(note.text.split())}" in core)
+        others = any(note.id not in known and note.authority != "tool" for note in claim.view.notes)
+        others = others or len(claim.view.notes) >= CORE_CANDIDATES
+        if limit == 0 or not (claim.recallable or others):
+            return NOTHING_RECALLED
+        question = _newest_words(view)
+        words = question_words(question)
+        if not words:
+            return NOTHING_RECALLED
+        query = RecallQuery(
+            session_id=claim.session_id,
+            base_turn=view.base_turn,
+            words=words,
+            dictionary=question_dictionary(question),
+            turn=claim.turn,
+            known_notes=known,
+        )
+        try:
+            search = await self._store.search(query)
+        except StorageUnavailable as error:
+            log.warning("turn_without_recall", session_id=claim.session_id, reason=str(error))
+            return NOTHING_RECALLED
+        return self._recalled(search, question, limit, claim.session_id)
+
+    def _recalled(self, search: Search, question: str, limit: int, session_id: int) -> Recalled:
+        count = self._prompting.counter.count
+        items = ranked(search, question)
+
+        def text(tokens: int) -> str:
+            chosen = packed(items, limit_tokens=tokens, count=count, session_id=session_id)
+            return rendered(chosen, session_id=session_id)
+
+        return Recalled(text=text(limit), short=text(min(limit, SHORT_TOKENS)))
+
+    def _limit(self, agent_config: Mapping[str, Any]) -> int:
+        """The agent's own number, else the policy's."""
+        memory = agent_config.get("memory")
+        own = memory.get("recall_tokens") if isinstance(memory, Mapping) else None
+        if isinstance(own, int) and not isinstance(own, bool) and own >= 0:
+            return min(own, RECALL_MOST)
+        return self._prompting.policy_of(agent_config).recall_tokens
+
+
+def _newest_words(view: View) -> str:
+    mine = [entry for entry in view.entries if entry.turn == view.open_turn and entry.author == "person"]
+    return "\n".join(text_of(entry.blocks) for entry in mine)

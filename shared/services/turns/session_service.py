@@ -1,0 +1,676 @@
+"""One way in for every channel: accept a message (stored, then acknowledged), answer it exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, Protocol
+
+import structlog
+
+from shared.core.session.events import (
+    Accepted,
+    ContextMeasured,
+    Emit,
+    Inbound,
+    ReplyEvent,
+    RunEnded,
+    RunStarted,
+    Stored,
+)
+from shared.core.session.session_state import SessionState
+from shared.core.session.turns import AnswerStored, Caps, Claim, Outcome, Spending, SpendingWarning
+from shared.core.tools.reminders import told_words
+from shared.core.values.errors import (
+    BUDGET_WARNING,
+    BUDGET_WARNING_ADVICE,
+    CapHeld,
+    ContentRefused,
+    EmptyMessage,
+    EvertalkError,
+    Fenced,
+    MessageTooLong,
+    ModelBusy,
+    ModelError,
+    ModelRefusedAccount,
+    StorageUnavailable,
+    UnreadableMessage,
+)
+from shared.core.values.messages import Text
+from shared.core.values.storable import is_whole
+from shared.core.values.tokens import estimate_blocks
+from shared.core.values.ttl_cache import forget_recent
+from shared.ports import DUE_ELSEWHERE, EVERYBODY, Announcer, AskStorage, Doorbell, TokenCounter
+from shared.runtime.crash_points import CrashPoint
+from shared.services.turns.agent_loop import Assistant, ClaimPrices, Room
+from shared.services.turns.spend_tracker import Bill
+from shared.services.turns.turn_outcomes import Answered
+
+log = structlog.get_logger(__name__)
+
+MESSAGE_CHARS = 8_000
+FAULTS_AT_MOST = 3
+"""Failures without a transient cause before a turn is given up and its person told (trust.md)."""
+CONTENT_TRIES = 2
+"""Of what rules on content forbid: the answer may have been what they forbade, and another one not."""
+LEASE_SECONDS = 4.0
+BEAT_SECONDS = 1.0
+STRANGE_SECONDS = 2.0
+"""So long the table and this process may disagree on what it holds: a commit and its reply take a moment."""
+MOST_LAG_SECONDS = 1.0
+"""A process that comes so late to what is due leaves new turns to others, as long as it answers some."""
+LONGEST_WAIT_SECONDS = 30.0
+LONGEST_BUSY_SECONDS = 60.0
+"""Whatever a busy provider asks for: it is often well long before, and nobody knows without asking."""
+WAKE_SECONDS = 5.0
+"""However often a provider answers others, a turn that waits for it is not tried more often than that."""
+HELD_SECONDS = 5.0
+"""Until a turn is tried again whose money was held for others; each try waits some time itself."""
+PRICES_SECONDS = 60.0
+"""So long the prices of a claim serve for those that come with a message, which waits for no provider."""
+
+
+class TurnStore(Protocol):
+    async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted: ...
+    async def claim(
+        self,
+        session_id: int,
+        *,
+        channel: str,
+        worker_id: int,
+        caps: Caps,
+        micro_per_input_token: float,
+        micro_output: float,
+    ) -> Claim | None: ...
+    async def accept_and_claim(
+        self,
+        inbound: Inbound,
+        *,
+        channel: str,
+        tokens: int,
+        worker_id: int,
+        caps: Caps,
+        micro_per_input_token: float,
+        micro_output: float,
+    ) -> tuple[Accepted, Claim] | None: ...
+    async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored: ...
+    async def postpone(
+        self,
+        claim: Claim,
+        *,
+        seconds: float,
+        fault: bool,
+        notice: Mapping[str, Any] | None,
+        spent: Sequence[Spending] = (),
+        settled_micro: int = 0,
+        waits_for: str | None = None,
+    ) -> tuple[int, Mapping[str, Any]] | None: ...
+    async def wake(self, providers: Sequence[str]) -> None: ...
+    async def warn_of_spending(
+        self, claim: Claim, *, caps: Caps, notice: Mapping[str, Any]
+    ) -> SpendingWarning | None: ...
+    async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None: ...
+    async def unanswered(
+        self, channel: str, *, accounts: Sequence[str] | None = None, limit: int = 100
+    ) -> list[int]: ...
+    async def let_go(self, session_ids: Collection[int], *, worker_id: int) -> None: ...
+    async def tend_allowance(self, *, worker_id: int, caps: Caps) -> None: ...
+    async def request_stop(self, session_id: int) -> bool: ...
+    async def held(self, worker_id: int) -> dict[int, bool]: ...
+    def forget_remembered(self) -> None: ...
+
+
+class Pulse(Protocol):
+    """What the heart of this process, which beats beside its loop, tells that loop."""
+
+    @property
+    def last_beat(self) -> float:
+        """On the monotonic clock, the newest that reached the database."""
+        ...
+
+    @property
+    def is_lost(self) -> bool:
+        """The database has declared this process dead, or does not know it."""
+        ...
+
+    @property
+    def lag_seconds(self) -> float:
+        """How late this process comes to what is due."""
+        ...
+
+    @property
+    def timeline(self) -> str:
+        """Another one follows when a standby is promoted."""
+        ...
+
+
+class DueReminders(Protocol):
+    async def begin_due(self, channel: str, *, accounts: Sequence[str] | None = None) -> None: ...
+    async def words_of(self, session_id: int, turn: int) -> str | None: ...
+
+
+class LapsedHandovers(Protocol):
+    async def end_overdue(self, channel: str, *, accounts: Sequence[str] | None = None) -> None: ...
+
+
+class Conversation:
+    """Answers run in the process that has the person on the line, under a lease with an epoch."""
+
+    def __init__(
+        self,
+        *,
+        channel: str,
+        worker_id: int,
+        turns: TurnStore,
+        pulse: Pulse,
+        assistant: Assistant,
+        counter: TokenCounter,
+        doorbell: Doorbell,
+        caps: Caps,
+        crash_point: CrashPoint,
+        announcer: Announcer | None = None,
+        message_chars: int = MESSAGE_CHARS,
+        reminders: DueReminders | None = None,
+        handovers: LapsedHandovers | None = None,
+        answered: Callable[[], Sequence[str]] = tuple,
+        asking_storage: AskStorage = nullcontext,
+    ) -> None:
+        """`answered` tells which providers have answered since it was asked last."""
+        self._answered = answered
+        self._wake_at = 0.0
+        self._asking_storage = asking_storage
+        self._message_chars = message_chars
+        self._reminders = reminders
+        self._handovers = handovers
+        self._announcer = announcer
+        self._channel = channel
+        self._worker_id = worker_id
+        self._turns = turns
+        self._pulse = pulse
+        self._assistant = assistant
+        self._counter = counter
+        self._doorbell = doorbell
+        self._caps = caps
+        self._crash_point = crash_point
+        self._stops: dict[int, asyncio.Future[None]] = {}
+        self._claiming: set[int] = set()
+        self._unsure: set[int] = set()
+        """Sessions whose claim had no reply: the lease may be ours, and nothing of ours works under it."""
+        self._begun: dict[int, tuple[Claim, float]] = {}
+        """Turns that were taken with their message, by session, and since when they wait for `answer`."""
+        self._prices: tuple[ClaimPrices, float] | None = None
+        self._strange: dict[int, float] = {}
+        """Sessions that the table says are ours and nothing here works at, and since when it does."""
+        self._timeline = ""
+
+    async def accept(self, inbound: Inbound) -> Accepted:
+        """Store a message; when this returns, it will be answered. Raises BadInput, StorageUnavailable."""
+        tokens = self._measured_message(inbound)
+        self._crash_point("before_accept")
+        accepted = await self._turns.accept(inbound, channel=self._channel, tokens=tokens)
+        self._crash_point("after_accept")
+        return accepted
+
+    async def accept_and_begin(self, inbound: Inbound) -> Accepted:
+        """As `accept`, for whoever calls `answer` next: where nothing else is due there, the turn is taken in
+        the same commit. Given back with the next beat if nobody does.
+        """
+        tokens = self._measured_message(inbound)
+        self._crash_point("before_accept")
+        accepted = await self._accept_and_claim(inbound, tokens)
+        if accepted is None:
+            accepted = await self._turns.accept(inbound, channel=self._channel, tokens=tokens)
+        self._crash_point("after_accept")
+        return accepted
+
+    def _measured_message(self, inbound: Inbound) -> int:
+        """Its tokens; raises BadInput."""
+        check_text(inbound.text, most=self._message_chars, alone=not inbound.more)
+        return estimate_blocks(inbound.blocks, self._counter.count)
+
+    async def _accept_and_claim(self, inbound: Inbound, tokens: int) -> Accepted | None:
+        """None where an answer is under way, here or elsewhere, or something else holds the conversation."""
+        session_id, known = inbound.session_id, self._prices
+        if known is None or time.monotonic() - known[1] > PRICES_SECONDS:
+            return None
+        if session_id in self._stops or session_id in self._claiming or session_id in self._begun:
+            return None
+        if self._is_overloaded():
+            return None
+        self._claiming.add(session_id)
+        try:
+            begun = await self._turns.accept_and_claim(
+                inbound,
+                channel=self._channel,
+                tokens=tokens,
+                worker_id=self._worker_id,
+                caps=self._caps,
+                micro_per_input_token=known[0].micro_per_input_token,
+                micro_output=known[0].micro_output,
+            )
+        except BaseException:
+            # Perhaps it was done, see `_claim`.
+            self._unsure.add(session_id)
+            raise
+        finally:
+            self._claiming.discard(session_id)
+        if begun is None:
+            return None
+        accepted, claim = begun
+        self._begun[session_id] = claim, time.monotonic()
+        return accepted
+
+    async def answer(self, session_id: int, emit: Emit) -> None:
+        """Answer whatever is due in this session, one turn after the other, until nothing is.
+
+        Returns at once when another living process has it. `emit` hears deltas, then what was stored.
+        A message accepted after the last commit is not looked for: whoever accepted it asks for its answer.
+        A turn of another channel that waits behind ours is announced to the process that may take it; so is
+        one that this process is too busy for.
+        """
+        another_waits = False
+        while True:
+            if session_id not in self._begun and self._is_overloaded():
+                another_waits = True
+                break
+            if (claim := await self._claim(session_id)) is None:
+                break
+            self._crash_point("after_claim")
+            another_waits = await self._run(claim, self._while_alive(emit))
+            if not another_waits:
+                return
+        if another_waits and self._announcer is not None:
+            await self._announcer.announce(EVERYBODY, DUE_ELSEWHERE)
+
+    def _is_overloaded(self) -> bool:
+        """Whoever does nothing else takes a turn all the same: where all are too busy, work goes on."""
+        return bool(self._stops) and self._pulse.lag_seconds > MOST_LAG_SECONDS
+
+    async def stop(self, session_id: int) -> bool:
+        """Stop the answer that is being written or waited for, here or elsewhere; False when none is."""
+        if session_id in self._stops:
+            self._stop_here(session_id)
+            return True
+        if not await self._turns.request_stop(session_id):
+            return False
+        if self._announcer is not None:
+            await self._announcer.announce(EVERYBODY, DUE_ELSEWHERE)
+        return True
+
+    async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
+        """Sessions of a channel whose turn is due and that nobody holds; due reminders begin theirs.
+
+        What waited for an operator for too long comes back first, and its turn is due then.
+        """
+        if self._is_overloaded():
+            return []
+        if self._handovers is not None:
+            await self._handovers.end_overdue(channel, accounts=accounts)
+        if self._reminders is not None:
+            await self._reminders.begin_due(channel, accounts=accounts)
+        await self._wake()
+        return await self._turns.unanswered(channel, accounts=accounts)
+
+    async def _wake(self) -> None:
+        """Whoever waits for a provider that answers again need not wait any longer, whatever it asked for."""
+        now = time.monotonic()
+        if now < self._wake_at or not (well := self._answered()):
+            return
+        self._wake_at = now + WAKE_SECONDS
+        await self._turns.wake(well)
+
+    async def heartbeat(self) -> None:
+        """Once a second: compare what the table says is ours with what is, and hear who asks us to stop."""
+        if self._pulse.is_lost:
+            raise Fenced(f"worker {self._worker_id} was declared stopped")
+        forget_recent(time.monotonic())
+        before = self.turns_at_work()
+        held = await self._turns.held(self._worker_id)
+        for session_id in (one for one, stops in held.items() if stops):
+            self._stop_here(session_id)
+        self._doubt(held.keys() - before - self.turns_at_work())
+        await self.give_back(after_seconds=BEAT_SECONDS)
+        await self._let_go()
+        await self._turns.tend_allowance(worker_id=self._worker_id, caps=self._caps)
+
+    def turns_at_work(self) -> frozenset[int]:
+        """Sessions that something here works at, or is about to."""
+        return frozenset(self._claiming | self._stops.keys() | self._begun.keys())
+
+    def _doubt(self, strange: Collection[int]) -> None:
+        """Leases that nobody here knows of, such as a promoted standby brings back: let go of, if they stay.
+
+        Behind another server than before nothing is known but what was asked of it.
+        """
+        now, patience = time.monotonic(), STRANGE_SECONDS
+        if self._pulse.timeline != self._timeline:
+            if self._timeline:
+                patience = 0.0
+                self._turns.forget_remembered()
+            self._timeline = self._pulse.timeline
+        self._strange = {one: self._strange.get(one, now) for one in strange}
+        if lasting := {one for one, since in self._strange.items() if now - since >= patience}:
+            log.warning("turns_unknown_here", sessions=sorted(lasting))
+            self._unsure |= lasting
+
+    async def _let_go(self) -> None:
+        """Of all that it is unsure of and does nothing in, by one statement: many take a beat no longer."""
+        idle = self._unsure - self._claiming - self._stops.keys() - self._begun.keys()
+        if not idle:
+            return
+        # Out of the set meanwhile: whichever is unsure anew by its end is let go of with the next beat.
+        self._unsure -= idle
+        try:
+            await self._turns.let_go(idle, worker_id=self._worker_id)
+        except BaseException:
+            self._unsure |= idle
+            raise
+
+    async def give_back(self, *, after_seconds: float = 0.0) -> None:
+        """Turns that were taken with their message so long ago, and that nobody answers, are due again."""
+        now = time.monotonic()
+        for session_id, (claim, since) in list(self._begun.items()):
+            if now - since >= after_seconds and self._begun.pop(session_id, None) is not None:
+                await self._give_back(claim)
+
+    async def _give_back(self, claim: Claim) -> None:
+        try:
+            await self._turns.postpone(claim, seconds=0.0, fault=False, notice=None)
+        except Fenced:
+            pass
+        except StorageUnavailable:
+            self._unsure.add(claim.session_id)
+        await self._release(claim)
+
+    async def gauge(self, session_id: int) -> ContextMeasured | None:
+        return await self._assistant.gauge(session_id)
+
+    async def room(self, state: SessionState) -> Room:
+        """What one request of this session may hold."""
+        return await self._assistant.room(state)
+
+    def _stop_here(self, session_id: int) -> None:
+        asked = self._stops.get(session_id)
+        if asked is not None and not asked.done():
+            asked.set_result(None)
+
+    async def _claim(self, session_id: int) -> Claim | None:
+        begun = self._begun.pop(session_id, None)
+        if begun is not None:
+            return begun[0]
+        prices = await self._assistant.prices()
+        self._prices = prices, time.monotonic()
+        self._claiming.add(session_id)
+        try:
+            return await self._turns.claim(
+                session_id,
+                channel=self._channel,
+                worker_id=self._worker_id,
+                caps=self._caps,
+                micro_per_input_token=prices.micro_per_input_token,
+                micro_output=prices.micro_output,
+            )
+        except BaseException:
+            # Perhaps it was done and only the reply is lost: while this process lives, nobody else takes it.
+            self._unsure.add(session_id)
+            raise
+        finally:
+            self._claiming.discard(session_id)
+
+    async def _run(self, claim: Claim, emit: Emit) -> bool:
+        """One attempt at one turn; True when it ended and another one waits behind it."""
+        stop = self._stops[claim.session_id] = asyncio.get_running_loop().create_future()
+        if claim.stop_requested:
+            stop.set_result(None)
+        bill = Bill(claim=claim)
+        try:
+            started = RunStarted(
+                turn=claim.turn, attempt=claim.attempt, epoch=claim.epoch, address_id=claim.address_id
+            )
+            await emit(started)
+            async with self._asking_storage():
+                answered = await self._assistant.answer(claim, emit=emit, stop=stop, bill=bill)
+                return await self._commit(bill.claim, answered, emit)
+        except Fenced:
+            log.info("turn_fenced", session_id=claim.session_id, turn=claim.turn)
+            await self._release(bill.claim)
+            return False
+        except StorageUnavailable as error:
+            log.warning(
+                "turn_storage_unavailable", session_id=claim.session_id, turn=claim.turn, reason=str(error)
+            )
+            await self._put_back(bill.claim, emit, seconds=1.0, fault=False, error=None)
+            return False
+        except asyncio.CancelledError:
+            await self._put_back(bill.claim, emit, seconds=0.0, fault=False, error=None, cut_off=bill)
+            raise
+        except CapHeld as error:
+            log.info("turn_waits_for_money", session_id=claim.session_id, turn=claim.turn, reason=str(error))
+            return await self._put_off(bill.claim, error, emit, seconds=HELD_SECONDS, paid=bill)
+        except ModelError as error:
+            return await self._model_failed(bill.claim, error, emit)
+        except Exception as error:
+            log.exception("turn_failed", session_id=claim.session_id, turn=claim.turn, attempt=claim.attempt)
+            return await self._faulted(bill.claim, error, emit)
+        finally:
+            self._stops.pop(claim.session_id, None)
+
+    async def _commit(self, claim: Claim, answered: Answered, emit: Emit) -> bool:
+        """True when another turn waits."""
+        if answered.outcome.blocks is None and (words := await self._due_words(claim)) is not None:
+            answered = self._told(answered, words)
+        stored = await self._turns.record_answer(claim, answered.outcome)
+        self._crash_point("after_answer")
+        self._assistant.stored(answered.outcome)
+        tell_tokens(claim, answered.outcome)
+        await emit(Stored(event_seq=stored.event_seq, kind="msg", payload=stored.payload))
+        await emit(RunEnded(turn=claim.turn, state=answered.outcome.state))
+        if (measured := await self._measured(claim, answered, stored)) is not None:
+            await emit(measured)
+        self._crash_point("after_delivered")
+        if claim.near_caps and answered.outcome.state == "answered":
+            await self._warn(claim, emit)
+        if answered.unseen is not None:
+            # The job that is due reads what the pictures show.
+            self._assistant.describe_later(answered.unseen, then=lambda: self._ring(stored.job_id))
+        else:
+            await self._ring(stored.job_id)
+        return stored.another_waits
+
+    async def _warn(self, claim: Claim, emit: Emit) -> None:
+        """Of a limit that is nearly reached: the person of theirs, the operator of everybody's."""
+        notice = {"text": BUDGET_WARNING_ADVICE, "error": BUDGET_WARNING, "waiting": True}
+        try:
+            warned = await self._turns.warn_of_spending(claim, caps=self._caps, notice=notice)
+        except StorageUnavailable:
+            return  # the next turn looks again
+        if warned is None:
+            return
+        log.warning("spending_near_cap", scopes=list(warned.scopes), session_id=claim.session_id)
+        if warned.event_seq is not None:
+            await emit(Stored(event_seq=warned.event_seq, kind="msg", payload=warned.payload))
+
+    async def _ring(self, job_id: int | None) -> None:
+        if job_id is not None:
+            await self._doorbell.ring(job_id, 0)
+
+    async def _measured(
+        self, claim: Claim, answered: Answered, stored: AnswerStored
+    ) -> ContextMeasured | None:
+        if answered.measured is None or not stored.view_moved:
+            return answered.measured
+        return await self._assistant.gauge(claim.session_id)
+
+    async def _model_failed(self, claim: Claim, error: ModelError, emit: Emit) -> bool:
+        log.warning(
+            "turn_waits_for_model" if error.transient else "turn_rejected_by_model",
+            session_id=claim.session_id, turn=claim.turn, code=error.code, reason=str(error),
+        )  # fmt: skip
+        if not error.transient:
+            return await self._faulted(claim, error, emit)
+        return await self._put_off(claim, error, emit, seconds=_wait_seconds(error, claim.attempt))
+
+    async def _put_off(
+        self, claim: Claim, error: EvertalkError, emit: Emit, *, seconds: float, paid: Bill | None = None
+    ) -> bool:
+        try:
+            if await self._due_words(claim) is not None:
+                # A reminder is for now: it does not wait for a model that may be away for hours.
+                failed = _notice(state="failed", code=error.code, text=error.advice)
+                return await self._commit(claim, failed, emit)
+        except (Fenced, StorageUnavailable):
+            await self._put_back(claim, emit, seconds=1.0, fault=False, error=None)
+            return False
+        await self._put_back(claim, emit, seconds=seconds, fault=False, error=error, paid=paid)
+        return False
+
+    async def _faulted(self, claim: Claim, error: Exception, emit: Emit) -> bool:
+        """Our own fault: try again, and after the third time say so and go on with the next turn."""
+        most = CONTENT_TRIES if isinstance(error, ContentRefused) else FAULTS_AT_MOST
+        if claim.faults + 1 < most:
+            await self._put_back(claim, emit, seconds=0.5, fault=True, error=None)
+            return False
+        advice = error.advice if isinstance(error, EvertalkError) else EvertalkError.advice
+        code = error.code if isinstance(error, EvertalkError) else "internal_error"
+        try:
+            return await self._commit(claim, _notice(state="failed", code=code, text=advice), emit)
+        except (Fenced, StorageUnavailable):
+            await self._put_back(claim, emit, seconds=1.0, fault=False, error=None)
+            return False
+
+    async def _due_words(self, claim: Claim) -> str | None:
+        """What this turn must tell, however it ends; None when it is not a reminder's."""
+        if self._reminders is None:
+            return None
+        return await self._reminders.words_of(claim.session_id, claim.turn)
+
+    def _told(self, answered: Answered, words: str) -> Answered:
+        """The reminder as it was asked for, where no answer says it; why, the turn's code tells."""
+        blocks = (Text(text=told_words(words)),)
+        outcome = replace(
+            answered.outcome,
+            state="answered",
+            blocks=blocks,
+            tokens=estimate_blocks(blocks, self._counter.count),
+            screen={},
+            error_code=answered.outcome.error_code or answered.outcome.state,
+        )
+        return replace(answered, outcome=outcome)
+
+    async def _put_back(
+        self,
+        claim: Claim,
+        emit: Emit,
+        *,
+        seconds: float,
+        fault: bool,
+        error: EvertalkError | None,
+        cut_off: Bill | None = None,
+        paid: Bill | None = None,
+    ) -> None:
+        """Give the turn back, however long Postgres is away: while this process lives, nobody else can.
+
+        Where the process ends it is tried once, and what the broken-off call cost is stored with it.
+        """
+        tell = error is not None and not claim.told_waiting
+        notice = {"text": error.advice, "error": error.code, "waiting": True} if tell and error else None
+        waits_for = error.provider or None if isinstance(error, ModelError) else None
+        told, bill = None, cut_off or paid
+        while True:
+            try:
+                told = await self._turns.postpone(
+                    claim, seconds=seconds, fault=fault, notice=notice,
+                    spent=tuple(bill.unpaid) if bill else (),
+                    settled_micro=bill.micro if bill else 0,
+                    waits_for=waits_for,
+                )  # fmt: skip
+                break
+            except Fenced:
+                return
+            except StorageUnavailable:
+                if cut_off is not None:
+                    return
+                await asyncio.sleep(1.0)
+        self._crash_point("after_put_back")
+        await self._release(claim)
+        if told is not None:
+            await emit(Stored(event_seq=told[0], kind="msg", payload=told[1]))
+        await emit(RunEnded(turn=claim.turn, state="waiting"))
+
+    async def _release(self, claim: Claim) -> None:
+        if claim.reservation_id is None:
+            return
+        try:
+            await self._turns.release_reservation(claim.reservation_id)
+        except StorageUnavailable:
+            log.warning("reservation_left_to_the_sweep", reservation_id=claim.reservation_id)
+
+    def _while_alive(self, emit: Emit) -> Emit:
+        """A process that misses its own beat may have been replaced: it falls silent until it beats again."""
+
+        async def guarded(event: ReplyEvent) -> None:
+            if time.monotonic() - self._pulse.last_beat < LEASE_SECONDS or isinstance(event, Stored):
+                await emit(event)
+
+        return guarded
+
+
+def tell_tokens(claim: Claim, outcome: Outcome) -> None:
+    """One event per turn for whoever counts tokens from the log: numbers and names, never a text."""
+    audit, spent = outcome.audit, outcome.spent
+    told: dict[str, object] = {} if audit is None else {
+        "model": audit.model_alias,
+        "window": audit.model_context_limit,
+        "input_budget": audit.input_budget,
+        "hard_limit": audit.hard_limit,
+        "estimated_before": audit.estimated_before,
+        "estimated_after_summary": audit.estimated_after_summary,
+        "estimated_after_prune": audit.estimated_after_prune,
+        "reported": audit.reported,
+        "context_tokens": audit.context_tokens,
+        "summary_triggered": audit.summary_triggered,
+        "prune_triggered": audit.prune_triggered,
+        "overflow_rejected": audit.overflow_rejected,
+    }  # fmt: skip
+    log.info(
+        "turn_tokens",
+        session_id=claim.session_id,
+        turn=claim.turn,
+        state=outcome.state,
+        input_tokens=sum(call.input_tokens for call in spent),
+        output_tokens=sum(call.output_tokens for call in spent),
+        cache_read_tokens=sum(call.cache_read_tokens for call in spent),
+        cache_write_tokens=sum(call.cache_write_tokens for call in spent),
+        **told,
+    )
+
+
+def check_text(text: str, *, most: int = MESSAGE_CHARS, alone: bool = True) -> None:
+    """Raises a BadInput that says what to do; what passes can be stored and sent back unchanged.
+
+    A message may be without words only when something else comes with it.
+    """
+    if not text.strip() and (alone or text):
+        raise EmptyMessage
+    if len(text) > most:
+        raise MessageTooLong(chars=len(text), limit=most)
+    if "\x00" in text or not is_whole(text):
+        raise UnreadableMessage("control bytes or broken characters")
+
+
+def _notice(*, state: Any, code: str, text: str) -> Answered:
+    screen = {"text": text, "error": code}
+    return Answered(
+        outcome=Outcome(state=state, blocks=None, tokens=0, screen=screen, error_code=code), measured=None
+    )
+
+
+def _wait_seconds(error: ModelError, attempt: int) -> float:
+    if isinstance(error, ModelBusy):
+        return min(LONGEST_BUSY_SECONDS, max(1.0, error.retry_after_seconds))
+    if isinstance(error, ModelRefusedAccount):
+        return LONGEST_WAIT_SECONDS
+    return float(min(LONGEST_WAIT_SECONDS, 2 ** min(attempt, 5)))

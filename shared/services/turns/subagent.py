@@ -1,0 +1,261 @@
+"""One helper at work on one task: a window, a budget and a ledger of its own, and only a result."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from shared.core.context.prompts import helper_prompt
+from shared.core.context.untrusted_text import defused
+from shared.core.session.turns import Spending
+from shared.core.values.errors import ModelError, PromptTooLong
+from shared.core.values.message_repair import repair
+from shared.core.values.messages import Message, Text, Thinking, ToolResult, ToolUse, text_of, tool_uses
+from shared.core.values.money import worst_case_micro
+from shared.core.values.tokens import estimate_messages, estimate_system, estimate_tools, observed_ratio
+from shared.ports import (
+    ChatModel,
+    ModelCard,
+    ModelReply,
+    ModelRequest,
+    SystemPart,
+    TokenCounter,
+    ToolContext,
+    ToolFailed,
+    ToolSpec,
+    Usage,
+)
+from shared.services.turns.model_caller import lower_ceiling
+from shared.services.turns.spend_tracker import Purse, spending, spending_of
+from shared.services.turns.toolbox import Toolbox
+
+RESULT_CHARS = 60_000
+TOOL_RESULT_CHARS = 24_000
+"""Of one result in a helper's window; it can open no artifact of what is cut."""
+LEAST_CHARS = 400
+TOO_LONG_TRIES = 3
+CLEARED = "[cleared to make room]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What one helper may use up."""
+
+    rounds: int = 6
+    """Calls of the model; the last one has no tools, so that it must say something."""
+    input_tokens: int = 100_000
+    """Of all its calls together."""
+    output_tokens: int = 4_096
+    """Of each call."""
+    seconds: float = 300.0
+    caps_share: float = 0.25
+    """Of the tightest spending cap that holds for the person."""
+
+
+class Ledger(Protocol):
+    async def record_delegated(
+        self, session_id: int, *, party_id: int, turn: int, spent: Sequence[Spending]
+    ) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Errand:
+    """One helper at work: its messages and what it has used belong to nobody else."""
+
+    model: ChatModel
+    card: ModelCard
+    tools: Toolbox
+    specs: tuple[ToolSpec, ...]
+    purse: Purse
+    ledger: Ledger
+    counter: TokenCounter
+    bounds: Bounds
+    most_micro: int | None
+    context: ToolContext
+    messages: list[Message]
+    ratio: float
+    said: list[str] = field(default_factory=list)
+    input_tokens: int = 0
+    output_tokens: int = 0
+    booked: int = 0
+    """How many of the purse's calls stand in the ledger."""
+    ceiling: int | None = None
+    """After a refusal: how large a request may be."""
+
+    async def work(self) -> str:
+        for number in range(1, self.bounds.rounds + 1):
+            reply = await self._ask(last=number == self.bounds.rounds)
+            if words := text_of(reply.blocks).strip():
+                self.said.append(words)
+            calls = tool_uses(reply.blocks)
+            if not calls or reply.stop_reason != "tool_use" or number == self.bounds.rounds:
+                return self._result(words)
+            await self._use(reply, calls)
+        raise AssertionError("unreachable")
+
+    def so_far(self, why: str) -> str:
+        """For the assistant: why there is no result, and what there is instead."""
+        return f"The helper did not finish. {why}" + (
+            f"\nIts last words were:\n{capped(self.said[-1], RESULT_CHARS)}" if self.said else ""
+        )
+
+    def figures(self) -> dict[str, int]:
+        return {
+            "calls": len(self.purse.spent),
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cost_micro": self._spent_micro,
+        }
+
+    def _result(self, words: str) -> str:
+        if not words:
+            raise ToolFailed(self.so_far("It had no words for a result."))
+        return words
+
+    # -- calls ----------------------------------------------------------------------------------------
+
+    async def _ask(self, *, last: bool) -> ModelReply:
+        specs = () if last else self.specs
+        for tried in range(1, TOO_LONG_TRIES + 1):
+            estimate = self._make_fit(specs)
+            try:
+                return await self._paid(self._request(specs), estimate)
+            except PromptTooLong as error:
+                if tried == TOO_LONG_TRIES:
+                    raise
+                self.ratio = observed_ratio(error.tokens or 0, self._raw(specs), self.ratio * 1.1)
+                self.ceiling = lower_ceiling(error.maximum, self.ceiling, estimate)
+        raise AssertionError("unreachable")
+
+    def _request(self, specs: tuple[ToolSpec, ...]) -> ModelRequest:
+        messages = repair(self.messages)
+        return ModelRequest(
+            model=self.card.name,
+            system=(SystemPart(text=helper_prompt(), cache=True),),
+            messages=messages,
+            tools=specs,
+            max_output_tokens=self._output,
+            cache_at=(len(messages) - 1,) if specs else (),
+        )
+
+    async def _paid(self, request: ModelRequest, estimate: int) -> ModelReply:
+        """Set aside, asked, settled and booked, also when it was broken off: then by our estimate."""
+        self._refuse_beyond_budget(estimate)
+        try:
+            async with self.purse.holding(estimate, self._output, self.card) as pay:
+                try:
+                    reply = await self.model.reply(request)
+                except ModelError as error:
+                    pay([spending(usage, self.card.name, self.card, aborted=True) for usage in error.aborted])
+                    raise
+                except asyncio.CancelledError:
+                    guess = Usage(input_tokens=estimate, known=False)
+                    pay([spending(guess, self.card.name, self.card, aborted=True)])
+                    raise
+                pay(spending_of(reply, self.card))
+        finally:
+            await self._book()
+        usage = reply.usage
+        self.input_tokens += usage.context_tokens - usage.output_tokens if usage.known else estimate
+        self.output_tokens += usage.output_tokens
+        return reply
+
+    async def _book(self) -> None:
+        fresh, self.booked = self.purse.spent[self.booked :], len(self.purse.spent)
+        if fresh:
+            await self.ledger.record_delegated(
+                self.context.session_id, party_id=self.context.party_id, turn=self.context.turn, spent=fresh
+            )
+
+    def _refuse_beyond_budget(self, estimate: int) -> None:
+        if self.most_micro is None or self.card.prices is None:
+            return
+        worst = worst_case_micro(estimate, self._output, self.card.prices)
+        if self._spent_micro + worst > self.most_micro:
+            raise ToolFailed(self.so_far("Its share of the spending limit is used up."))
+
+    @property
+    def _spent_micro(self) -> int:
+        return sum(call.cost_micro or 0 for call in self.purse.spent)
+
+    @property
+    def _output(self) -> int:
+        return min(self.bounds.output_tokens, self.card.max_output, max(1, self.card.window // 5))
+
+    # -- tools ----------------------------------------------------------------------------------------
+
+    async def _use(self, reply: ModelReply, calls: Sequence[ToolUse]) -> None:
+        results = await asyncio.gather(*(self._run(call) for call in calls))
+        self.messages.append(Message(role="assistant", blocks=reply.blocks))
+        self.messages.append(Message(role="user", blocks=tuple(results)))
+
+    async def _run(self, call: ToolUse) -> ToolResult:
+        context = replace(self.context, key=f"{self.context.key}:{call.id}", call_id=call.id)
+        ran = await self.tools.run(call, context=context)
+        return replace(ran.result, text=capped(defused(ran.result.text), TOOL_RESULT_CHARS))
+
+    # -- room -----------------------------------------------------------------------------------------
+
+    def _raw(self, specs: tuple[ToolSpec, ...]) -> int:
+        count = self.counter.count
+        system = estimate_system((SystemPart(text=helper_prompt()),), count)
+        return system + estimate_messages(self.messages, count) + estimate_tools(specs, count)
+
+    def _room(self) -> int:
+        window = self.card.window - self._output - max(1_024, self.card.window // 20)
+        return min(window, self.bounds.input_tokens - self.input_tokens, self.ceiling or window)
+
+    def _make_fit(self, specs: tuple[ToolSpec, ...]) -> int:
+        """Old results go first, then long texts are cut; the estimate, or ToolFailed when that is no help."""
+        room, estimate = self._room(), math.ceil(self.ratio * self._raw(specs))
+        while estimate > room:
+            if not (self._clear_oldest() or self._halve_longest()):
+                raise ToolFailed(self.so_far("It has read all that it may read."))
+            estimate = math.ceil(self.ratio * self._raw(specs))
+        return estimate
+
+    def _clear_oldest(self) -> bool:
+        for index, message in enumerate(self.messages[:-1]):
+            if any(isinstance(block, ToolResult) and block.text != CLEARED for block in message.blocks):
+                blocks = tuple(
+                    replace(block, text=CLEARED) if isinstance(block, ToolResult) else block
+                    for block in message.blocks
+                )
+                self._change(index, replace(message, blocks=blocks))
+                return True
+        return False
+
+    def _halve_longest(self) -> bool:
+        places = [
+            (len(block.text), index, place)
+            for index, message in enumerate(self.messages)
+            for place, block in enumerate(message.blocks)
+            if isinstance(block, Text | ToolResult) and len(block.text) > LEAST_CHARS
+        ]
+        if not places:
+            return False
+        chars, index, place = max(places)
+        blocks = list(self.messages[index].blocks)
+        block = blocks[place]
+        assert isinstance(block, Text | ToolResult)
+        blocks[place] = replace(block, text=capped(block.text, max(LEAST_CHARS // 2, chars // 2)))
+        self._change(index, replace(self.messages[index], blocks=tuple(blocks)))
+        return True
+
+    def _change(self, index: int, message: Message) -> None:
+        """Thinking may not come back behind what was changed: the provider refuses it."""
+        self.messages[index] = message
+        self.messages = [
+            replace(one, blocks=tuple(block for block in one.blocks if not isinstance(block, Thinking)))
+            for one in self.messages
+        ]
+
+
+def capped(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"

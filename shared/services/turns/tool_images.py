@@ -1,0 +1,42 @@
+"""Pictures that tools return: made smaller, kept like those that people send, shown behind the results."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from shared.core.values.messages import Image
+from shared.ports import ToolFailed, ToolImage
+
+MOST_BYTES = 20 * 1024 * 1024
+
+OpenPicture = Callable[[bytes], Awaitable[tuple[dict[str, Any] | None, bytes]]]
+"""What is known of a picture and its bytes, made smaller; None for what is none."""
+
+
+class AttachmentStore(Protocol):
+    async def store(
+        self, session_id: int, *, body: bytes, mime: str, name: str = "", description: str = ""
+    ) -> int: ...
+
+
+class ToolImages:
+    def __init__(self, store: AttachmentStore, open_picture: OpenPicture) -> None:
+        self._store = store
+        self._open = open_picture
+
+    async def keep(self, session_id: int, image: ToolImage, *, by: str) -> tuple[Image, str]:
+        """The block, and the line that tells of it in the result; raises ToolFailed."""
+        if len(image.body) > MOST_BYTES:
+            raise ToolFailed("A picture was returned that is too large to be shown.")
+        head, body = await self._open(image.body)
+        if head is None or not body:
+            raise ToolFailed("A picture was returned that cannot be opened.")
+        size = f"{head['width']}×{head['height']}"
+        told = f"a picture of {size} that {by} returned"
+        mime = str(head["mime"])
+        attachment_id = await self._store.store(
+            session_id, body=body, mime=mime, name=f"{by}.{mime.rpartition('/')[2]}", description=told
+        )
+        block = Image(attachment_id=attachment_id, mime=mime, description=told)
+        return block, f"[A picture of {size} was returned; it stands behind the results.]"

@@ -1,0 +1,157 @@
+"""Runs the answers of a process: one per session at a time, orphans included, and the heartbeat."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import structlog
+
+from shared.core.session.events import Emit, ReplyEvent
+from shared.core.values.errors import EvertalkError
+from shared.runtime.tasks import Tasks
+
+log = structlog.get_logger(__name__)
+
+BEAT_SECONDS = 1.0
+ORPHANS_SECONDS = 1.0
+ROUND_APART_SECONDS = 0.05
+"""Between two looks, however many turns are announced."""
+STEP_SECONDS = 10.0
+
+
+class Answers(Protocol):
+    async def answer(self, session_id: int, emit: Emit) -> None: ...
+    async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]: ...
+    async def heartbeat(self) -> None: ...
+
+
+class Screen(Protocol):
+    """Where the answers of one session are shown, from the first claim until nothing more is due."""
+
+    async def __call__(self, event: ReplyEvent) -> None: ...
+
+    async def answered(self) -> None:
+        """Nothing more is due at the moment."""
+
+    async def close(self) -> None: ...
+
+
+OpenScreen = Callable[[], Screen]
+Accounts = Callable[[], Sequence[str] | None]
+"""Of the channel, those that this process serves now; None is all."""
+Orphan = Callable[[int], Awaitable[OpenScreen | None]]
+"""Where a session is answered that nobody here has asked for; None when that is not known."""
+
+
+class Answering:
+    """`answer` is asked once more when a message came while it ran: it may have looked just before."""
+
+    def __init__(
+        self, conversation: Answers, *, channel: str, orphan: Orphan, accounts: Accounts = lambda: None
+    ) -> None:
+        self._conversation = conversation
+        self._channel = channel
+        self._orphan = orphan
+        self._accounts = accounts
+        self._answers = Tasks()
+        self._loops = Tasks()
+        self._running: set[int] = set()
+        self._again: set[int] = set()
+        self._closing = False
+        self._due = asyncio.Event()
+
+    def start(self) -> None:
+        self._loops.forever(self._beat)
+        # Whoever died may have left turns that are free already: the first look does not wait for its round.
+        self.look_now()
+        self._loops.forever(self._pick_up_orphans)
+
+    def answer(self, session_id: int, open_screen: OpenScreen) -> None:
+        """Soon; several calls are one."""
+        if self._closing:
+            return
+        if session_id in self._running:
+            self._again.add(session_id)
+        else:
+            self._running.add(session_id)
+            self._answers.start(self._answer(session_id, open_screen))
+
+    def look_now(self) -> None:
+        """Somewhere a turn is due that may be ours: do not wait for the next round."""
+        self._due.set()
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def begin_to_close(self) -> None:
+        """No new answers; those that run may end."""
+        self._closing = True
+
+    async def close(self, *, drain_seconds: float) -> None:
+        """Answers that are nearly there may end; the others are put back for the next process."""
+        self._closing = True
+        # The heart beats until the last answer is stored: without it they would be fenced off.
+        await self._answers.drain(drain_seconds)
+        await self._loops.cancel()
+
+    async def _answer(self, session_id: int, open_screen: OpenScreen) -> None:
+        screen = open_screen()
+        try:
+            while True:
+                self._again.discard(session_id)
+                await self._conversation.answer(session_id, screen)
+                if session_id not in self._again and not self._closing:
+                    await screen.answered()
+                if session_id not in self._again or self._closing:
+                    return
+        except EvertalkError as error:
+            # Its turn is still due: the look for orphans finds it.
+            log.warning("answer_put_off", session_id=session_id, code=error.code, reason=str(error))
+        finally:
+            self._running.discard(session_id)
+            self._again.discard(session_id)
+            await screen.close()
+
+    async def _beat(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(STEP_SECONDS):
+                    await self._conversation.heartbeat()
+            except (EvertalkError, TimeoutError) as error:
+                log.warning("heartbeat_missed", reason=str(error))
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def _pick_up_orphans(self) -> None:
+        """Turns that nobody answers."""
+        while True:
+            await self._next_round()
+            accounts = self._accounts()
+            if self._closing or (accounts is not None and not accounts):
+                continue
+            try:
+                async with asyncio.timeout(STEP_SECONDS):
+                    waiting = await self._conversation.unanswered(self._channel, accounts=accounts)
+                for session_id in waiting:
+                    await self._pick_up(session_id)
+            except (EvertalkError, TimeoutError) as error:
+                log.warning("orphans_not_read", reason=str(error))
+
+    async def _next_round(self) -> None:
+        """In a second, or as soon as somebody says that a turn is due; not more often than that."""
+        await asyncio.sleep(ROUND_APART_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ORPHANS_SECONDS - ROUND_APART_SECONDS):
+                await self._due.wait()
+        self._due.clear()
+
+    async def _pick_up(self, session_id: int) -> None:
+        if session_id in self._running:
+            return
+        async with asyncio.timeout(STEP_SECONDS):
+            open_screen = await self._orphan(session_id)
+        if open_screen is not None:
+            self.answer(session_id, open_screen)

@@ -1,0 +1,155 @@
+"""How a turn ends: what is committed of an answer, a stop, a refusal, and how each was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from shared.core.session.events import ContextMeasured
+from shared.core.session.session import Entry
+from shared.core.session.turns import ContextAudit, JobOrder, Outcome, Spending
+from shared.core.values.errors import CapReached, EvertalkError
+from shared.core.values.messages import Block, Text, ToolUse
+from shared.core.values.tokens import learned_ratio, observed_ratio
+from shared.ports import ModelCard, ModelReply
+from shared.services.turns.model_caller import Attempt, entries_of_open_turn
+from shared.services.turns.pictures import Unseen
+from shared.services.turns.request_builder import Prepared, audit_of, prompt_parts
+
+_EMPTY = "I have no words for that. Please ask in another way."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What to commit, and the gauge's new number."""
+
+    outcome: Outcome
+    measured: ContextMeasured | None
+    unseen: Unseen | None = None
+    """Pictures to be described once this is stored."""
+
+
+def refusal(
+    error: EvertalkError,
+    *,
+    spent: Sequence[Spending] = (),
+    settled_micro: int = 0,
+    audit: ContextAudit | None = None,
+    grown: int | None = None,
+    turn_tokens: int = 0,
+    view_epoch: int | None = None,
+) -> Answered:
+    """The turn ends with the error's advice, in the program's own voice."""
+    outcome = Outcome(
+        state="refused",
+        blocks=None,
+        tokens=0,
+        screen={"text": error.advice, "error": error.code},
+        error_code=error.code,
+        refused_scope=error.scope if isinstance(error, CapReached) else None,
+        spent=tuple(spent),
+        settled_micro=settled_micro,
+        audit=audit,
+        context_tokens=grown,
+        turn_tokens=turn_tokens,
+        view_epoch=view_epoch,
+    )
+    return Answered(outcome=outcome, measured=None)
+
+
+def refused_audit(state: Attempt, card: ModelCard, error: EvertalkError) -> ContextAudit:
+    """Nothing was sent, or nothing that was taken: the row says by how much it did not fit."""
+    overflow = not isinstance(error, CapReached)
+    if state.prepared is None:
+        return ContextAudit(
+            model_alias=card.name,
+            model_context_limit=card.window,
+            input_budget=0,
+            hard_limit=0,
+            estimated_before=state.claim.context_tokens,
+            estimated_after_summary=state.claim.context_tokens,
+            estimated_after_prune=state.claim.context_tokens,
+            reported=None,
+            context_tokens=state.claim.context_tokens,
+            overflow_rejected=overflow,
+        )
+    return audit_of(
+        state.prepared,
+        state.view,
+        hashes=(),
+        reported=None,
+        context_tokens=state.claim.context_tokens,
+        summary_triggered=summarised(state, None),
+        prune_triggered=state.pruned > 0,
+        overflow_rejected=overflow,
+    )
+
+
+def stopped_audit(state: Attempt) -> tuple[ContextAudit | None, dict[str, str]]:
+    """Of the call that was broken off, if there was one."""
+    if state.prepared is None or not state.calls:
+        return None, {}
+    parts = prompt_parts(state.prepared)
+    audit = audit_of(
+        state.prepared,
+        state.view,
+        hashes=tuple(parts),
+        reported=None,
+        context_tokens=state.claim.context_tokens,
+        summary_triggered=summarised(state, None),
+        prune_triggered=state.pruned > 0,
+    )
+    return audit, parts
+
+
+def sayable(reply: ModelReply) -> tuple[Block, ...]:
+    """What is stored of the last reply: never nothing, never a call that nobody will answer."""
+    kept = tuple(
+        block
+        for block in reply.blocks
+        if not isinstance(block, ToolUse) and not (isinstance(block, Text) and not block.text.strip())
+    )
+    return kept if any(isinstance(block, Text) for block in kept) else (*kept, Text(text=_EMPTY))
+
+
+def measured_by(reply: ModelReply, prepared: Prepared, tokens: int) -> tuple[float, int]:
+    """The ratio after this reply, and the size of the request with it; a stand-in has a ratio of its own."""
+    usage = reply.usage
+    if not usage.known:
+        return prepared.ratio, prepared.estimate + round(prepared.ratio * tokens)
+    counted, estimate = usage.context_tokens - usage.output_tokens, max(1, prepared.built.estimate)
+    if reply.model != prepared.card.name:
+        return observed_ratio(counted, estimate, prepared.ratio), usage.context_tokens
+    return learned_ratio(prepared.ratio, counted, estimate), usage.context_tokens
+
+
+def grown_by(state: Attempt, tokens: int, *, pruned: bool) -> int | None:
+    """The view with a turn that nobody counted: its words stay, whatever became of the answer.
+
+    `pruned`: whether this turn's decisions are stored with it, so that what they save stays saved.
+    """
+    if state.anchor is None:
+        return None
+    if pruned and state.hidden and not state.anchored and state.prepared is not None:
+        return state.prepared.estimate + round(_ratio_now(state) * tokens)
+    back = 0 if pruned or state.anchored else state.pruned
+    pending = state.pending + back + tokens
+    return max(0, state.anchor + round(_ratio_now(state) * pending))
+
+
+def turn_tokens_of(state: Attempt, tokens: int) -> int:
+    mine = sum(entry.tokens for entry in entries_of_open_turn(state.view))
+    return round(_ratio_now(state) * (mine + tokens))
+
+
+def _ratio_now(state: Attempt) -> float:
+    return state.ratio if state.prepared is None else state.prepared.ratio
+
+
+def summarised(state: Attempt, job: JobOrder | None) -> bool:
+    """Whether this turn had a summary made, or asked for one."""
+    return state.organised or state.compaction_asked or (job is not None and job.kind == "compact")
+
+
+def as_entry(blocks: tuple[Block, ...], tokens: int, last: Entry) -> Entry:
+    return replace(last, role="assistant", author="assistant", blocks=blocks, tokens=tokens, pruned=None)

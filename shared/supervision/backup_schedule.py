@@ -1,0 +1,86 @@
+"""The daily backup beside a running system: in a process of its own, so that nobody waits for it.
+
+In a container: `python -m shared.supervision.backup_schedule`. It runs until SIGTERM, where there is no `up`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from shared.adapters.embedded.process import die_with_parent
+
+FIRST_LOOK_SECONDS = 120.0
+LOOK_SECONDS = 600.0
+_PATIENCE_SECONDS = 6 * 3600.0
+_STOP_SECONDS = 3.0
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class DailyBackup:
+    """Run `run` as a task; each few minutes it asks whether a backup is due, which is mostly not so."""
+
+    def __init__(
+        self, environment: Mapping[str, str], say: Callable[[str], object], *, command: Sequence[str] = ()
+    ) -> None:
+        self._environment = environment
+        self._say = say
+        self._command = command or (sys.executable, "-P", "-m", "shared", "backup", "--daily")
+
+    async def run(self) -> None:
+        await asyncio.sleep(FIRST_LOOK_SECONDS)
+        while True:
+            await self.once()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def once(self) -> None:
+        """A backup when one is due; what went wrong is said, and nothing else stops for it."""
+        try:
+            code, words = await self._made()
+        except (OSError, TimeoutError) as error:
+            self._say(f"The daily backup failed: {str(error) or type(error).__name__}")
+            return
+        if code:
+            self._say(f"The daily backup failed: {words[-600:] or f'exit code {code}'}")
+
+    async def _made(self) -> tuple[int, str]:
+        process = await asyncio.create_subprocess_exec(
+            *self._command, cwd=_ROOT, env=dict(self._environment), start_new_session=True,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT, preexec_fn=die_with_parent(signal.SIGTERM),
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                words, _ = await process.communicate()
+        finally:
+            await _end(process)
+        return process.returncode or 0, words.decode(errors="replace").strip()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """With everybody that it has started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+
+
+async def keep_backing_up(say: Callable[[str], object]) -> None:
+    """Until SIGTERM or Ctrl-C; a backup in the making is ended."""
+    path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
+    running = asyncio.ensure_future(DailyBackup({**os.environ, "PYTHONPATH": path}, say).run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    await asyncio.wait([running])
+
+
+if __name__ == "__main__":
+    asyncio.run(keep_backing_up(lambda line: sys.stderr.write(f"{line}\n")))

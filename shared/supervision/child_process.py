@@ -1,0 +1,188 @@
+"""Evertalk's own processes as children of the supervisor: started, read, restarted, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from shared.adapters.embedded.process import die_with_parent, stop_leftover
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_LOG_BYTES = 5 * 1024 * 1024
+_LOG_FILES = 3
+_FIRST_PAUSE_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 10.0
+_LONG_ENOUGH_SECONDS = 30.0
+_LONGEST_LINE_BYTES = 1024 * 1024
+_LOUD = ("warning", "error", "critical")
+_SAID_AGAIN_AFTER_SECONDS = 30.0
+"""A warning that repeats itself is on the terminal once in this time; the log has each."""
+_CONFIGURATION_EXIT = 2
+
+
+class _LogFile(RotatingFileHandler):
+    """Raises what goes wrong, instead of printing a stack trace for each line."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        raise
+
+
+class ChildRefused(Exception):
+    """A process ended at once because of its configuration: starting it again would not help."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Child:
+    """One of our processes; `run` keeps it alive until it is cancelled, then `stop` ends it."""
+
+    name: str
+    environment: Mapping[str, str]
+    folder: Path
+    say: Callable[[str], None]
+    command: Sequence[str] = ()
+    _process: asyncio.subprocess.Process | None = field(default=None, init=False)
+    _last_lines: list[str] = field(default_factory=list, init=False)
+    _log: logging.Handler | None = field(default=None, init=False)
+    _unwritten: int = field(default=0, init=False)
+    _said: dict[str, float] = field(default_factory=dict, init=False)
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def __post_init__(self) -> None:
+        self.command = self.command or (sys.executable, "-m", self.name)
+
+    async def run(self) -> None:
+        """Start, and start again with growing pauses; raises `ChildRefused` for a bad configuration."""
+        await stop_leftover(self._pid_file, (" ".join(self.command),), signal.SIGTERM)
+        pause_seconds = _FIRST_PAUSE_SECONDS
+        while True:
+            began = asyncio.get_running_loop().time()
+            code = await self._live_once()
+            if code == _CONFIGURATION_EXIT:
+                words = [line for line in self._last_lines if not _parsed(line)]
+                raise ChildRefused("\n".join(words) or f"{self.name} refuses its configuration")
+            lived = asyncio.get_running_loop().time() - began
+            pause_seconds = _FIRST_PAUSE_SECONDS if lived > _LONG_ENOUGH_SECONDS else pause_seconds
+            last_words = next((f": {line[:200]}" for line in self._last_lines[-1:] if code > 0), "")
+            self.say(f"{self.name} ended ({_describe(code)}{last_words}); starting it again.")
+            self.say(f"  Its log is {self._log_file}")
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(pause_seconds * 2, _LONGEST_PAUSE_SECONDS)
+
+    async def stop(self, *, timeout_seconds: float) -> None:
+        process = self._process
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), timeout_seconds)
+            except TimeoutError:
+                self.say(f"{self.name} did not stop within {timeout_seconds:.0f} s and was killed")
+                process.kill()
+                await asyncio.wait_for(process.wait(), 5)
+        self._pid_file.unlink(missing_ok=True)
+        if self._log is not None:
+            with contextlib.suppress(OSError):
+                self._log.close()
+
+    async def _live_once(self) -> int:
+        self._last_lines.clear()
+        process = self._process = await asyncio.create_subprocess_exec(
+            *self.command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=ROOT,
+            env=dict(self.environment),
+            limit=_LONGEST_LINE_BYTES,
+            start_new_session=True,
+            preexec_fn=die_with_parent(signal.SIGTERM),
+        )
+        with contextlib.suppress(OSError):
+            # On a full disk the file is missing; the process still ends with us.
+            self._pid_file.write_text(f"{process.pid}\n")
+        assert process.stdout is not None
+        await self._read(process.stdout)
+        return await process.wait()
+
+    async def _read(self, output: asyncio.StreamReader) -> None:
+        while True:
+            try:
+                line = await output.readline()
+            except ValueError:
+                continue  # longer than any line of a log should be: dropped
+            if not line:
+                return
+            self._take(line.decode(errors="replace").rstrip())
+
+    def _take(self, line: str) -> None:
+        self._last_lines = [*self._last_lines[-9:], line]
+        self._write(line)
+        event = _parsed(line)
+        if event.get("level") in _LOUD:
+            self._say_once(f"{self.name}: {event['level']}: {event.get('event', line)}")
+
+    def _say_once(self, words: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._said.get(words, -_SAID_AGAIN_AFTER_SECONDS) >= _SAID_AGAIN_AFTER_SECONDS:
+            self._said = {key: at for key, at in self._said.items() if now - at < _SAID_AGAIN_AFTER_SECONDS}
+            self._said[words] = now
+            self.say(words)
+
+    def _write(self, line: str) -> None:
+        """A log that cannot be written must not end the process that it tells of."""
+        try:
+            self._written(line)
+        except OSError as error:
+            self._unwritten += 1
+            if self._unwritten == 1:
+                self.say(f"{self.name}: its log cannot be written ({error.strerror}); free some disk space")
+        else:
+            self._unwritten = 0
+
+    def _written(self, line: str) -> None:
+        if self._log is None:
+            self._log_file.parent.mkdir(mode=0o700, exist_ok=True)
+            self._log_file.touch(mode=0o600)
+            self._log = _LogFile(
+                self._log_file, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES, encoding="utf-8", delay=True
+            )
+        self._log.handle(logging.makeLogRecord({"msg": line, "name": self.name}))
+
+    @property
+    def _log_file(self) -> Path:
+        return self.folder / "logs" / f"{self.name}.log"
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.folder / f"{self.name}.pid"
+
+
+def child_environment(given: Mapping[str, str]) -> dict[str, str]:
+    """With what every program of ours needs so that it finds itself."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    return {**given, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+def _parsed(line: str) -> Mapping[str, object]:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _describe(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"

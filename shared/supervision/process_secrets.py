@@ -1,0 +1,47 @@
+"""Which of an operator's secrets each process is given: those that it works with, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from shared.config.settings import ENV_FILE_NAME, ORIGINS_NAME, setting_names, sources
+
+Process = Literal["web", "bot", "worker"]
+_ALL: tuple[Process, ...] = ("web", "bot", "worker")
+
+USERS: dict[str, tuple[Process, ...]] = {
+    "anthropic_api_key": _ALL,
+    "database_url": _ALL,
+    "redis_url": _ALL,
+    # For migrations, dumps and the doctor, which are no process of these.
+    "direct_database_url": (),
+    "telegram_bot_token": ("bot",),
+    "telegram_webhook_secret": ("bot",),
+    # Who opens an alert writes down whom it goes to; the worker opens none, the bot brings those to Telegram.
+    "alert_webhook_url": ("web", "bot"),
+    "alert_webhook_secret": ("web", "bot"),
+    "alert_smtp_url": ("web", "bot"),
+    "secret_key": ("web",),
+    "metrics_token": ("web",),
+    "oidc_client_secret": ("web",),
+}
+"""By field of the settings, every one that is secret."""
+
+
+def given_to(process: Process, everything: Mapping[str, str], *, tokens: Collection[str]) -> dict[str, str]:
+    """What is set, by name, as far as this process works with it; `tokens` are variables of bots' tokens.
+
+    The file is read once, for all: what it holds for others would be read again by each.
+    """
+    names = setting_names()
+    others = {names[field] for field, users in USERS.items() if process not in users}
+    others |= set() if process == "bot" else set(tokens)
+    given = {name: value for name, value in everything.items() if name.upper() not in others}
+    return {**given, ENV_FILE_NAME: "", ORIGINS_NAME: _origins()}
+
+
+def _origins() -> str:
+    """For the page of settings: where each comes from, also those that only another process is given."""
+    names = setting_names()
+    return " ".join(f"{names[field]}={origin}" for field, origin in sources().items() if origin != "default")

@@ -1,0 +1,394 @@
+"""Memory is saved before anything is hidden: by marks, in portions, late but never lost, and in silence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.redis.announcer import RedisAnnouncer
+from shared.ports import DESK
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.fakes.messages_api.harness import RunningFake
+
+WINDOW = 9_000
+LARGER = 12_000
+FACTS = (
+    "My sister Ingrid lives in Tromsø and works as a glaciologist.",
+    "The invoice number of the piano is PX-4471.",
+    "We decided to paint the kitchen in ochre on 14 March.",
+    "My dog Bertil is allergic to chicken.",
+)
+FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 18
+NO_FLUSH = [{"match": {"kind": "flush"}, "times": -1, "action": {"status": 400, "message": "Not now."}}]
+
+
+async def guests(
+    database_url: str, redis_url: str, provider: RunningFake, **overrides: Any
+) -> AsyncIterator[Visit]:
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
+        **{"context_window": WINDOW, "max_output": 1_000, "cap_total_per_day_usd": "100", **overrides},
+    )  # fmt: skip
+    async with running_app(settings) as app:
+        yield await visit(app)
+    connection = await asyncpg.connect(database_url)
+    found = await check_invariants(connection)
+    await connection.close()
+    assert not found
+
+
+@pytest.fixture
+async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
+    async for visitor in guests(database_url, redis_url, provider):
+        yield visitor
+
+
+@pytest.fixture
+async def goclaw(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
+    async for visitor in guests(database_url, redis_url, provider, preset="goclaw", context_window=LARGER):
+        yield visitor
+
+
+async def talk(guest: Visit, turns: int, *, first: int = 0) -> None:
+    for number in range(first, first + turns):
+        fact = FACTS[number] if number < len(FACTS) else ""
+        await guest.ask(f"{fact} Message {number}. {FILLER}")
+
+
+async def talk_until(guest: Visit, sql: str) -> None:
+    for number in range(40):
+        if await guest.one(sql):
+            return
+        await talk(guest, 1, first=number)
+    raise AssertionError(sql)
+
+
+async def everything_is_due(guest: Visit) -> None:
+    await guest.app.pool.execute("UPDATE jobs SET due_at = now() WHERE state = 'due'")
+
+
+async def test_marks_are_flushed_once_each_and_never_within_five_minutes(goclaw: Visit) -> None:
+    await talk_until(goclaw, "SELECT count(*) FROM jobs WHERE trigger = 'at_50'")
+    assert await goclaw.one("SELECT context_tokens FROM sessions") >= LARGER / 2
+    await goclaw.run_due_jobs()
+    assert await goclaw.one("SELECT count(*) FROM flushes WHERE threshold = 'at_50'") == 1
+    await talk_until(goclaw, "SELECT count(*) FROM jobs WHERE trigger = 'at_75'")
+    await goclaw.run_due_jobs()
+    assert await goclaw.one("SELECT count(*) FROM flushes") == 1
+    waiting = (
+        "SELECT state = 'due' AND due_at > now() + interval '4 minutes' FROM jobs WHERE trigger = 'at_75'"
+    )
+    assert await goclaw.one(waiting)
+    await goclaw.app.pool.execute("UPDATE flushes SET ended_at = now() - interval '6 minutes'")
+    await everything_is_due(goclaw)
+    await goclaw.run_due_jobs()
+    rows = await goclaw.app.pool.fetch("SELECT threshold, from_turn, through_turn FROM flushes ORDER BY id")
+    assert [row["threshold"] for row in rows] == ["at_50", "at_75"]
+    assert rows[1]["from_turn"] == rows[0]["through_turn"] + 1
+
+
+async def test_a_compactions_own_flush_waits_for_nothing(goclaw: Visit) -> None:
+    await talk_until(goclaw, "SELECT count(*) FROM jobs WHERE trigger = 'at_50'")
+    await goclaw.run_due_jobs()
+    await talk(goclaw, 2, first=20)
+    await goclaw.app.commands._store.ask(goclaw.session_id, _by_hand())
+    await goclaw.run_due_jobs()
+    assert await goclaw.one("SELECT count(*) FROM links WHERE active") == 1
+    assert await goclaw.one("SELECT flushed_turn >= base_turn FROM sessions")
+
+
+async def test_a_failed_flush_lets_the_compaction_go_on_and_is_made_up_for_from_the_log(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await provider.script(NO_FLUSH)
+    await talk(guest, 12)
+    await everything_is_due(guest)
+    await guest.run_due_jobs()
+    base = await guest.one("SELECT base_turn FROM sessions")
+    assert base > 0
+    assert await guest.one("SELECT flushed_turn FROM sessions") == 0
+    assert await guest.one("SELECT count(*) FROM flushes WHERE outcome = 'failed'") >= 1
+    assert await guest.one("SELECT count(*) FROM jobs WHERE trigger = 'late' AND state = 'due'") == 1
+    assert await guest.one("SELECT count(*) FROM notes") == 0
+    await everything_is_due(guest)
+    await guest.run_due_jobs()
+    row = await guest.app.pool.fetchrow("SELECT state, faults, last_error FROM jobs WHERE trigger = 'late'")
+    assert row is not None
+    assert (row["state"], row["faults"]) == ("due", 1)
+    assert "Not now" in row["last_error"]
+    await provider.reset()
+    await everything_is_due(guest)
+    await guest.run_due_jobs()
+    assert await guest.one("SELECT flushed_turn >= base_turn FROM sessions")
+    notes = [row["text"] for row in await guest.app.pool.fetch("SELECT text FROM notes")]
+    assert any(note in fact for note in notes for fact in FACTS), notes
+    assert (
+        await guest.one("SELECT from_turn FROM flushes WHERE threshold = 'late' AND outcome = 'saved'") == 1
+    )
+    assert await guest.one("SELECT count(*) FROM entries WHERE author = 'person'") == 12
+
+
+async def test_the_next_compaction_reads_what_an_earlier_one_hid_unread(
+    guest: Visit, provider: RunningFake
+) -> None:
+    """A cursor must never jump over turns that are hidden already."""
+    await provider.script(NO_FLUSH)
+    await talk(guest, 12)
+    await guest.run_due_jobs()
+    assert await guest.one("SELECT flushed_turn < base_turn FROM sessions")
+    await provider.reset()
+    while await guest.one("SELECT count(*) FROM links") < 2:
+        await talk(guest, 1, first=50)
+        await guest.run_due_jobs()
+    rows = await guest.app.pool.fetch(
+        "SELECT from_turn, through_turn FROM flushes WHERE outcome IN ('saved', 'nothing') ORDER BY id"
+    )
+    read = [turn for row in rows for turn in range(row["from_turn"], row["through_turn"] + 1)]
+    assert read == list(range(1, len(read) + 1))
+    assert await guest.one("SELECT flushed_turn >= base_turn FROM sessions")
+
+
+async def test_new_has_memory_saved_without_making_anybody_wait(guest: Visit, provider: RunningFake) -> None:
+    await talk(guest, 5)
+    before = len(await provider.requests())
+    assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
+    assert len(await provider.requests()) == before
+    await guest.run_due_jobs()
+    flushes = [record for record in (await provider.requests())[before:] if record["kind"] == "flush"]
+    assert flushes
+    assert flushes[0]["usage"]["cache_read_input_tokens"] > 0
+    assert await guest.one("SELECT flushed_turn FROM sessions") == 5
+    assert await guest.one("SELECT count(*) FROM notes") > 0
+    await guest.ask("What do you know?")
+    assert await guest.one("SELECT count(*) FROM flushes") == 1
+
+
+async def test_the_sweep_finds_what_nobody_asked_for(guest: Visit) -> None:
+    await talk(guest, 2)
+    assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
+    await guest.app.pool.execute("DELETE FROM jobs")
+    assert len(await guest.app.flushes.ask_for_owed()) == 1
+    assert await guest.app.flushes.ask_for_owed() == []
+    await guest.run_due_jobs()
+    assert await guest.one("SELECT flushed_turn FROM sessions") == 2
+    assert await guest.app.flushes.ask_for_owed() == []
+
+
+async def test_what_a_late_flush_died_of_is_not_met_again_within_the_hour(guest: Visit) -> None:
+    await talk(guest, 2)
+    assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
+    await guest.app.pool.execute("UPDATE jobs SET state = 'dead', ended_at = now()")
+    await guest.app.pool.execute("UPDATE sessions SET troubled_at = now()")
+    assert await guest.app.flushes.ask_for_owed() == []
+    await guest.app.pool.execute("UPDATE jobs SET ended_at = now() - interval '61 minutes'")
+    assert len(await guest.app.flushes.ask_for_owed()) == 1
+    await guest.run_due_jobs()
+    assert await guest.one("SELECT flushed_turn FROM sessions") == 2
+
+
+async def test_settings_that_contradict_each_other_fail_a_late_flush_with_a_row_until_they_hold_again(
+    guest: Visit,
+) -> None:
+    await talk(guest, 2)
+    assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
+    before = await guest.one("SELECT config FROM agents")
+    await guest.app.pool.execute("UPDATE agents SET config = $1", {"persona": "You know it all. " * 4_000})
+    await everything_is_due(guest)
+    await guest.run_due_jobs()
+    flush = await guest.app.pool.fetchrow("SELECT * FROM flushes")
+    assert flush is not None
+    assert (flush["outcome"], flush["from_turn"], flush["through_turn"]) == ("failed", 1, 2)
+    assert flush["error"].startswith("no_room")
+    late = await guest.app.pool.fetchrow("SELECT state, faults FROM jobs WHERE trigger = 'late'")
+    assert late is not None
+    assert (late["state"], late["faults"]) == ("due", 1)
+    await guest.app.pool.execute("UPDATE agents SET config = $1", before)
+    await everything_is_due(guest)
+    await guest.run_due_jobs()
+    assert await guest.one("SELECT flushed_turn FROM sessions") == 2
+
+
+async def test_an_early_flush_that_fails_is_tried_three_times(guest: Visit, provider: RunningFake) -> None:
+    await provider.script(NO_FLUSH)
+    await talk_until(guest, "SELECT count(*) FROM jobs WHERE kind = 'flush'")
+    for _ in range(3):
+        await everything_is_due(guest)
+        await guest.run_due_jobs()
+    row = await guest.app.pool.fetchrow("SELECT state, faults FROM jobs WHERE kind = 'flush'")
+    assert row is not None
+    assert (row["state"], row["faults"]) == ("dead", 3)
+    assert await guest.one("SELECT flushed_turn FROM sessions") == 0
+
+
+async def test_a_view_that_is_too_large_is_read_in_portions_and_none_is_left_out(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await talk(guest, 26)
+    await guest.run_due_jobs()
+    rows = await guest.app.pool.fetch("SELECT from_turn, through_turn FROM flushes ORDER BY id")
+    assert len(rows) > 1
+    read = [turn for row in rows for turn in range(row["from_turn"], row["through_turn"] + 1)]
+    assert read == list(range(1, len(read) + 1))
+    assert len(read) >= await guest.one("SELECT base_turn FROM sessions")
+    shown = [
+        str(record["body"]["messages"]) for record in await provider.requests() if record["kind"] == "flush"
+    ]
+    for turn in range(len(read)):
+        assert any(f"Message {turn}. " in text for text in shown), turn
+    hard = await guest.one("SELECT max(hard_limit) FROM turn_context_audit")
+    sizes = [record["input_tokens"] for record in await provider.requests() if record["kind"] == "flush"]
+    assert max(sizes) <= hard, sizes
+
+
+async def test_a_ghost_turn_has_the_prefix_and_the_tools_of_the_last_turn(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await talk_until(guest, "SELECT count(*) FROM jobs WHERE kind = 'flush'")
+    chat = [record for record in await provider.requests() if record["kind"] == "chat"][-1]["body"]
+    await guest.run_due_jobs()
+    flush = next(record for record in await provider.requests() if record["kind"] == "flush")
+    assert flush["body"]["tools"] == chat["tools"]
+    assert list(flush["body"]["tools"][0]) == list(chat["tools"][0])
+    assert flush["body"]["system"] == chat["system"]
+    assert flush["body"]["model"] == chat["model"]
+    assert flush["usage"]["cache_read_input_tokens"] > flush["usage"]["input_tokens"]
+
+
+async def test_a_flush_tells_nobody_anything(
+    guest: Visit, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """openclaw 136302: a flush took the place of a person's message."""
+    words = "Dear person, I have saved it all."
+    await provider.script([{"match": {"kind": "flush"}, "times": 1, "action": {"text": words}}])
+    await talk_until(guest, "SELECT count(*) FROM jobs WHERE kind = 'flush'")
+    told: list[Mapping[str, Any]] = []
+
+    async def announce(session_id: int, message: Mapping[str, Any]) -> None:
+        if session_id != DESK:  # operators see how far it is
+            told.append(message)
+
+    monkeypatch.setattr(guest.app.announcer, "announce", announce)
+    before = [
+        await guest.one(f"SELECT count(*) FROM {table}") for table in ("events", "entries", "deliveries")
+    ]
+    heard = len(guest.heard)
+    await guest.run_due_jobs()
+    after = [
+        await guest.one(f"SELECT count(*) FROM {table}") for table in ("events", "entries", "deliveries")
+    ]
+    assert after == before
+    assert told == []
+    assert len(guest.heard) == heard
+    assert await guest.one("SELECT stray_text FROM flushes") == words
+    assert await guest.one("SELECT outcome FROM flushes") == "nothing"
+
+
+async def test_words_beside_a_saved_note_are_kept_for_nobody_too(guest: Visit, provider: RunningFake) -> None:
+    call = {"name": "save_memory", "input": {"text": "Bertil is a dog.", "kind": "fact"}}
+    await provider.script(
+        [
+            {"match": {"kind": "flush"}, "times": 1, "action": {"tool_use": [call]}},
+            {"match": {"kind": "flush"}, "times": 1, "action": {"text": "Saved one note."}},
+        ]
+    )
+    await talk_until(guest, "SELECT count(*) FROM jobs WHERE kind = 'flush'")
+    await guest.run_due_jobs()
+    row = await guest.app.pool.fetchrow("SELECT outcome, note_count, stray_text FROM flushes")
+    assert row is not None
+    assert row["outcome"] == "saved"
+    assert row["note_count"] == 1
+
+
+async def test_an_early_mark_leaves_a_checkpoint_and_the_next_goes_on_from_it(goclaw: Visit) -> None:
+    await talk_until(goclaw, "SELECT count(*) FROM jobs WHERE trigger = 'at_50'")
+    await goclaw.run_due_jobs()
+    assert await goclaw.one("SELECT count(*) FROM checkpoints") == 1
+    await talk_until(goclaw, "SELECT count(*) FROM jobs WHERE trigger = 'at_75'")
+    await goclaw.app.pool.execute("UPDATE flushes SET ended_at = now() - interval '6 minutes'")
+    await everything_is_due(goclaw)
+    await goclaw.run_due_jobs()
+    rows = await goclaw.app.pool.fetch("SELECT * FROM checkpoints ORDER BY id")
+    assert len(rows) == 2
+    assert rows[1]["through_turn"] > rows[0]["through_turn"]
+    first = {item["id"] for item in rows[0]["ledger"]["items"]}
+    assert first
+    assert first <= {item["id"] for item in rows[1]["ledger"]["items"]}
+
+
+async def test_a_checkpoint_stands_in_when_the_real_summary_fails(
+    goclaw: Visit, provider: RunningFake
+) -> None:
+    await talk_until(goclaw, "SELECT count(*) FROM jobs WHERE trigger = 'at_50'")
+    await goclaw.run_due_jobs()
+    made = await goclaw.one("SELECT ledger FROM checkpoints")
+    await provider.script([{"match": {"kind": "summary"}, "times": -1, "action": {"prose": True}}])
+    await goclaw.app.upkeep.ask(goclaw.session_id, _by_hand())
+    await goclaw.run_due_jobs()
+    row = await goclaw.app.pool.fetchrow("SELECT kind, ledger FROM links WHERE active")
+    assert row is not None
+    assert {item["id"] for item in made["items"]} <= {item["id"] for item in row["ledger"]["items"]}
+    assert made["narrative"] in (row["ledger"]["narrative"], made["narrative"])
+
+
+def _by_hand() -> Any:
+    from shared.core.session.turns import JobOrder
+
+    return JobOrder(kind="compact", key="by hand", trigger="manual", payload={"force": True})
+
+
+async def heard_of_jobs(
+    guest: Visit, redis_url: str, act: Callable[[], Awaitable[None]]
+) -> list[dict[str, Any]]:
+    """What operators are told of how far jobs are, while something is done."""
+    listener = RedisAnnouncer(redis_url)
+    await listener.follow((DESK,))
+    heard: list[dict[str, Any]] = []
+    ready = asyncio.Event()
+
+    async def listen() -> None:
+        async for _, message in listener.listen():
+            if message.get("t") == "here":
+                ready.set()
+            elif message.get("t") == "progress":
+                heard.append(dict(message))
+            elif message.get("t") == "over":
+                return
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        tasks.create_task(listen())
+        while not ready.is_set():
+            await guest.app.announcer.announce(DESK, {"t": "here"})
+            await asyncio.sleep(0.02)
+        await act()
+        await guest.app.announcer.announce(DESK, {"t": "over"})
+    await listener.close()
+    return heard
+
+
+async def test_operators_hear_how_far_a_flush_is_and_a_compactions_own_is_its_first_tenth(
+    guest: Visit, redis_url: str
+) -> None:
+    await talk(guest, 12)
+    await guest.app.pool.execute("UPDATE jobs SET due_at = now() + interval '1 h'")
+    await guest.app.upkeep.ask(guest.session_id, _by_hand())
+    summed = await heard_of_jobs(guest, redis_url, guest.run_due_jobs)
+    saving = [one["percent"] for one in summed if one["stage"] == "saving to memory"]
+    assert saving == sorted(saving)
+    assert (saving[0], saving[-1]) == (0, 10)
+    assert summed[-1]["percent"] == 100
+    await talk(guest, 3, first=20)
+    await guest.app.pool.execute("UPDATE jobs SET due_at = now() + interval '1 h' WHERE state = 'due'")
+    await guest.app.upkeep.ask(guest.session_id, replace(_by_hand(), kind="flush"))
+    heard = await heard_of_jobs(guest, redis_url, guest.run_due_jobs)
+    assert {one["job"] for one in heard} == {await guest.one("SELECT max(id) FROM jobs WHERE kind = 'flush'")}
+    percents = [one["percent"] for one in heard]
+    assert percents == sorted(percents)
+    assert (percents[0], percents[-1]) == (0, 100)
+    assert len(percents) > 2

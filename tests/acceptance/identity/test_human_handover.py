@@ -1,0 +1,310 @@
+"""A human takes over: the assistant is silent, reads what was said, and answers what still waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from shared.adapters.postgres.turns.events import PostgresEvents
+from shared.core.identity.handover import AnswerRuns, Limits, NewHandover, NotTaken, TakenByOther
+from shared.services.tools.handover import OverdueHandovers
+from tests.acceptance.compaction.test_memory_flush import guests
+from tests.kit.app_driver import Visit
+from tests.kit.fakes.messages_api.harness import RunningFake
+
+SAYS = {"match": {"kind": "chat"}, "times": -1, "action": {"text": "The assistant speaks."}}
+ASKS: dict[str, Any] = {
+    "match": {"kind": "chat"}, "times": 1,
+    "action": {"tool_use": [{"name": "ask_human", "input": {"reason": "wants a refund"}}]},
+}  # fmt: skip
+
+
+@pytest.fixture
+async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
+    """Whose invariants are checked at the end."""
+    async for visitor in guests(database_url, redis_url, provider, handover="on"):
+        await provider.script([SAYS])
+        yield visitor
+
+
+async def operator(guest: Visit, name: str = "anna") -> int:
+    number: int = await guest.one(
+        "INSERT INTO operators (name, role) VALUES ($1, 'operator') RETURNING id", name
+    )
+    return number
+
+
+async def human(guest: Visit, args: str = "") -> str:
+    outcome = await guest.app.commands.run(
+        session_id=guest.session_id, address_id=guest.address_id, name="human", args=args
+    )
+    return outcome.result
+
+
+async def taken(guest: Visit, name: str = "anna") -> int:
+    number = await operator(guest, name)
+    await guest.app.operator_desk.take(guest.session_id, operator_id=number, name=name)
+    return number
+
+
+async def events(guest: Visit) -> list[dict[str, Any]]:
+    rows = await PostgresEvents(guest.app.pool).after(guest.session_id, 0)
+    return [{"kind": row.kind, **row.payload} for row in rows]
+
+
+async def state(guest: Visit) -> Any:
+    return (await PostgresEvents(guest.app.pool).running(guest.session_id)).get("handover", {}).get("state")
+
+
+async def replies(guest: Visit, who: int, text: str, cid: str = "r1") -> Any:
+    return await guest.app.operator_desk.reply(guest.session_id, operator_id=who, cid=cid, text=text)
+
+
+async def lapsed(guest: Visit, *, waiting: float = 10, silence: float = 60) -> None:
+    look = OverdueHandovers(
+        guest.app.handovers, guest.app.announcer, Limits(waiting=waiting, silence=silence)
+    )
+    await look.end_overdue("web")
+
+
+async def test_the_assistant_is_silent_until_it_gets_the_conversation_back(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await guest.ask("Hello.")
+    assert "asked for somebody" in await human(guest, "my parcel is lost")
+    assert await state(guest) == "waiting"
+    await guest.say("Is anybody there?")
+    before = len(await provider.requests())
+    assert await guest.app.conversation.unanswered("web") == []
+    await guest.answered()
+    anna = await taken(guest)
+    assert await state(guest) == "human"
+    reply = await replies(guest, anna, "Anna here: it arrives tomorrow.")
+    await guest.say("Thank you, and what about the invoice?")
+    await guest.answered()
+    assert len(await provider.requests()) == before
+    moved = await guest.app.operator_desk.give_back(guest.session_id, operator_id=anna)
+    assert moved.bot_has_turn
+    assert await guest.app.conversation.unanswered("web") == [guest.session_id]
+    assert await guest.answered() == "The assistant speaks."
+    assert await state(guest) is None
+    request = (await provider.requests())[-1]["body"]
+    assert [message["role"] for message in request["messages"]] == ["user", "assistant", "user"]
+    said = str(request["messages"][-1]["content"])
+    assert "[Message of the operator: a human of the team" in said
+    assert said.index("Is anybody there?") < said.index("it arrives tomorrow") < said.index("the invoice")
+    told = await events(guest)
+    shown = next(one for one in told if one.get("role") == "operator")
+    assert (shown["mid"], shown["name"], shown["text"]) == (
+        reply.mid, "anna", "Anna here: it arrives tomorrow.",
+    )  # fmt: skip
+    changes = [one for one in told if one["kind"] == "handover"]
+    assert [one["state"] for one in changes] == ["waiting", "human", "bot"]
+    assert changes[0]["reason"] == "my parcel is lost"
+    assert changes[1]["name"] == "anna"
+
+
+async def test_what_the_operator_has_answered_the_assistant_does_not_answer_again(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await guest.ask("Hello.")
+    await human(guest)
+    await guest.say("Where is it?")
+    anna = await taken(guest)
+    await replies(guest, anna, "In the shop.")
+    await replies(guest, anna, "It is open until six.", cid="r2")
+    before = len(await provider.requests())
+    moved = await guest.app.operator_desk.give_back(guest.session_id, operator_id=anna)
+    assert not moved.bot_has_turn
+    await guest.answered()
+    assert len(await provider.requests()) == before
+    await guest.ask("And on Sunday?")
+    said = str((await provider.requests())[-1]["body"]["messages"])
+    assert "In the shop." in said
+    assert "open until six" in said
+
+
+async def test_the_model_asks_and_its_turn_is_finished_first(guest: Visit, provider: RunningFake) -> None:
+    await provider.script([ASKS, SAYS])
+    assert await guest.ask("I want my money back!") == "The assistant speaks."
+    assert await state(guest) == "waiting"
+    assert await guest.one("SELECT asked_by || ': ' || reason FROM handovers") == "assistant: wants a refund"
+    waiting = [one for one in await events(guest) if one["kind"] == "handover"]
+    assert "reason" not in waiting[0], "what the assistant writes is for operators"
+    await guest.say("Hello?")
+    await guest.answered()
+    assert await guest.one("SELECT count(*) FROM turns WHERE ended_at IS NULL") == 1
+
+
+async def test_nobody_coming_is_said_and_then_the_assistant_answers(guest: Visit) -> None:
+    await guest.ask("Hello.")
+    await human(guest)
+    await guest.say("Anybody?")
+    await lapsed(guest)
+    assert await state(guest) == "waiting"
+    await guest.app.pool.execute("UPDATE handovers SET asked_at = now() - interval '11 minutes'")
+    await asyncio.gather(lapsed(guest), lapsed(guest))
+    assert await state(guest) is None
+    notices = [one for one in await events(guest) if one.get("role") == "notice"]
+    assert [one["error"] for one in notices] == ["handover_unanswered"]
+    assert await guest.app.conversation.unanswered("web") == [guest.session_id]
+    assert await guest.answered() == "The assistant speaks."
+
+
+async def test_an_operator_who_falls_silent_does_not_keep_it_for_ever(guest: Visit) -> None:
+    await guest.ask("Hello.")
+    anna = await taken(guest)
+    await guest.app.pool.execute("UPDATE handovers SET taken_at = now() - interval '3 hours'")
+    await lapsed(guest)
+    assert await state(guest) == "human", "nobody waits for a word"
+    await guest.say("Are you there?")
+    await lapsed(guest)
+    assert await state(guest) == "human"
+    await guest.app.pool.execute(
+        "UPDATE turns SET opened_at = now() - interval '61 minutes' WHERE ended_at IS NULL"
+    )
+    await lapsed(guest)
+    assert await state(guest) is None
+    assert [one["error"] for one in await events(guest) if one.get("role") == "notice"] == ["handover_silent"]
+    with pytest.raises(NotTaken):
+        await replies(guest, anna, "Sorry, I was away.")
+
+
+async def test_of_two_operators_one_has_it(guest: Visit) -> None:
+    await guest.ask("Hello.")
+    await human(guest)
+    numbers = {name: await operator(guest, name) for name in ("anna", "bert")}
+    desk = guest.app.operator_desk
+    results = await asyncio.gather(
+        *(desk.take(guest.session_id, operator_id=id_, name=name) for name, id_ in numbers.items()),
+        return_exceptions=True,
+    )
+    refused = [one for one in results if isinstance(one, TakenByOther)]
+    assert len(refused) == 1
+    loser = next(name for name in numbers if name != refused[0].name)
+    with pytest.raises(TakenByOther):
+        await replies(guest, numbers[loser], "Me first!")
+    with pytest.raises(TakenByOther):
+        await desk.give_back(guest.session_id, operator_id=numbers[loser])
+    assert (await desk.take(guest.session_id, operator_id=numbers[refused[0].name], name="x")).event_seq == 0
+    await desk.give_back(guest.session_id, operator_id=numbers[loser], any_ones=True)
+    assert await state(guest) is None
+
+
+async def test_a_repeated_cid_gets_the_same_mid(guest: Visit) -> None:
+    await guest.ask("Hello.")
+    anna = await taken(guest)
+    both = await asyncio.gather(*(replies(guest, anna, "Good day!") for _ in range(3)))
+    assert len({one.mid for one in both}) == 1
+    assert sum(not one.repeated for one in both) == 1
+    await guest.app.operator_desk.give_back(guest.session_id, operator_id=anna)
+    assert (await replies(guest, anna, "Good day!")).mid == both[0].mid
+
+
+async def test_a_turn_that_runs_is_finished_and_the_operator_waits_for_it(
+    guest: Visit, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.services.tools.handover.WAIT_FOR_ANSWER_SECONDS", 0.3)
+    slow = {"match": {"kind": "chat"}, "times": 1, "action": {"text": "Slowly said. " * 12, "pace_ms": 300}}
+    await provider.script([slow, SAYS])
+    await guest.say("Hello.")
+    answering = asyncio.ensure_future(guest.answered())
+    async with asyncio.timeout(30):
+        while not await guest.one("SELECT leased_by IS NOT NULL FROM sessions"):
+            await asyncio.sleep(0.02)
+    anna = await taken(guest)
+    await guest.say("And this is for a human.")
+    with pytest.raises(AnswerRuns):
+        await replies(guest, anna, "I am here.")
+    assert (await answering).startswith("Slowly said.")
+    assert (await replies(guest, anna, "I am here.")).turn == 2
+    assert await guest.one("SELECT count(*) FROM turns WHERE state = 'answered'") == 2
+
+
+async def test_a_turn_that_was_put_back_may_be_answered_by_a_human(
+    guest: Visit, provider: RunningFake
+) -> None:
+    """The model is away: that is when people ask for somebody else. Two turns get one answer."""
+    await provider.script([{"match": {"kind": "chat"}, "times": -1, "action": {"status": 529}}])
+    await guest.say("Hello?")
+    await guest.answered()
+    await guest.say("Hello??")
+    await human(guest)
+    anna = await taken(guest)
+    reply = await replies(guest, anna, "The assistant is ill today, I am not.")
+    assert reply.turn == 2
+    ended = "SELECT array_agg(state || coalesce(' ' || error_code, '') ORDER BY turn_no) FROM turns"
+    assert await guest.one(ended) == ["answered answered_together", "answered"]
+    await guest.app.operator_desk.give_back(guest.session_id, operator_id=anna)
+    await provider.script([SAYS])
+    assert await guest.ask("Well again?") == "The assistant speaks."
+
+
+async def test_a_reminder_waits_until_the_assistant_is_back(guest: Visit) -> None:
+    await guest.ask("Hello.")
+    anna = await taken(guest)
+    await guest.app.pool.execute(
+        """INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at)
+           SELECT 'k', party_id, session_id, id, 'call Bob', now(), now() FROM addresses"""
+    )
+    await guest.app.conversation.unanswered("web")
+    assert await guest.one("SELECT state FROM reminders") == "pending"
+    await guest.app.operator_desk.give_back(guest.session_id, operator_id=anna)
+    assert await guest.app.conversation.unanswered("web") == [guest.session_id]
+    await guest.answered()
+    await guest.app.conversation.unanswered("web")
+    assert await guest.one("SELECT state FROM reminders") == "done"
+
+
+async def test_the_person_may_take_the_wish_back(guest: Visit) -> None:
+    await guest.ask("Hello.")
+    assert "Nobody was asked" in await human(guest, "cancel")
+    await human(guest)
+    assert "already" in await human(guest)
+    assert "I answer here again" in await human(guest, "cancel")
+    assert await guest.ask("Good.") == "The assistant speaks."
+    for _ in range(4):
+        await human(guest)
+        await human(guest, "cancel")
+    assert "several times" in await human(guest)
+
+
+async def test_forgetting_ends_it_and_leaves_no_reason(guest: Visit) -> None:
+    await guest.ask("Hello.")
+    await human(guest, "canary 4711")
+    anna = await taken(guest)
+    await guest.say("Forget me.")
+    await guest.app.forgetting.everything(guest.session_id, actor="person")
+    assert await guest.one("SELECT count(*) FROM handovers") == 0
+    assert await state(guest) is None
+    with pytest.raises(NotTaken):
+        await replies(guest, anna, "Hello?")
+    assert await guest.ask("New day.") == "The assistant speaks."
+
+
+async def test_where_it_is_off_it_is_said_kindly_and_the_tool_is_not_offered(
+    database_url: str, redis_url: str, provider: RunningFake
+) -> None:
+    async for guest in guests(database_url, redis_url, provider, handover="off"):
+        await provider.script([SAYS])
+        await guest.ask("Hello.")
+        assert "nobody here who could take over" in await human(guest)
+        tools = (await provider.requests())[-1]["body"].get("tools", [])
+        assert "ask_human" not in [tool["name"] for tool in tools]
+        await guest.app.handovers.ask(
+            NewHandover(session_id=guest.session_id, address_id=guest.address_id, asked_by="person")
+        )
+        await guest.app.conversation.unanswered("web")
+        assert await state(guest) is None, "what waited when it was switched off waits no longer"
+
+
+async def test_an_export_says_who_wrote(guest: Visit) -> None:
+    await guest.ask("Hello.")
+    anna = await taken(guest)
+    await replies(guest, anna, "Words of a human.")
+    whole = (await guest.app.exporting.whole(guest.session_id, "json")).decode()
+    told = next(line for line in whole.split("{") if "Words of a human." in line)
+    assert "operator" in whole[: whole.index(told) + len(told)]

@@ -1,0 +1,54 @@
+"""The real model, the whole system in front of it, and what was seen, printed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from shared.config.settings import load_settings
+from shared.replay.system import OwnSystem, System
+from tests.acceptance.local_model.__main__ import NAME
+from tests.acceptance.local_model.running import RunningModel, missing
+
+HERE = Path(__file__).parent
+LONGEST_ANSWER = 24
+ALL_SECONDS = 5_400
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Minutes of computing are for whoever asks for them, also where the model is installed."""
+    asked = "local_model" in str(config.getoption("markexpr"))
+    reason = missing() if missing() or asked else "run them with ./evertalk test local-model"
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.local_model)
+            item.add_marker(pytest.mark.timeout(ALL_SECONDS))
+            if reason:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="module")
+async def model(run_folder: Path) -> AsyncIterator[RunningModel]:
+    async with RunningModel(run_folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+async def system(model: RunningModel) -> AsyncIterator[System]:
+    """All processes of `up`, with nothing changed but the model and the length of its answers."""
+    settings = load_settings(models_file=model.models_file(), model=NAME, max_output=LONGEST_ANSWER)
+    async with OwnSystem(settings, window=None) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def figures(pytestconfig: pytest.Config) -> Iterator[list[str]]:
+    seen: list[str] = []
+    yield seen
+    terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None:
+        terminal.write_line("")
+        for line in seen:
+            terminal.write_line(line)

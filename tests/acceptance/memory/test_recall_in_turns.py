@@ -1,0 +1,164 @@
+"""What was said long ago comes back into the turn that asks for it, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from shared.adapters.models.catalog import ModelEntry, card_of
+from shared.adapters.models.token_counter import VocabularyCounter
+from shared.adapters.models.wire import request_body
+from shared.adapters.postgres.turns.replays import PostgresReplays
+from shared.core.context.memory import note_from
+from shared.core.context.prompts import RECALL_TAG
+from shared.services.turns.request_replay import rebuild
+from tests.acceptance.compaction.test_flush_compact_undo import WINDOW, talk
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.fakes.messages_api.harness import RunningFake
+
+PARROT = "The parrot Zanzibarine eats papaya" + ", mango" * 60 + "."
+QUESTION = "What is the invoice number of the piano?"
+CHAT = "claude-sonnet-5-5"
+COUNTER = VocabularyCounter()
+
+
+@pytest.fixture
+async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
+        context_window=WINDOW, max_output=1_000, cap_total_per_day_usd="100",
+    )  # fmt: skip
+    async with running_app(settings) as app:
+        yield await visit(app)
+
+
+async def chats(provider: RunningFake) -> list[dict[str, Any]]:
+    return [r["body"] for r in await provider.requests() if r["kind"] == "chat" and r["status"] == 200]
+
+
+def recalled(body: dict[str, Any]) -> str:
+    """The words between our marks in the last message, which stands behind the last cache breakpoint."""
+    texts = [block.get("text", "") for block in body["messages"][-1]["content"]]
+    found = [text for text in texts if text.startswith(f"<{RECALL_TAG}>")]
+    return found[0] if found else ""
+
+
+async def test_a_hidden_fact_comes_back_word_for_word_behind_the_last_breakpoint(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await talk(guest, 10)
+    assert await guest.one("SELECT base_turn FROM sessions") > 2
+    assert await guest.one("SELECT indexed_turn = base_turn FROM sessions")
+    await guest.ask(QUESTION)
+    body = (await chats(provider))[-1]
+    assert "[#3] person: The invoice number of the piano is PX-4471." in recalled(body)
+    assert not any("cache_control" in block for block in body["messages"][-1]["content"])
+    assert not await provider.warnings()
+
+
+async def test_what_is_live_is_not_recalled_as_well(guest: Visit, provider: RunningFake) -> None:
+    await talk(guest, 10)
+    base = await guest.one("SELECT base_turn FROM sessions")
+    await guest.ask("Where does my sister Ingrid live, and what is message 1?")
+    seqs = await guest.app.pool.fetch("SELECT seq FROM turn_entries WHERE turn_no > $1", base)
+    text = recalled((await chats(provider))[-1])
+    assert text
+    assert not any(f"[#{row['seq']}]" in text for row in seqs)
+
+
+async def test_the_request_with_recall_is_made_again_byte_for_byte(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await talk(guest, 10)
+    await guest.ask(QUESTION)
+    turn = await guest.one("SELECT answered_turn FROM sessions")
+    stored = await PostgresReplays(guest.app.pool).of_turn(guest.session_id, turn)
+    assert stored is not None
+    request = rebuild(stored, count=COUNTER.count)
+    again = {**request_body(request, card_of(ModelEntry(name=CHAT)), CHAT), "stream": True}
+    body = (await chats(provider))[-1]
+    assert recalled(body)
+    assert json.dumps(dict(sorted(again.items()))) == json.dumps(dict(sorted(body.items())))
+
+
+async def test_recall_does_not_change_the_prefix_of_the_next_turn(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await talk(guest, 10)
+    await guest.ask(QUESTION)
+    await guest.ask("And where does my sister Ingrid live?")
+    before, after = (await chats(provider))[-2:]
+    for body in (before, after):
+        for message in body["messages"]:
+            for block in message["content"]:
+                block.pop("cache_control", None)
+    stable = before["messages"][:-1]
+    assert json.dumps(after["messages"][: len(stable)]) == json.dumps(stable)
+    assert after["messages"][len(stable)]["content"] == [before["messages"][-1]["content"][0]]
+
+
+async def test_nothing_comes_back_from_before_a_fresh_start(guest: Visit, provider: RunningFake) -> None:
+    await talk(guest, 10)
+    assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
+    await guest.app.pool.execute("DELETE FROM notes")
+    await guest.app.indexing.sweep()
+    assert await guest.one("SELECT indexed_turn = base_turn FROM sessions")
+    await guest.ask(QUESTION)
+    assert recalled((await chats(provider))[-1]) == ""
+
+
+async def test_what_a_dead_worker_left_unsearchable_is_found_after_the_sweep(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await talk(guest, 10)
+    await guest.app.pool.execute("UPDATE sessions SET indexed_turn = 0")
+    await guest.app.pool.execute("DELETE FROM passages")
+    await guest.ask(QUESTION)
+    assert "[#3]" not in recalled((await chats(provider))[-1])
+    await guest.app.indexing.sweep()
+    await guest.ask(QUESTION)
+    assert "[#3] person: The invoice number" in recalled((await chats(provider))[-1])
+
+
+async def test_the_tool_finds_the_original_words(guest: Visit, provider: RunningFake) -> None:
+    await talk(guest, 10)
+    calls = [{"name": "recall", "input": {"query": "Ingrid glaciologist"}}]
+    await provider.script([{"match": {"kind": "chat"}, "times": 1, "action": {"tool_use": calls}}])
+    await guest.ask("Please look that up.")
+    result = await guest.one(
+        "SELECT blocks ->> 0 FROM entries WHERE author = 'tool' ORDER BY seq DESC LIMIT 1"
+    )
+    assert "[#1] person: My sister Ingrid lives in Tromsø" in result
+
+
+async def test_a_note_that_was_recalled_and_then_forgotten_stands_in_no_stored_request(
+    database_url: str, redis_url: str, provider: RunningFake
+) -> None:
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
+    )
+    async with running_app(settings) as app:
+        await forget_a_recalled_note(await visit(app), provider)
+
+
+async def forget_a_recalled_note(guest: Visit, provider: RunningFake) -> None:
+    whose = await guest.app.notes.whose(guest.session_id)
+    for number in range(12):
+        filler = (
+            f"Agreement {number} about house {number * 7}: " + f"the {number} walls stay white and bare. " * 8
+        )
+        await guest.app.notes.save(note_from({"text": filler, "importance": 9}), whose)
+    kept = await guest.app.notes.save(note_from({"text": PARROT, "importance": 1}), whose)
+    assert kept.note is not None
+    await guest.app.indexing.sweep()
+    await guest.ask("What does the parrot eat?")
+    assert f"[note] {PARROT}" in recalled((await chats(provider))[-1])
+    shown = "SELECT count(*) FROM prompt_parts WHERE body LIKE '%Zanzibarine%'"
+    assert await guest.one(shown) == 1
+    assert await guest.app.notes.erase(whose, [kept.note.id]) == 1
+    assert await guest.one(shown) == 0

@@ -1,0 +1,117 @@
+"""The running system makes its daily backup apart, says when it cannot, and stops it when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from shared.adapters.embedded.process import is_running_as, until
+from shared.adapters.files.erasure_file import ErasureFile
+from shared.adapters.telemetry.health import Health
+from shared.config.settings import Settings, load_settings
+from shared.core.ops.backups import name_of
+from shared.diagnostics.backup_checks import check_backups
+from shared.supervision.backup_schedule import DailyBackup
+from tests.acceptance.operations.conftest import ROOT
+from tests.kit.app_driver import running_app, settings_for, visit
+from worker.jobs import forget
+
+
+def daily(code: str, said: list[str]) -> DailyBackup:
+    return DailyBackup(dict(os.environ), said.append, command=(sys.executable, "-c", code))
+
+
+async def test_a_backup_that_fails_is_said_and_one_that_does_not_is_not() -> None:
+    said: list[str] = []
+    await daily("print('evertalk: made')", said).once()
+    assert said == []
+    await daily("import sys; sys.exit('evertalk: no backup was made: the disk is full')", said).once()
+    assert said == ["The daily backup failed: evertalk: no backup was made: the disk is full"]
+
+
+async def test_a_backup_in_the_making_ends_with_the_system(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    code = (
+        f"import os, time; print(os.getpid(), file=open({str(pid_file)!r}, 'w'), flush=True); time.sleep(60)"
+    )
+    making = asyncio.create_task(daily(code, []).once())
+    assert await until(lambda: pid_file.exists() and pid_file.read_text() != "", timeout_seconds=30)
+    pid = int(pid_file.read_text())
+    making.cancel()
+    await asyncio.gather(making, return_exceptions=True)
+    assert not is_running_as(pid, (sys.executable,))
+
+
+async def test_it_can_be_a_process_of_its_own_which_ends_when_it_is_told(tmp_path: Path) -> None:
+    """As the container `backup`."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "shared.supervision.backup_schedule",
+        cwd=ROOT, env={**os.environ, "EVERTALK_DATA_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert await until(
+        lambda: is_running_as(process.pid, ("shared.supervision.backup_schedule",)), timeout_seconds=20
+    )
+    await asyncio.sleep(1)
+    process.terminate()
+    assert await asyncio.wait_for(process.wait(), 20) == 0
+
+
+def settings_in(tmp_path: Path, **more: Any) -> Settings:
+    (tmp_path / "servers" / "pg").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "backups").mkdir(exist_ok=True)
+    return load_settings(data_dir=tmp_path, **more)
+
+
+async def said_by_doctor(settings: Settings) -> tuple[str, str]:
+    (finding,) = await check_backups(settings)
+    return finding.level, finding.what
+
+
+async def test_doctor_tells_how_old_the_newest_one_is(tmp_path: Path) -> None:
+    settings, now = settings_in(tmp_path), datetime.now(UTC)
+    assert await said_by_doctor(settings) == ("warn", "there is no backup yet")
+    (settings.backups / name_of(now - timedelta(days=3))).touch()
+    assert (await said_by_doctor(settings))[0] == "warn"
+    (settings.backups / name_of(now - timedelta(hours=20))).touch()
+    assert (await said_by_doctor(settings))[0] == "ok"
+    (settings.backups / "failed.txt").write_text("the disk is full\n")
+    assert await said_by_doctor(settings) == ("warn", "the last daily backup failed: the disk is full")
+
+
+async def test_doctor_warns_where_none_is_made_and_is_silent_about_foreign_servers(tmp_path: Path) -> None:
+    assert "no backups are made" in (await said_by_doctor(settings_in(tmp_path, backup_keep=0)))[1]
+    elsewhere = settings_in(tmp_path, database_url="postgresql://somewhere/x")
+    assert await check_backups(elsewhere) == []
+
+
+def test_a_failed_backup_is_told_with_each_heartbeat_until_one_succeeds(tmp_path: Path) -> None:
+    health = Health(dict, tmp_path, failed_backup=tmp_path / "failed.txt")
+    assert "backup_failed" not in health()
+    (tmp_path / "failed.txt").touch()
+    assert health()["backup_failed"] is True
+    (tmp_path / "failed.txt").unlink()
+    assert "backup_failed" not in health()
+
+
+async def test_the_worker_writes_the_log_of_erasures_apart(
+    database_url: str, redis_url: str, tmp_path: Path
+) -> None:
+    settings = settings_for(database_url, redis_url, data_dir=tmp_path)
+    file = ErasureFile(tmp_path / "backups" / "erasures.jsonl")
+    async with running_app(settings) as app:
+        guest = await visit(app)
+        await guest.ask("Hello, I am Canary-66.")
+        working = asyncio.create_task(forget(app))
+        await app.forgetting.messages(guest.session_id, [1, 2], "person")
+        await app.forgetting.everything(guest.session_id, "person")
+        assert await until(lambda: len(file.read()) == 2, timeout_seconds=30)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+    by_scope = {one.scope: one.about for one in file.read()}
+    assert by_scope["messages"]["seqs"] == [1, 2]
+    assert len(by_scope["everything"]["family"]) == 1
+    assert "Canary" not in (tmp_path / "backups" / "erasures.jsonl").read_text()

@@ -1,0 +1,110 @@
+"""Single messages are forgotten with what was made of them; the log keeps their places."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.postgres.turns.edits import PostgresEdits
+from shared.core.privacy.erasure import speaks_of, without_sources
+from shared.core.session.ledger import Ledger, LedgerItem
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.canaries import dumped
+
+CANARY = "Einzel-Kanarienvogel-31"
+FILLER = "We walked along the river and talked of this and that. " * 40
+
+
+@pytest.fixture
+async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
+    settings = settings_for(database_url, redis_url, context_window=9_000, max_output=1_000, keep_turns=2)
+    async with running_app(settings) as app:
+        yield await visit(app)
+
+
+async def with_the_word(guest: Visit, word: str) -> list[int]:
+    rows = await guest.app.pool.fetch(
+        "SELECT seq FROM entries WHERE session_id = $1 AND blocks::text LIKE $2",
+        guest.session_id,
+        f"%{word}%",
+    )
+    return [row["seq"] for row in rows]
+
+
+async def promises_hold(guest: Visit) -> None:
+    url = guest.app.settings.database_url
+    assert url is not None
+    connection = await asyncpg.connect(url.get_secret_value())
+    try:
+        assert await check_invariants(connection) == []
+    finally:
+        await connection.close()
+
+
+async def test_a_message_and_all_that_came_of_it_is_gone_and_the_rest_stays(guest: Visit) -> None:
+    await guest.ask("Please remember that my cat is called Miso.")
+    await guest.ask(f"Please remember that the door code is {CANARY}.")
+    for number in range(12):
+        await guest.ask(f"Number {number}: we decided to meet on 2026-05-{number + 10} in Lisbon. {FILLER}")
+        await guest.run_due_jobs()
+    assert await guest.one(
+        "SELECT count(*) FROM links WHERE active AND summary_text LIKE '%' || $1 || '%'", CANARY
+    )
+    gone = await with_the_word(guest, CANARY)
+    report = await guest.app.forgetting.messages(guest.session_id, gone, "person")
+    assert report.counts["entries"] == len(gone)
+    assert report.counts["notes"] == 1
+    stored = await dumped(guest.app.settings)
+    assert CANARY not in stored, stored[max(0, stored.index(CANARY) - 300) :][:400]
+    assert "Miso" in stored
+    assert "2026-05-10" in await guest.one("SELECT summary_text FROM links ORDER BY id LIMIT 1")
+    await promises_hold(guest)
+    assert CANARY not in await guest.ask("What is the door code?")
+    for number in range(8):
+        await guest.ask(f"Later {number}. {FILLER}")
+        await guest.run_due_jobs()
+    assert CANARY not in await dumped(guest.app.settings)
+    await promises_hold(guest)
+
+
+async def test_an_edited_message_is_all_its_forms(guest: Visit) -> None:
+    first = await guest.say(f"The code is {CANARY}.")
+    await guest.answered()
+    await guest.ask("Thank you")
+    await PostgresEdits(guest.app.pool).edit(
+        guest.session_id, first.seq, text=f"No, {CANARY}-b.", tokens=5, dedupe_key="web:e1"
+    )
+    answer = (await with_the_word(guest, CANARY))[1:2]
+    await guest.app.forgetting.messages(guest.session_id, [first.seq, *answer], "person")
+    assert await with_the_word(guest, CANARY) == []
+    await promises_hold(guest)
+
+
+async def test_a_message_that_is_being_answered_is_answered_anew_without_it(guest: Visit) -> None:
+    said = await guest.say(f"What rhymes with {CANARY}?")
+    claim = await guest.app.conversation._claim(guest.session_id)
+    assert claim is not None
+    await guest.app.forgetting.messages(guest.session_id, [said.seq], "person")
+    await guest.app.turns.release_reservation(claim.reservation_id or 0)
+    assert CANARY not in await guest.answered()
+    assert CANARY not in await dumped(guest.app.settings)
+    await promises_hold(guest)
+
+
+def test_a_record_loses_what_cites_the_message_and_what_cites_nothing() -> None:
+    items = (
+        LedgerItem(id="F1", kind="fact", text="kept", sources=(3,)),
+        LedgerItem(id="F2", kind="fact", text="cites both", sources=(3, 5)),
+        LedgerItem(id="F3", kind="fact", text="cites nothing"),
+    )
+    left = without_sources(Ledger(narrative="all of it", items=items, identifiers=("4711",)), {5})
+    assert [item.text for item in left.items] == ["kept"]
+    assert (left.narrative, left.identifiers) == ("", ())
+
+
+def test_notes_of_a_wide_range_go_when_they_share_a_word() -> None:
+    assert speaks_of("The dog is called Bertil.", "bertil barks")
+    assert not speaks_of("The cat sleeps.", "bertil barks")

@@ -1,0 +1,151 @@
+"""The demo at the terminal: what is drawn when, and one conversation through the real bot by lines alone."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.config.settings import load_settings
+from shared.demo import main
+from shared.demo.glance import Bubble, Glance, Numbers, glance
+from shared.demo.paper import Paper
+from shared.replay import fake_telegram
+from tests.kit.telegram.bot_process import ROOT
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def screen(*lines: dict[str, Any], toasts: tuple[str, ...] = (), typing: bool = False) -> dict[str, Any]:
+    usual = {"by": "bot", "service": False, "silent": False}
+    return {
+        "version": 1,
+        "lines": [{**usual, **line} for line in lines],
+        "toasts": [{"text": words} for words in toasts],
+        "typing": [None] if typing else [],
+    }
+
+
+def buttons(*labels: str, data: str = "v1:again:1:1") -> dict[str, Any]:
+    return {"inline_keyboard": [[{"text": label, "callback_data": data} for label in labels]]}
+
+
+def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    return [change.kind for change in glance(after).since(glance(before))]
+
+
+def test_what_changed_between_two_looks_is_told_in_order() -> None:
+    first = screen({"message_id": 2, "text": "Yes"})
+    assert changes(screen(), first) == ["new"]
+    assert changes(first, screen({"message_id": 2, "text": "Yes, sir"})) == ["edited"]
+    with_buttons = screen({"message_id": 2, "text": "Yes", "reply_markup": buttons("Again")})
+    assert changes(first, with_buttons) == ["buttons"]
+    assert changes(first, screen(toasts=("Done",), typing=True)) == ["typing", "gone", "toast"]
+    assert changes(first, first) == []
+
+
+def test_an_answer_with_a_stop_button_is_still_written() -> None:
+    running = {"message_id": 2, "text": "Ye", "reply_markup": buttons("Stop", data="v1:stop:1:1")}
+    assert glance(screen(running)).running
+    assert not glance(screen({"message_id": 2, "text": "Yes", "reply_markup": buttons("Again")})).running
+    assert not Glance().running
+
+
+def test_what_the_person_says_is_not_said_again() -> None:
+    assert glance(screen({"message_id": 1, "text": "Hello", "by": "person"})).bubbles == {}
+
+
+def test_a_button_keeps_its_number_while_it_is_there() -> None:
+    numbers = Numbers()
+    first = Bubble(message_id=2, text="a", labels=("Again", "Shorter"))
+    notice = Bubble(message_id=3, text="b", labels=("View",))
+    numbers.follow({2: first})
+    numbers.follow({2: first, 3: notice})
+    assert numbers.of(first) == [(1, "Again"), (2, "Shorter")]
+    assert numbers.of(notice) == [(3, "View")]
+    later = Bubble(message_id=5, text="c", labels=("Again",))
+    numbers.follow({3: notice, 5: later})
+    assert (numbers.button(1), numbers.button(2), numbers.button(3)) == ((5, "Again"), None, (3, "View"))
+
+
+def test_the_last_bubble_is_drawn_again_in_its_place() -> None:
+    terminal = Terminal()
+    paper = Paper(terminal)
+    paper.typing()
+    paper.bubble(Bubble(message_id=2, text="One\n\ntwo"), [(1, "Stop")])
+    paper.bubble(Bubble(message_id=2, text="One, two, three"), [], again=True)
+    written = terminal.getvalue()
+    assert written.count("\x1b[1F\x1b[J") == 1
+    assert written.count("\x1b[4F\x1b[J") == 1
+    assert written.endswith("bot: One, two, three\nyou: ")
+
+
+def test_a_bubble_above_the_persons_words_is_not_drawn_over_them() -> None:
+    terminal = Terminal()
+    paper = Paper(terminal)
+    paper.bubble(Bubble(message_id=2, text="One"), [])
+    paper.typed()
+    paper.bubble(Bubble(message_id=2, text="One, two"), [], again=True)
+    assert "F\x1b[J" not in terminal.getvalue()
+    assert "bot: (edited) One, two\n" in terminal.getvalue()
+
+
+def test_a_pipe_gets_plain_lines() -> None:
+    pipe = io.StringIO()
+    Paper(pipe).bubble(Bubble(message_id=2, text="One\n\ntwo", silent=True), [(1, "Again"), (2, "Shorter")])
+    assert pipe.getvalue() == "bot (silently): One\n\n     two\n     [#1 Again]  [#2 Shorter]\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["web"], ["telegram", "--language", "fr"]])
+def test_a_demo_of_something_else_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments, load_settings(data_dir=tmp_path))
+    assert left.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_without_the_folder_of_tests_there_is_no_demo(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fake_telegram, "ROOT", tmp_path)
+    assert main(["telegram"], load_settings(data_dir=tmp_path / "data")) == 2
+    assert "there is no stand-in for Telegram here" in capsys.readouterr().err
+
+
+def test_one_talks_with_the_real_bot_by_lines_alone() -> None:
+    lines = [
+        "Please remember that my dog Bertil is allergic to chicken.",
+        "#99",
+        "What is my dog allergic to?",
+        "/context",
+        "x" * 5_000,
+        "#4",
+        "/quit",
+        "never said",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "shared", "demo", "telegram"],
+        cwd=ROOT, input="\n".join(lines), capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    said = done.stdout
+    assert done.returncode == 0, done.stderr
+    assert "You talk with @evertalk_test_bot" in said
+    assert "bot is typing" in said
+    assert "There is no button #99." in said
+    assert "Bertil is allergic to chicken" in said
+    assert "I found this" in said
+    assert "tokens" in said
+    assert "Telegram refuses: longer than a message can be" in said
+    assert "[#1 " in said
+    assert said.count("I found this") == 2, said
+    assert "never said" not in said
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,220 @@
+"""People talk with the bot on Telegram, from the first hello to the undo of a summary."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.kit.fakes.bot_api import USERNAME, Person, running_bot_api
+from tests.kit.telegram.bot_process import TelegramHouse, telegram_house
+
+_numbers = count(100)
+
+
+@pytest.fixture(scope="module")
+async def house(
+    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TelegramHouse]:
+    """One bot for all: each test brings people of its own."""
+    folder: Path = tmp_path_factory.mktemp("telegram")
+    async with (
+        running_bot_api() as api,
+        telegram_house(api, module_database_url, module_redis_url, folder) as house,
+    ):
+        yield house
+
+
+@pytest.fixture
+def number() -> int:
+    """A person's id that no other test has."""
+    return next(_numbers)
+
+
+async def answered(house: TelegramHouse, person: Person, turns: int) -> None:
+    """So many turns that this person began in their own chat are answered."""
+    await house.until(
+        f"SELECT count(*) = $2 FROM turns t {MINE} AND t.state = 'answered'", str(person.id), turns
+    )
+
+
+MINE = "JOIN addresses a ON a.session_id = t.session_id WHERE a.chat = $1"
+"""Rows `t` of the sessions of one chat."""
+
+
+async def test_a_person_talks_with_the_bot(house: TelegramHouse, number: int) -> None:
+    ada = await house.person(number, first_name="Ada")
+    await ada.command("start")
+    await ada.sees("Ada")
+    await ada.say("Please remember that my dog Bertil is allergic to chicken.")
+    await ada.sees("Bertil is allergic to chicken")
+    await ada.say("What is my dog allergic to?")
+    screen = await ada.sees("I found this")
+    assert screen.notifications == 3
+    delivered = f"SELECT count(*) = 2 FROM deliveries t {MINE} AND t.state = 'delivered'"
+    await house.until(delivered, str(ada.id))
+    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+
+
+async def test_a_stranger_gets_a_code_and_talks_when_an_operator_approves(
+    house: TelegramHouse, number: int
+) -> None:
+    eve = await house.person(number, allowed=False, first_name="Eve")
+    await eve.say("Hello?")
+    screen = await eve.sees("good for one hour")
+    code = await house.one("SELECT code FROM telegram_access WHERE chat_id = $1", eve.id)
+    assert code in screen.answers[-1].text
+    await eve.say("And now?")
+    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+    assert len((await eve.screen()).answers) == 1
+    assert await house.one(f"SELECT count(*) FROM turns t {MINE}", str(eve.id)) == 0
+    await house.let_in(eve.id)
+    await eve.say("Good day to you.")
+    await eve.sees("Good day to you")
+
+
+async def test_the_owner_link_makes_its_first_bearer_the_owner(house: TelegramHouse, number: int) -> None:
+    code = "A" * 32
+    await house.one(
+        """INSERT INTO one_time_codes (code_hash, purpose, bot_id, expires_at)
+           SELECT sha256($1), 'telegram_owner', bot_id, now() + interval '1 hour' FROM telegram_bots""",
+        code.encode(),
+    )
+    ada = await house.person(number, allowed=False, first_name="Ada", language_code="de")
+    await ada.command("start", code)
+    await house.until("SELECT owner FROM telegram_access WHERE chat_id = $1", ada.id)
+    await ada.say("Guten Tag, ich heiße Ada.")
+    await ada.sees("Guten Tag")
+    eve = await house.person(next(_numbers), allowed=False)
+    await eve.command("start", code)
+    await eve.sees("good for one hour")
+
+
+async def test_a_long_paste_is_one_turn_with_the_original_text(house: TelegramHouse, number: int) -> None:
+    ada = await house.person(number)
+    text = "".join(f"Line{line:05d}." for line in range(1300))
+    await ada.paste(text)
+    await answered(house, ada, 1)
+    words = f"SELECT blocks->0->>'text' FROM entries t {MINE} AND t.author = 'person'"
+    assert await house.one(words, str(ada.id)) == text
+    parts = f"SELECT count(*) FROM telegram_messages t {MINE} AND t.seq = 1"
+    assert await house.one(parts, str(ada.id)) == 4
+
+
+async def test_commands_answer_in_the_chat(house: TelegramHouse, number: int) -> None:
+    ada = await house.person(number)
+    await ada.say("My boat is called Njord.")
+    await ada.sees("Njord")
+    await ada.command("context")
+    await ada.sees("tokens")
+    await ada.command("help")
+    await ada.sees("/compact")
+    await ada.command("status")
+    await ada.sees("Turns: 1")
+    await ada.command("export")
+    screen = await ada.sees("Our conversation: 2 messages")
+    assert screen.answers[-1].document is not None
+    await ada.say("/frobnicate the boat")
+    await ada.sees("frobnicate the boat”")
+
+
+async def test_a_pinned_message_is_kept_by_reply_and_by_telegrams_own_pin(
+    house: TelegramHouse, number: int
+) -> None:
+    ada = await house.person(number)
+    pins = f"SELECT count(*) = $2 FROM pins t {MINE}"
+    said = await ada.say("The door code is 4711.")
+    await ada.sees("4711")
+    await ada.command("pin", reply_to=said.message_id)
+    await ada.sees("Pinned")
+    other = await ada.say("The garage code is 0815.")
+    await ada.sees("0815")
+    await ada.pin(other.message_id)
+    await house.until(pins, str(ada.id), 2)
+    await ada.command("pins")
+    await ada.sees("2. ")
+    await ada.command("unpin", reply_to=said.message_id)
+    await house.until(pins, str(ada.id), 1)
+
+
+async def test_an_edited_message_may_be_answered_again(house: TelegramHouse, number: int) -> None:
+    ada = await house.person(number)
+    said = await ada.say("Please remember that my cat is called Mizo.")
+    await ada.sees("Mizo")
+    await ada.edit(said.message_id, "Please remember that my cat is called Miso.")
+    await ada.sees("Shall I answer again?")
+    await ada.tap("Answer again")
+    await ada.sees("called Miso")
+    await answered(house, ada, 2)
+
+
+async def test_reactions_are_opinions(house: TelegramHouse, number: int) -> None:
+    ada = await house.person(number)
+    opinion = f"SELECT t.opinion = $2 FROM feedback t {MINE}"
+    await ada.say("Hello!")
+    screen = await ada.sees("offline demo")
+    answer = screen.answers[-1].message_id
+    await ada.react(answer, "👎")
+    await house.until(opinion, str(ada.id), "bad")
+    await ada.react(answer, "👍")
+    await house.until(opinion, str(ada.id), "good")
+    await ada.react(answer, None)
+    await house.until(f"SELECT count(*) = 0 FROM feedback t {MINE}", str(ada.id))
+
+
+async def test_buttons_wish_an_answer_anew(house: TelegramHouse, number: int) -> None:
+    ada = await house.person(number)
+    await ada.say("Tell me of the sea.")
+    await ada.sees("the sea")
+    await ada.tap("Again")
+    await answered(house, ada, 2)
+    await ada.tap("Shorter")
+    await answered(house, ada, 3)
+    await ada.sees(lambda screen: sum(bool(line.buttons) for line in screen.answers) == 1)
+
+
+@pytest.mark.control("S47")
+async def test_each_topic_is_a_conversation_of_its_own(house: TelegramHouse, number: int) -> None:
+    await house.api.change_bot(topics=True)
+    ada = await house.person(number)
+    await ada.say("Hello in no topic.")
+    await answered(house, ada, 1)
+    boats, bread = await ada.create_topic("Boats"), await ada.create_topic("Bread")
+    await ada.say("My boat is called Njord.", thread=boats)
+    await ada.say("My sourdough is called Herman.", thread=bread)
+    await answered(house, ada, 3)
+    await ada.say("What is my boat called?", thread=bread)
+    screen = await ada.sees(lambda screen: len(screen.answers) == 4)
+    assert {line.thread for line in screen.answers} == {None, boats, bread}
+    assert "Njord" not in screen.answers[-1].text
+    sessions = f"SELECT count(DISTINCT t.session_id) FROM turns t {MINE}"
+    assert await house.one(sessions, str(ada.id)) == 3
+
+
+async def test_a_group_is_answered_only_when_it_asks(house: TelegramHouse, number: int) -> None:
+    ada = await house.person(number)
+    bob = await house.person(next(_numbers), allowed=False, first_name="Bob")
+    family = await house.api.group("Family", ada, members=(bob,))
+    await house.let_in(family.id)
+    await bob.say("Nobody asks the bot here.", chat=family.id)
+    await bob.say(f"@{USERNAME} what is the capital of Peru?", chat=family.id)
+    screen = await bob.sees("find nothing", chat=family.id)
+    assert len(screen.answers) == 2, "what it said when it was added, and the answer"
+    words = f"SELECT blocks->0->>'text' FROM entries t {MINE} AND t.author = 'person'"
+    assert (await house.one(words, str(family.id))).startswith("Bob: ")
+    await bob.command("compact", chat=family.id)
+    await bob.sees("administrators", chat=family.id)
+
+
+async def test_a_summary_that_takes_its_time_delays_no_message(house: TelegramHouse, number: int) -> None:
+    """No worker runs here, so that the summary is never made."""
+    ada = await house.person(number)
+    await ada.say("My boat is called Njord.")
+    await answered(house, ada, 1)
+    await ada.command("compact", "--force")
+    await ada.sees("Summarising")
+    await ada.say("And my sister is called Ingrid.")
+    await ada.sees("Ingrid")
+    await answered(house, ada, 2)

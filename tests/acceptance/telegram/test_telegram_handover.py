@@ -1,0 +1,116 @@
+"""A human takes over a chat of Telegram: their words arrive once, and the assistant is silent meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.operations.invariants import check_invariants
+from tests.kit.fakes.bot_api import Person, running_bot_api
+from tests.kit.operator_driver import at_the_desk
+from tests.kit.telegram.bot_process import TelegramHouse, telegram_house
+
+_numbers = count(700)
+
+
+@pytest.fixture(scope="module")
+async def house(
+    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TelegramHouse]:
+    folder: Path = tmp_path_factory.mktemp("handover")
+    async with (
+        running_bot_api() as api,
+        telegram_house(api, module_database_url, module_redis_url, folder, EVERTALK_HANDOVER="on") as house,
+    ):
+        yield house
+    connection = await asyncpg.connect(module_database_url)
+    assert await check_invariants(connection) == []
+    await connection.close()
+
+
+@pytest.fixture
+def number() -> int:
+    """A person's id that no other test has."""
+    return next(_numbers)
+
+
+async def talks(house: TelegramHouse, number: int) -> Person:
+    person = await house.person(number, first_name="Ada")
+    await person.say("Good morning, assistant.")
+    await person.sees("Good morning")
+    return person
+
+
+async def stored(house: TelegramHouse, person: Person, words: str) -> None:
+    await house.until(
+        """SELECT EXISTS (SELECT FROM entries e JOIN addresses a USING (session_id)
+            WHERE a.chat = $1 AND e.blocks::text LIKE '%' || $2 || '%')""",
+        str(person.id), words,
+    )  # fmt: skip
+
+
+async def test_the_operator_writes_and_the_assistant_goes_on_afterwards(
+    house: TelegramHouse, number: int
+) -> None:
+    ada = await talks(house, number)
+    await ada.command("human", "my parcel is lost")
+    await ada.sees("I have asked for somebody of our team")
+    await ada.say("Is anybody there?")
+    await stored(house, ada, "Is anybody there")
+    async with at_the_desk(house.database_url, ada.id) as desk:
+        await desk.take()
+        await desk.reply("It arrives *tomorrow*.", cid="r1")
+        screen = await ada.sees("It arrives tomorrow.")
+        assert "👤 Anna" in screen.answers[-1].text
+        await desk.reply("At noon.", cid="r2")
+        await ada.sees("At noon.")
+        await ada.say("Thank you, and the invoice?")
+        await stored(house, ada, "the invoice")
+        await asyncio.sleep(1.5)  # long enough for an assistant that would not be silent
+        assert "At noon." in (await ada.screen()).answers[-1].text
+        await desk.give_back()
+    await ada.sees("The assistant answers here again.")
+    await ada.sees(lambda screen: "answers here again" in screen.answers[-2].text)
+    texts = (await ada.screen()).texts
+    assert sum("tomorrow" in text for text in texts) == 1
+    assert sum("answers here again" in text for text in texts) == 1
+
+
+async def test_nobody_coming_is_said_in_the_chat(house: TelegramHouse, number: int) -> None:
+    ada = await talks(house, number)
+    await ada.command("human")
+    await ada.sees("I have asked for somebody")
+    await ada.say("Hello, humans?")
+    await stored(house, ada, "humans?")
+    await house.one(
+        """UPDATE handovers h SET asked_at = now() - interval '11 minutes' FROM addresses a
+            WHERE a.id = h.address_id AND a.chat = $1 RETURNING h.id""",
+        str(ada.id),
+    )
+    await ada.sees("nobody was free to come")
+    # First the honest word, then the answer.
+    await ada.sees(lambda screen: "nobody was free" in screen.answers[-2].text)
+
+
+async def test_the_bot_that_was_away_brings_the_words_when_it_is_back(
+    house: TelegramHouse, number: int
+) -> None:
+    ada = await talks(house, number)
+    async with at_the_desk(house.database_url, ada.id) as desk:
+        await desk.take()
+        await house.bot.kill()
+        await desk.reply("Said while nobody sent.", cid="r1")
+        await desk.reply("Said while nobody sent.", cid="r1")
+        await desk.give_back()
+    await house.start()
+    await ada.sees("Said while nobody sent.")
+    await ada.sees("The assistant answers here again.")
+    assert sum("nobody sent" in text for text in (await ada.screen()).texts) == 1
+    await ada.sees(lambda screen: "nobody sent" in screen.answers[-2].text)
+    await ada.say("And you, assistant?")
+    await ada.sees(lambda screen: "answers here again" in screen.answers[-2].text)

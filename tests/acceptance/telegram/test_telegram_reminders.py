@@ -1,0 +1,108 @@
+"""A reminder on Telegram is a new message that can be heard, in the chat where it was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.operations.invariants import check_invariants
+from tests.kit.fakes.bot_api import USERNAME, Person, running_bot_api
+from tests.kit.telegram.bot_process import TelegramHouse, telegram_house
+
+_numbers = count(300)
+
+
+@pytest.fixture(scope="module")
+async def house(
+    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TelegramHouse]:
+    folder: Path = tmp_path_factory.mktemp("reminders")
+    async with (
+        running_bot_api() as api,
+        telegram_house(api, module_database_url, module_redis_url, folder) as house,
+    ):
+        yield house
+    connection = await asyncpg.connect(module_database_url)
+    assert await check_invariants(connection) == []
+    await connection.close()
+
+
+@pytest.fixture
+def number() -> int:
+    """A person's id that no other test has."""
+    return next(_numbers)
+
+
+async def remind(house: TelegramHouse, chat: int, text: str, *, minutes: int) -> None:
+    """As the tool keeps it."""
+    await house.one(
+        """INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at)
+           SELECT $2, party_id, session_id, id, $2, now() + make_interval(mins => $3),
+                  now() + make_interval(mins => $3)
+             FROM addresses WHERE chat = $1 RETURNING id""",
+        str(chat), text, minutes,
+    )  # fmt: skip
+
+
+async def talks(house: TelegramHouse, number: int) -> Person:
+    person = await house.person(number, first_name="Ada")
+    await person.say("Good morning, assistant.")
+    await person.sees("Good morning")
+    return person
+
+
+async def ended(house: TelegramHouse, text: str, state: str) -> None:
+    await house.until("SELECT EXISTS (SELECT FROM reminders WHERE text = $1 AND state = $2)", text, state)
+
+
+async def test_it_comes_as_a_message_of_its_own_with_sound(house: TelegramHouse, number: int) -> None:
+    ada = await talks(house, number)
+    before = await ada.screen()
+    await remind(house, ada.id, "call Anna about the boat", minutes=0)
+    screen = await ada.sees("call Anna about the boat")
+    assert len(screen.answers) == len(before.answers) + 1
+    assert screen.notifications == before.notifications + 1
+    await ended(house, "call Anna about the boat", "done")
+    await ada.say("Whom was I to call?")
+    await ada.sees(lambda screen: len(screen.answers) == len(before.answers) + 2)
+
+
+async def test_the_list_is_a_command_and_one_of_it_can_be_cancelled(
+    house: TelegramHouse, number: int
+) -> None:
+    ada = await talks(house, number)
+    await remind(house, ada.id, "water the plants", minutes=90)
+    await ada.command("reminders")
+    await ada.sees("water the plants")
+    await ada.command("reminders", "cancel 1")
+    await ada.sees("Cancelled")
+    await ended(house, "water the plants", "cancelled")
+
+
+async def test_a_group_is_reminded_as_a_group(house: TelegramHouse, number: int) -> None:
+    ada = await house.person(number, first_name="Ada")
+    family = await house.api.group("Family", ada)
+    await house.let_in(family.id)
+    await ada.say(f"@{USERNAME} hello everybody", chat=family.id)
+    await family.sees("hello everybody")
+    await remind(house, family.id, "book the cabin", minutes=0)
+    screen = await family.sees("book the cabin")
+    assert len(screen.answers) == 3, "what it said when it was added, the answer, the reminder"
+    await ended(house, "book the cabin", "done")
+
+
+async def test_a_chat_that_was_closed_learns_of_it_when_it_is_open_again(
+    house: TelegramHouse, number: int
+) -> None:
+    ada = await talks(house, number)
+    await ada.block()
+    await remind(house, ada.id, "feed the cat", minutes=0)
+    await ended(house, "feed the cat", "failed")
+    await ada.unblock()
+    await ada.command("reminders")
+    await ada.sees("Could not be told")
+    await ada.sees("feed the cat")

@@ -1,0 +1,85 @@
+"""What a provider's rules on content forbid is said as what it is, and harms no later turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.fakes.messages_api.shapes import Json
+from tests.kit.telegram.deployment import MINE, deployment
+
+FORBIDDEN = {"status": 400, "message": "Output blocked by content filtering policy"}
+
+
+@pytest.fixture
+async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
+    )
+    async with running_app(settings) as app:
+        yield await visit(app)
+
+
+def forbids(*, times: int) -> list[Json]:
+    return [{"match": {"anywhere": "Zitronengift"}, "times": times, "action": FORBIDDEN}]
+
+
+async def through_all_tries(guest: Visit, words: str) -> str:
+    await guest.say(words)
+    while await guest.one("SELECT answered_turn < next_turn - 1 FROM sessions"):
+        await guest.app.pool.execute("UPDATE sessions SET retry_at = NULL")
+        await guest.answered()
+    return guest.last_words
+
+
+async def test_a_message_that_the_rules_forbid_is_told_so_and_never_sent_again(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await provider.script(forbids(times=-1))
+    words = await through_all_tries(guest, "How do I make Zitronengift?")
+    assert "rules on content" in words
+    assert "other words" in words
+    assert "our side" not in words
+    assert await guest.one("SELECT error_code FROM turns") == "content_refused"
+    assert len(await provider.requests()) == 2
+    await guest.ask("Then tell me about the sea.")
+    assert await guest.one("SELECT state FROM turns WHERE turn_no = 2") == "answered"
+    assert "Zitronengift" not in json.dumps((await provider.requests())[-1]["body"])
+
+
+async def test_an_answer_that_was_forbidden_once_may_be_another_one_the_next_time(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await provider.script(forbids(times=1))
+    await through_all_tries(guest, "How do I make Zitronengift?")
+    assert await guest.one("SELECT state FROM turns") == "answered"
+
+
+async def test_a_refused_word_closes_the_provider_to_nobody(guest: Visit, provider: RunningFake) -> None:
+    """Some say it with the status of a refused account."""
+    flagged = {"status": 403, "message": "This model requires moderation. Your input was flagged."}
+    await provider.script([{"match": {"contains": "Zitronengift"}, "times": -1, "action": flagged}])
+    words = await through_all_tries(guest, "How do I make Zitronengift?")
+    assert "rules on content" in words
+    other = await visit(guest.app)
+    await other.ask("Good day.")
+    assert await other.one("SELECT state FROM turns WHERE session_id = $1", other.session_id) == "answered"
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "rules on content"), ("de", "Regeln für Inhalte")])
+async def test_in_telegram_it_is_said_in_the_persons_language(
+    database_url: str, redis_url: str, tmp_path: Path, language: str, words: str
+) -> None:
+    answers = {"Zitronengift": FORBIDDEN}
+    async with deployment(answers, database_url, redis_url, tmp_path) as place:
+        ada = await place.person(language_code=language)
+        await ada.say("Zitronengift?")
+        await ada.sees(words)
+        failed = f"SELECT count(*) = 1 FROM turns t {MINE} AND t.state = 'failed'"
+        await place.house.until(failed, str(ada.id))

@@ -1,0 +1,137 @@
+"""Whoever writes first after a start does not pay for it: what an answer needs is there by then."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.kit.deployment.person import Person
+from tests.kit.fakes.bot_api import TOKEN, running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake, running_fake
+from tests.kit.free_ports import free_port
+from tests.kit.telegram.bot_process import ROOT, Program
+
+SECONDS = 60.0
+SHARE = 0.25
+"""Of what the start took. A first answer with everything to load took nearly as much again."""
+tells_cpu = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="the system does not tell what a process used"
+)
+OFFLINE = """
+import asyncio, sys
+from shared.adapters.models.token_counter import VocabularyCounter
+from shared.bootstrap.app import models_of
+from shared.config.settings import load_settings
+from shared.bootstrap.warm_up import WarmUp
+
+async def main():
+    counter = VocabularyCounter()
+    warm_up = WarmUp(models_of(load_settings(), counter), counter)
+    assert not warm_up.is_done
+    await warm_up.run()
+    assert warm_up.is_done
+    print(sorted({"anthropic", "aiogram", "tiktoken"} & set(sys.modules)))
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[RunningFake]:
+    async with running_fake() as running:
+        yield running
+
+
+@pytest.fixture
+def environment(database_url: str, redis_url: str, provider: RunningFake, tmp_path: Path) -> dict[str, str]:
+    return {
+        "PATH": os.environ["PATH"],
+        "DATABASE_URL": database_url,
+        "REDIS_URL": redis_url,
+        "EVERTALK_DATA_DIR": str(tmp_path),
+        "EVERTALK_SECRET_KEY": "for-a-first-answer-and-nothing-else-at-all",
+        "EVERTALK_LOG_FORMAT": "json",
+        "ANTHROPIC_BASE_URL": provider.base_url,
+        "ANTHROPIC_API_KEY": "a-key-for-the-fake",
+    }
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of a processor so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="the system does not tell what a process used"
+)
+async def test_a_web_process_is_ready_when_its_first_answer_costs_what_a_second_does(
+    environment: dict[str, str],
+) -> None:
+    """It listens and is healthy before; nobody is sent to it until it is warm."""
+    port = free_port()
+    web = Program("web", {**environment, "EVERTALK_HTTP_PORT": str(port)})
+    await web.start()
+    try:
+        await web.said("web_ready")
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http:
+            async with http.get("/healthz") as answer:
+                assert answer.status == 200
+            while True:
+                async with http.get("/readyz") as answer:
+                    told = await answer.json()
+                    if answer.status == 200:
+                        break
+                assert told == {"status": "not ready", "database": "ok", "model": "loading"}
+                await asyncio.sleep(0.02)
+        start = cpu_of(web.pid)
+        async with Person(port) as person:
+            await person.ask("Good morning.")
+        assert cpu_of(web.pid) - start < SHARE * start
+    finally:
+        await web.terminate()
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="the system does not tell what a process used"
+)
+async def test_a_bot_is_warm_when_its_first_answer_costs_what_a_second_does(
+    environment: dict[str, str],
+) -> None:
+    async with running_bot_api() as api:
+        telegram = {
+            "TELEGRAM_BOT_TOKEN": TOKEN,
+            "EVERTALK_TELEGRAM_API_URL": api.base_url,
+            "EVERTALK_TELEGRAM_ACCESS": "open",
+        }
+        bot = Program("bot", {**environment, **telegram})
+        await bot.start()
+        try:
+            await bot.said("bots_warm")
+            ada = await api.person(42)
+            start = cpu_of(bot.pid)
+            await ada.say("Good morning.")
+            await ada.sees(lambda screen: len(screen.answers) == 1, within=SECONDS)
+            assert cpu_of(bot.pid) - start < SHARE * start
+        finally:
+            await bot.terminate()
+
+
+def test_without_a_provider_no_client_of_one_is_loaded(tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "EVERTALK_DATA_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", OFFLINE],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert (done.returncode, done.stdout) == (0, "['tiktoken']\n"), done.stderr

@@ -1,0 +1,175 @@
+"""A picture is looked at once, described in a sentence, and remembered by that sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.postgres.turns.attachments import PostgresAttachments
+from shared.core.session.events import Inbound
+from shared.core.session.turns import JobOrder
+from shared.core.values.messages import Image
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.fakes.messages_api import running_fake
+from tests.kit.fakes.messages_api.harness import RunningFake
+
+PICTURE = b"\x89PNG\r\n\x1a\n not a real one, but nobody here looks"
+LOOK = "Say in one sentence"
+SEEN = "A receipt of the bakery Kaffebønna over 84 kroner."
+
+
+@pytest.fixture(scope="module")
+def provider() -> Any:
+    fake = running_fake()
+    fake.start()
+    yield fake
+    fake.close()
+
+
+@pytest.fixture
+async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
+    )
+    async with running_app(settings) as app:
+        yield await visit(app)
+
+
+def slowly(seconds: float) -> dict[str, Any]:
+    """Whoever looks at the picture takes so long."""
+    return {"match": {"contains": LOOK}, "times": -1, "action": {"text": SEEN, "latency": seconds}}
+
+
+async def shows(guest: Visit, words: str) -> None:
+    attachments = PostgresAttachments(guest.app.pool)
+    ids = [await attachments.store(guest.session_id, body=PICTURE, mime="image/png") for _ in range(2)]
+    assert ids[0] == ids[1]
+    await guest.app.conversation.accept(
+        Inbound(
+            session_id=guest.session_id,
+            address_id=guest.address_id,
+            text=words,
+            dedupe_key="picture",
+            more=(Image(attachment_id=ids[0], mime="image/png"),),
+        )
+    )
+    await guest.answered()
+
+
+async def described(guest: Visit) -> str:
+    """What the picture shows, as soon as somebody has said so."""
+    async with asyncio.timeout(20):
+        while not (words := await guest.one("SELECT description FROM attachments")):
+            await asyncio.sleep(0.02)
+    return str(words)
+
+
+async def promises_hold(guest: Visit) -> None:
+    async with guest.app.pool.acquire() as connection:
+        broken = list(await check_invariants(cast("asyncpg.Connection[asyncpg.Record]", connection)))
+    assert broken == [], "\n".join(map(str, broken))
+
+
+def looks(requests: list[dict[str, Any]]) -> int:
+    return sum(LOOK in str(request["body"]["messages"][-1]) for request in requests)
+
+
+def pictures_in(request: dict[str, Any]) -> list[str]:
+    return [
+        block["source"]["data"]
+        for message in request["body"]["messages"]
+        for block in message["content"]
+        if isinstance(block, dict) and block["type"] == "image"
+    ]
+
+
+async def test_a_picture_is_seen_once_and_described_for_later(guest: Visit, provider: RunningFake) -> None:
+    await provider.script(
+        [{"match": {"contains": "Say in one sentence"}, "times": 1, "action": {"text": SEEN}}]
+    )
+    await shows(guest, "What did I pay here?")
+    await described(guest)
+    requests = await provider.requests()
+    assert [len(pictures_in(request)) for request in requests] == [1, 1]
+    assert pictures_in(requests[0])[0] == base64.b64encode(PICTURE).decode()
+    assert await described(guest) == SEEN
+    assert await guest.one("SELECT count(*) FROM usage") == 2
+    await guest.ask("And what was it called?")
+    later = (await provider.requests())[-1]
+    assert pictures_in(later) == []
+    assert SEEN in str(later["body"]["messages"])
+    spent = await guest.one("SELECT spent_micro FROM spend_days WHERE scope = 'total'")
+    assert spent == await guest.one("SELECT sum(cost_micro) FROM usage")
+
+
+async def test_an_answer_is_stored_before_its_picture_is_described(
+    guest: Visit, provider: RunningFake
+) -> None:
+    """And who asks again at once is answered by somebody who knows what it shows."""
+    await provider.script([slowly(4.0)])
+    await shows(guest, "What did I pay here?")
+    assert await guest.one("SELECT count(*) FROM turns WHERE state = 'answered'") == 1
+    assert await guest.one("SELECT description FROM attachments") == ""
+    assert await guest.one("SELECT count(*) FROM usage") == 1
+    await guest.ask("And what was it called?")
+    assert await described(guest) == SEEN
+    requests = await provider.requests()
+    assert SEEN in str(requests[-1]["body"]["messages"])
+    assert looks(requests) == 1
+    assert await guest.one("SELECT count(*) FROM usage WHERE purpose = 'chat'") == 3
+    assert await guest.one("SELECT count(*) FROM reservations WHERE state = 'held'") == 0
+    await promises_hold(guest)
+
+
+@pytest.mark.parametrize("needed_by", ["a turn", "a job"])
+async def test_what_a_crash_left_undescribed_is_described_when_it_is_needed(
+    database_url: str, redis_url: str, provider: RunningFake, needed_by: str
+) -> None:
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
+    )
+    await provider.script([slowly(60)])
+    async with running_app(settings) as app:
+        before = await visit(app)
+        await shows(before, "What did I pay here?")
+        while not looks(await provider.requests()):
+            await asyncio.sleep(0.02)
+    await provider.script([slowly(0)])
+    async with running_app(settings) as app:
+        guest = Visit(app=app, session_id=before.session_id, address_id=before.address_id)
+        assert await guest.one("SELECT description FROM attachments") == ""
+        if needed_by == "a turn":
+            await guest.ask("And what was it called?")
+        else:
+            order = JobOrder(kind="flush", key="flush:now", trigger="pressure")
+            job = await app.upkeep.ask(guest.session_id, order)
+            assert job is not None
+            await app.maintenance.run(job)
+        assert await guest.one("SELECT description FROM attachments") == SEEN
+        assert SEEN in str((await provider.requests())[-1]["body"]["messages"])
+        await promises_hold(guest)
+
+
+async def test_a_picture_that_no_model_will_describe_goes_by_its_words(
+    guest: Visit, provider: RunningFake
+) -> None:
+    refused = {"status": 400, "message": "this picture cannot be read"}
+    await provider.script([{"match": {"contains": LOOK}, "times": -1, "action": refused}])
+    await shows(guest, "What did I pay here?")
+    assert await described(guest) == "sent with the words “What did I pay here?”"
+    await guest.ask("And what was it called?")
+    assert looks(await provider.requests()) == 1
+    await promises_hold(guest)
+
+
+async def test_a_picture_may_come_without_a_word(guest: Visit) -> None:
+    await shows(guest, "")
+    assert await guest.one("SELECT count(*) FROM turns WHERE state = 'answered'") == 1

@@ -1,0 +1,101 @@
+"""Pins hold through summaries, edits add to the log, and the export has everything that was said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.postgres.turns.edits import PostgresEdits
+from shared.adapters.postgres.turns.pins import PostgresPins
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
+
+FILLER = "We walked along the river and talked of this and that. " * 40
+
+
+@pytest.fixture
+async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
+    settings = settings_for(database_url, redis_url, context_window=9_000, max_output=1_000)
+    async with running_app(settings) as app:
+        yield await visit(app)
+
+
+async def invariants_hold(guest: Visit) -> None:
+    connection = await asyncpg.connect(guest.app.settings.database_url.get_secret_value())  # type: ignore[union-attr]
+    assert await check_invariants(connection) == []
+    await connection.close()
+
+
+async def test_a_pinned_message_stays_through_summaries_until_it_is_let_go(guest: Visit) -> None:
+    pins = PostgresPins(guest.app.pool)
+    pinned = await guest.say("The door code is 4711.")
+    await guest.answered()
+    assert await pins.pin(guest.session_id, pinned.seq, most_tokens=400) == "pinned"
+    assert await pins.pin(guest.session_id, pinned.seq, most_tokens=400) == "already"
+    for number in range(16):
+        await guest.ask(f"Number {number}. {FILLER}")
+        await guest.run_due_jobs()
+    assert await guest.one("SELECT base_turn FROM sessions") > 1
+    assert "4711" in await guest.ask("What is the door code?")
+    assert [message.text for message in await pins.pinned(guest.session_id)] == ["The door code is 4711."]
+    assert await pins.unpin(guest.session_id, pinned.seq) == "unpinned"
+    assert await pins.unpin(guest.session_id, pinned.seq) == "not_pinned"
+    await invariants_hold(guest)
+
+
+async def test_pins_may_not_fill_the_context(guest: Visit) -> None:
+    pins = PostgresPins(guest.app.pool)
+    long = await guest.say(FILLER)
+    await guest.answered()
+    assert await pins.pin(guest.session_id, long.seq, most_tokens=100) == "too_many"
+    assert await pins.pin(guest.session_id, 99, most_tokens=100) == "unknown"
+
+
+async def test_an_edit_before_the_answer_takes_the_place_of_the_message(guest: Visit) -> None:
+    edits = PostgresEdits(guest.app.pool)
+    said = await guest.say("My cat is called Mizo.")
+    await guest.say("She is two years old.")
+    change = {"text": "My cat is called Miso.", "tokens": 8, "dedupe_key": "tg:7:9"}
+    for _ in range(2):
+        assert await edits.edit(guest.session_id, said.seq, **change) == "replaced"  # type: ignore[arg-type]
+    again = {"text": "My cat is called Misa.", "tokens": 8, "dedupe_key": "tg:7:10"}
+    assert await edits.edit(guest.session_id, said.seq, **again) == "replaced"  # type: ignore[arg-type]
+    await guest.answered()
+    assert await guest.one("SELECT count(*) FROM entries WHERE author = 'person'") == 4
+    assert "Misa" in await guest.ask("What is my cat called?")
+    await invariants_hold(guest)
+
+
+async def test_an_edit_after_the_answer_is_kept_and_may_be_answered_again(guest: Visit) -> None:
+    edits = PostgresEdits(guest.app.pool)
+    first = await guest.say("What is the capital of Peru?")
+    await guest.answered()
+    second = await guest.say("My train leaves at 9:12.")
+    await guest.answered()
+    change = {"text": "My train leaves at 9:21.", "tokens": 9, "dedupe_key": "tg:7:11"}
+    assert await edits.edit(guest.session_id, second.seq, **change) == "last"  # type: ignore[arg-type]
+    found = await edits.newest_words(guest.session_id)
+    assert found is not None
+    assert found[1] == "My train leaves at 9:21."
+    late = {"text": "Of Chile?", "tokens": 4, "dedupe_key": "tg:7:12"}
+    assert await edits.edit(guest.session_id, first.seq, **late) == "old"  # type: ignore[arg-type]
+    assert await edits.edit(guest.session_id, 77, **late) == "unknown"  # type: ignore[arg-type]
+    await invariants_hold(guest)
+
+
+@pytest.mark.control("S41")
+async def test_an_export_has_every_message_summary_and_note(guest: Visit) -> None:
+    await guest.ask("Please remember that my dog Bertil is allergic to chicken.")
+    for number in range(14):
+        await guest.ask(f"Number {number}. {FILLER}")
+        await guest.run_due_jobs()
+    exported = json.loads(await guest.app.exporting.whole(guest.session_id, "json"))
+    (talk,) = exported["conversations"]
+    persons = [message["text"] for message in talk["messages"] if message["author"] == "person"]
+    assert len(persons) == 15
+    assert persons[0].startswith("Please remember")
+    assert talk["summaries"]
+    assert any("Bertil" in note["text"] for note in exported["notes"])

@@ -1,0 +1,169 @@
+"""What a turn was sent is made again from the database alone, byte for byte."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from shared.adapters.models.catalog import ModelEntry, card_of
+from shared.adapters.models.token_counter import VocabularyCounter
+from shared.adapters.models.wire import request_body
+from shared.adapters.postgres.turns.replays import PostgresReplays
+from shared.core.values.money import worst_case_micro
+from shared.services.turns.request_replay import PartMissing, rebuild
+from tests.kit.app_driver import Visit
+from tests.kit.fakes.messages_api.harness import RunningFake
+
+CHAT = "claude-sonnet-5-5"
+FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 12
+COUNTER = VocabularyCounter()
+
+
+async def again(guest: Visit, turn: int) -> str:
+    stored = await PostgresReplays(guest.app.pool).of_turn(guest.session_id, turn)
+    assert stored is not None
+    request = rebuild(stored, count=COUNTER.count)
+    return json.dumps({**request_body(request, card_of(ModelEntry(name=CHAT)), CHAT), "stream": True})
+
+
+class Sent:
+    """The body that the provider received last, as the order of its keys was."""
+
+    def __init__(self, guest: Visit, provider: RunningFake) -> None:
+        self._guest = guest
+        self._provider = provider
+        self.bodies: list[str] = []
+
+    async def ask(self, words: str, *tools: str) -> None:
+        calls = [{"name": "look_up", "input": {"query": name}} for name in tools]
+        rule = {
+            "match": {"kind": "chat"},
+            "times": 1,
+            "action": {"tool_use": calls, "thinking": "Look first."},
+        }
+        await self._provider.script([rule] if calls else [])
+        assert await self._guest.ask(words)
+        chats = [r for r in await self._provider.requests() if r["kind"] == "chat" and r["status"] == 200]
+        self.bodies.append(json.dumps(chats[-1]["body"]))
+
+
+def sorted_keys(body: str) -> str:
+    """Where a request's fields stand is the transport's choice; what stands in its parts is not."""
+    return json.dumps(dict(sorted(json.loads(body).items())))
+
+
+async def test_every_turn_of_a_long_talk_is_made_again(guest: Visit, provider: RunningFake) -> None:
+    """Plain and tool turns, shortened results, summaries, a request that had to be made to fit."""
+    sent = Sent(guest, provider)
+    for number in range(10):
+        await sent.ask(f"Please look up {number}.", f"first {number}", f"second {number}")
+    for number in range(8):
+        await sent.ask(f"Message {number}. {FILLER}")
+        await guest.run_due_jobs()
+    await provider.set_window(CHAT, 9_000)
+    for number in range(8):
+        await sent.ask(f"Late message {number}. {FILLER}", *(["last"] if number == 4 else []))
+    facts = await guest.app.pool.fetchrow(
+        """SELECT count(*) FILTER (WHERE prune_triggered) AS pruned, count(DISTINCT head) AS heads,
+                  count(*) FILTER (WHERE recipe ? 'fit') AS fitted, count(*) AS calls
+             FROM turn_context_audit"""
+    )
+    assert facts is not None
+    assert facts["calls"] == len(sent.bodies) == 26
+    assert facts["pruned"] >= 1
+    assert facts["heads"] >= 1
+    assert facts["fitted"] >= 1
+    refused = [r["error"] for r in await provider.requests() if r["status"] != 200]
+    assert all("prompt is too long" in error for error in refused), refused
+    for turn, body in enumerate(sent.bodies, start=1):
+        assert sorted_keys(await again(guest, turn)) == sorted_keys(body), turn
+
+
+async def test_a_part_that_was_erased_is_told(guest: Visit, provider: RunningFake) -> None:
+    await Sent(guest, provider).ask("Hello")
+    await guest.app.pool.execute("DELETE FROM prompt_parts")
+    stored = await PostgresReplays(guest.app.pool).of_turn(guest.session_id, 1)
+    assert stored is not None
+    with pytest.raises(PartMissing):
+        rebuild(stored, count=COUNTER.count)
+
+
+async def test_the_prefix_is_the_same_bytes_from_turn_to_turn(guest: Visit, provider: RunningFake) -> None:
+    """Until a summary or a batch of shortened results: a turn only adds to what the last one had sent."""
+    sent = Sent(guest, provider)
+    for number in range(6):
+        await sent.ask(f"Message {number}. {FILLER}")
+    for earlier, later in pairwise(sent.bodies):
+        before, after = json.loads(earlier), json.loads(later)
+        for body in (before, after):
+            unmarked(body)
+        assert json.dumps(after["system"]) == json.dumps(before["system"])
+        assert json.dumps(after["tools"]) == json.dumps(before["tools"])
+        stable = before["messages"][:-1]
+        assert json.dumps(after["messages"][: len(stable)]) == json.dumps(stable)
+        words = before["messages"][-1]["content"][0]
+        assert after["messages"][len(stable)]["content"] == [words]
+    chats = [r for r in await provider.requests() if r["kind"] == "chat"]
+    assert all(len(marks(record["body"])) <= 4 for record in chats)
+    read = [record["usage"]["cache_read_input_tokens"] for record in chats]
+    assert read[2:] == sorted(read[2:])
+    assert read[2] > 0
+    public_id = await guest.one("SELECT public_id FROM sessions")
+    assert public_id
+    totals = await guest.app.pool.fetchrow("SELECT * FROM session_totals")
+    assert totals is not None
+    assert totals["cache_read_tokens"] == sum(read)
+
+
+async def test_a_person_who_comes_back_within_the_hour_finds_the_prefix_kept(
+    guest: Visit, provider: RunningFake
+) -> None:
+    sent = Sent(guest, provider)
+    for number in range(5):
+        await sent.ask(f"Message {number}. {FILLER}")
+        await guest.app.pool.execute("UPDATE turns SET opened_at = opened_at - interval '20 minutes'")
+        await provider.advance_clock(1_200)
+    await sent.ask("And once more.")
+    chats = [r for r in await provider.requests() if r["kind"] == "chat"]
+    assert {mark.get("ttl") for mark in marks(chats[0]["body"])} == {None}
+    assert {mark.get("ttl") for mark in marks(chats[-1]["body"])} == {"1h"}
+    assert chats[1]["usage"]["cache_read_input_tokens"] == 0
+    assert chats[-1]["usage"]["cache_read_input_tokens"] > 1_000
+
+
+async def test_the_worst_case_of_every_call_is_set_aside_before_it_is_made(
+    guest: Visit, provider: RunningFake
+) -> None:
+    sent = Sent(guest, provider)
+    for number in range(8):
+        await sent.ask(f"Message {number}. {FILLER * 7}")
+        await guest.app.pool.execute("UPDATE turns SET opened_at = opened_at - interval '20 minutes'")
+    card = await guest.app.models.card(guest.app.models.chat)
+    assert card.prices is not None
+    audits = await guest.app.pool.fetch(
+        """SELECT a.estimated_input_tokens_after_prune AS tokens, a.recipe->'hour' AS hour,
+                  (a.recipe->>'max')::int AS max FROM turn_context_audit a ORDER BY a.id"""
+    )
+    assert {bool(row["hour"]) for row in audits} == {True, False}
+    worst = [
+        worst_case_micro(row["tokens"], row["max"], card.prices, hour=bool(row["hour"])) for row in audits
+    ]
+    assert await guest.one("SELECT sum(amount_micro) FROM reservations WHERE job_id IS NULL") >= sum(worst)
+    assert await guest.one("SELECT sum(reserved_micro) FROM spend_days") == 0
+
+
+def blocks(body: dict[str, Any]) -> list[dict[str, Any]]:
+    said = [block for message in body["messages"] for block in message["content"]]
+    return [*body.get("tools", ()), *body.get("system", ()), *said]
+
+
+def marks(body: dict[str, Any]) -> list[dict[str, Any]]:
+    return [block["cache_control"] for block in blocks(body) if "cache_control" in block]
+
+
+def unmarked(body: dict[str, Any]) -> None:
+    for block in blocks(body):
+        block.pop("cache_control", None)

@@ -1,0 +1,255 @@
+"""The servers we bring along: they start, come back, keep what they acknowledged, and leave no trace."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+
+import asyncpg
+import pytest
+from redis.asyncio import Redis
+
+from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
+from shared.adapters.embedded.errors import FolderInUse
+from shared.adapters.embedded.folders import LONGEST_SOCKET_BYTES, FolderLock, is_held, socket_folder
+from shared.adapters.embedded.process import rotate, stop_leftover
+from shared.adapters.embedded.process_user import Account, account_for
+from shared.adapters.embedded.servers import are_running
+
+_numbers = count(1)
+ROOT = Path(__file__).resolve().parents[4]
+
+STARTED_BY_ANOTHER_PROCESS = """
+import asyncio, sys
+from pathlib import Path
+from shared.adapters.embedded import EmbeddedServers
+
+async def main():
+    servers = EmbeddedServers(Path(sys.argv[1]))
+    await servers.start()
+    print(servers.postgres.process.pid, servers.valkey.process.pid, flush=True)
+    await asyncio.sleep(120)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def folder(run_folder: Path) -> Path:
+    path = run_folder / f"e{next(_numbers)}"
+    path.mkdir(mode=0o755)
+    return path / "servers"
+
+
+def _start_elsewhere(folder: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STARTED_BY_ANOTHER_PROCESS, str(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stdout is not None
+    pids = [int(word) for word in process.stdout.readline().split()]
+    return process, pids
+
+
+def _end(process: subprocess.Popen[str], how: signal.Signals) -> None:
+    process.send_signal(how)
+    process.wait(60)
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+async def _add_one(servers: EmbeddedServers) -> tuple[int, int]:
+    connection = await asyncpg.connect(servers.database_url)
+    try:
+        await connection.execute("create table if not exists kept (id int generated always as identity)")
+        await connection.execute("insert into kept default values")
+        rows = await connection.fetchval("select count(*) from kept")
+    finally:
+        await connection.close()
+    redis = Redis.from_url(servers.redis_url)
+    try:
+        return rows, await redis.incr("kept")
+    finally:
+        await redis.aclose()
+
+
+@pytest.mark.control("S38", "S39")
+async def test_both_servers_answer_on_private_sockets_and_nowhere_else(
+    servers: EmbeddedServers,
+) -> None:
+    connection = await asyncpg.connect(servers.database_url)
+    assert await connection.fetchval("show listen_addresses") == ""
+    assert await connection.fetchval("show timezone") == "UTC"
+    assert await connection.fetchval("show unix_socket_permissions") == "0700"
+    sorted_by = await connection.fetchval(
+        "select datlocale from pg_database where datname = current_database()"
+    )
+    assert sorted_by == "C.UTF-8"
+    await connection.close()
+    redis = Redis.from_url(servers.redis_url)
+    assert (await redis.config_get("port"))["port"] == "0"
+    await redis.aclose()
+    sockets = Path(servers.redis_url.removeprefix("unix://")).parent
+    assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
+
+
+async def test_a_clean_stop_and_a_second_start_keep_everything(folder: Path) -> None:
+    async with EmbeddedServers(folder) as first:
+        assert await _add_one(first) == (1, 1)
+    async with EmbeddedServers(folder) as second:
+        assert await _add_one(second) == (2, 2)
+
+
+@pytest.mark.faults
+async def test_acknowledged_writes_survive_kill_9_of_everything(folder: Path) -> None:
+    async with EmbeddedServers(folder) as servers:
+        await _add_one(servers)
+    process, pids = await asyncio.to_thread(_start_elsewhere, folder)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    await asyncio.to_thread(_end, process, signal.SIGKILL)
+    async with EmbeddedServers(folder) as servers:
+        assert await _add_one(servers) == (2, 2)
+
+
+@pytest.mark.faults
+async def test_servers_whose_parent_was_shot_do_not_stand_in_the_way(folder: Path) -> None:
+    process, _ = await asyncio.to_thread(_start_elsewhere, folder)
+    await asyncio.to_thread(_end, process, signal.SIGKILL)
+    async with EmbeddedServers(folder) as servers:
+        assert await _add_one(servers) == (1, 1)
+
+
+@pytest.mark.faults
+async def test_a_server_that_falls_is_started_again(folder: Path) -> None:
+    async with EmbeddedServers(folder) as servers:
+        await _add_one(servers)
+        watching = asyncio.create_task(servers.watch())
+        assert servers.postgres is not None
+        assert servers.valkey is not None
+        for server in (servers.postgres, servers.valkey):
+            assert server.process is not None
+            server.process.kill()
+            server.process.wait(5)
+        async with asyncio.timeout(90):
+            while not (servers.postgres.alive and servers.valkey.alive):
+                await asyncio.sleep(0.05)
+            while (await _try_to_add_one(servers)) is None:
+                await asyncio.sleep(0.05)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+async def _try_to_add_one(servers: EmbeddedServers) -> tuple[int, int] | None:
+    try:
+        return await _add_one(servers)
+    except (OSError, asyncpg.PostgresError, ConnectionError):
+        return None
+
+
+async def test_one_folder_serves_one_process(folder: Path) -> None:
+    async with EmbeddedServers(folder, wanted=Wanted(postgres=False), durable=False):
+        assert are_running(folder)
+        with pytest.raises(FolderInUse, match="already in use"):
+            await EmbeddedServers(folder).start()
+    assert not are_running(folder)
+
+
+async def test_a_folder_name_with_spaces_works(folder: Path) -> None:
+    async with EmbeddedServers(folder.parent / "Application Support", durable=False) as servers:
+        assert " " not in servers.redis_url
+        assert await _add_one(servers) == (1, 1)
+
+
+async def test_a_very_long_folder_name_works(folder: Path) -> None:
+    deep = folder.parent / ("long" * 20) / ("path" * 20)
+    async with EmbeddedServers(deep, durable=False) as servers:
+        assert len(servers.redis_url.removeprefix("unix://")) <= LONGEST_SOCKET_BYTES
+        assert await _add_one(servers) == (1, 1)
+
+
+async def test_files_of_another_major_version_are_refused_with_advice(folder: Path) -> None:
+    async with EmbeddedServers(folder, durable=False):
+        pass
+    (folder / "pg" / "PG_VERSION").write_text("12\n")
+    with pytest.raises(EmbeddedServerFailed, match="PostgreSQL 12") as refusal:
+        await EmbeddedServers(folder, durable=False).start()
+    assert "./evertalk upgrade" in refusal.value.advice
+    assert not are_running(folder)
+
+
+async def test_a_half_made_cluster_is_never_used(folder: Path) -> None:
+    (folder / "pg.new").mkdir(parents=True)
+    (folder / "pg.new" / "PG_VERSION").write_text("18\n")
+    async with EmbeddedServers(folder, durable=False) as servers:
+        assert await _add_one(servers) == (1, 1)
+
+
+async def test_a_process_that_merely_reuses_the_number_is_left_alone(tmp_path: Path) -> None:
+    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    pid_file = tmp_path / "postmaster.pid"
+    pid_file.write_text(f"{bystander.pid}\n")
+    await stop_leftover(pid_file, ("postgres", str(tmp_path)), signal.SIGINT)
+    assert bystander.poll() is None
+    bystander.kill()
+    bystander.wait(5)
+
+
+async def test_a_file_in_place_of_the_folder_is_refused_with_advice(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(EmbeddedServerFailed) as refusal:
+        await EmbeddedServers(tmp_path / "taken" / "servers").start()
+    assert "EVERTALK_DATA_DIR" in refusal.value.advice
+
+
+@pytest.mark.control("S38")
+def test_a_socket_folder_of_someone_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").symlink_to("/tmp")
+    with pytest.raises(EmbeddedServerFailed, match="someone else"):
+        socket_folder(tmp_path, Account())
+
+
+def test_the_lock_tells_what_its_holder_wrote(tmp_path: Path) -> None:
+    with FolderLock(tmp_path / "lock") as held:
+        held.write_note("http://127.0.0.1:8080")
+        with pytest.raises(FolderInUse) as refusal:
+            FolderLock(tmp_path / "lock").take()
+        assert refusal.value.note == "http://127.0.0.1:8080"
+    assert not is_held(tmp_path / "lock")
+
+
+def test_a_log_is_turned_over_when_it_is_full(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("x" * 100)
+    rotate(log, limit_bytes=50)
+    assert not log.exists()
+    assert (tmp_path / "a.log.1").exists()
+
+
+@pytest.mark.control("S44")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
+async def test_root_gives_up_its_rights_and_opens_no_other_folder(folder: Path) -> None:
+    before = Path("/root").stat().st_mode
+    accounts = Path("/etc/passwd").read_bytes()
+    async with EmbeddedServers(folder, durable=False) as servers:
+        assert servers.postgres is not None
+        assert servers.postgres.process is not None
+        status = Path(f"/proc/{servers.postgres.process.pid}/status").read_text()
+        uid = next(line.split()[1] for line in status.splitlines() if line.startswith("Uid:"))
+        assert uid != "0"
+    assert Path("/root").stat().st_mode == before
+    assert Path("/etc/passwd").read_bytes() == accounts
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make folders of others")
+def test_root_uses_the_owner_of_the_folder(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12_345, 12_345)
+    assert account_for(tmp_path) == Account(uid=12_345, gid=12_345)

@@ -1,0 +1,495 @@
+"""Alerts in Postgres: opened and ended by what is so, told to each target once, whoever looks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.dashboard.alerts import PostgresAlerts, Rules
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.db.workers import PostgresWorkers
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.core.ops.alerts import NotSent, Refused, Sending, Sent, Unknown, message
+from tests.kit.dashboard.seed import a_session
+from tests.kit.midday import MIDDAY, TODAY
+
+TARGETS = ("telegram:-100", "webhook", "email")
+RULES = Rules(cap_micro=5_000_000, over_seconds=0.0, handover_seconds=300.0, timezone=MIDDAY)
+CANARY = "canary-7f3a9b"
+
+
+class Desk:
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], worker_id: int) -> None:
+        self.pool, self.store, self.worker_id = pool, PostgresAlerts(pool), worker_id
+
+    async def look(self, rules: Rules = RULES, targets: tuple[str, ...] = TARGETS) -> tuple[int, int]:
+        swept = await self.store.sweep(rules, worker_id=self.worker_id, targets=targets)
+        assert swept is not None
+        return swept.opened, swept.ended
+
+    async def open(self) -> list[tuple[str, str, Any]]:
+        rows = await self.pool.fetch(
+            "SELECT kind, key, detail FROM alerts WHERE ended_at IS NULL ORDER BY kind, key"
+        )
+        return [tuple(row) for row in rows]
+
+    async def claim(self, *targets: str) -> Sending | None:
+        return await self.store.claim(targets or TARGETS, worker_id=self.worker_id)
+
+    async def claimed(self, *targets: str) -> Sending:
+        found = await self.claim(*targets)
+        assert found is not None
+        return found
+
+    async def states(self) -> dict[tuple[str, str], str]:
+        rows = await self.pool.fetch("SELECT target, phase, state FROM alert_sends ORDER BY id")
+        return {(row["target"], row["phase"]): row["state"] for row in rows}
+
+    async def spend(self, micro: int) -> None:
+        await self.pool.execute(
+            f"""INSERT INTO spend_days (scope, day, spent_micro)
+               VALUES ('total', {TODAY}, $1)
+               ON CONFLICT (scope, day) DO UPDATE SET spent_micro = excluded.spent_micro""",
+            micro,
+        )
+
+
+@pytest.fixture
+async def desk(database_url: str) -> AsyncIterator[Desk]:
+    pool = await open_pool(database_url, size=6)
+    workers = PostgresWorkers(pool)
+    await workers.register("worker")
+    made = Desk(pool, await workers.register("web"))
+    yield made
+    connection = await asyncpg.connect(database_url)
+    try:
+        # Money and jobs are put there by hand here: only what is said of alerts must hold.
+        assert [one for one in await check_invariants(connection) if "alert" in one.where] == []
+    finally:
+        await connection.close()
+    await pool.close()
+
+
+async def test_where_all_is_well_nothing_is_told(desk: Desk) -> None:
+    assert await desk.look() == (0, 0)
+    assert await desk.claim() is None
+
+
+async def test_a_cap_is_told_at_80_and_at_100_percent_once_each(desk: Desk) -> None:
+    await desk.spend(3_999_999)
+    assert await desk.look() == (0, 0)
+    await desk.spend(4_000_000)
+    assert await desk.look() == (1, 0)
+    assert await desk.look() == (0, 0)
+    await desk.spend(5_000_000)
+    assert await desk.look() == (1, 0)
+    assert await desk.open() == [
+        (kind, "total", {"used_micro": 5_000_000, "cap_micro": 5_000_000})
+        for kind in ("spend_100", "spend_80")
+    ]
+    await desk.spend(0)
+    assert await desk.look() == (0, 2)
+    assert await desk.open() == []
+
+
+RICH = replace(RULES, cap_micro=50_000_000)
+"""Nobody takes a third of that."""
+
+
+async def test_an_agents_own_caps_are_told_at_80_and_at_100_percent_once_for_each_agent(desk: Desk) -> None:
+    """With numbers alone: who it is stands on the pages, not in a chat of operators."""
+    async with desk.pool.acquire() as connection:
+        seeded = [await a_session(connection, person=CANARY) for _ in range(3)]
+    await desk.pool.execute(
+        """UPDATE agents SET config = '{"caps": {"session_usd": 1, "person_per_day_usd": 2}}'"""
+    )
+    spent = f"""INSERT INTO spend_days (scope, day, spent_micro, warned_at)
+               VALUES ($1, {TODAY} - $3::int, $2::bigint,
+                       CASE WHEN $2::bigint >= 800000 THEN now() END)
+               ON CONFLICT (scope, day) DO UPDATE
+                  SET spent_micro = excluded.spent_micro, warned_at = excluded.warned_at"""
+
+    async def spend(scope: str, micro: int, days_ago: int = 0) -> None:
+        await desk.pool.execute(spent, scope, micro, days_ago)
+
+    name = await desk.pool.fetchval("SELECT name FROM agents")
+    await spend(f"session:{seeded[0].session_id}", 799_999)
+    await spend(f"session:{seeded[1].session_id}", 999_999, days_ago=1)
+    assert await desk.look(RICH) == (0, 0)
+    await spend(f"session:{seeded[0].session_id}", 800_000)
+    assert await desk.look(RICH) == (1, 0)
+    assert await desk.look(RICH) == (0, 0)
+    party = await desk.pool.fetchval("SELECT party_id FROM sessions WHERE id = $1", seeded[1].session_id)
+    await spend(f"party:{party}", 1_700_000)
+    assert await desk.look(RICH) == (0, 0)
+    assert await desk.open() == [("agent_cap_80", name, {"agent": name, "count": 2})]
+    await spend(f"party:{party}", 2_000_000)
+    assert await desk.look(RICH) == (1, 0)
+    assert await desk.open() == [
+        ("agent_cap_100", name, {"agent": name, "count": 1}),
+        ("agent_cap_80", name, {"agent": name, "count": 2}),
+    ]
+    sending = await desk.claimed("webhook")
+    assert CANARY not in message(sending.alert, "opened", dashboard_url="http://d")
+    await desk.pool.execute("DELETE FROM spend_days")
+    assert await desk.look(RICH) == (0, 2)
+
+
+async def test_a_refusal_by_an_agents_cap_is_told_as_used_up(desk: Desk) -> None:
+    """What a call may cost is set aside before: the last cents of a cap are never spent."""
+    async with desk.pool.acquire() as connection:
+        seeded = await a_session(connection, person=CANARY)
+    await desk.pool.execute(
+        "UPDATE agents SET name = 'An odd name', config = '{\"caps\": {\"session_usd\": 1}}'"
+    )
+    await desk.pool.execute(
+        f"""INSERT INTO spend_days (scope, day, spent_micro, warned_at)
+           VALUES ($1, {TODAY}, 950000, now())""",
+        f"session:{seeded.session_id}",
+    )
+    assert await desk.look() == (1, 0)
+    for other in ("total", "party", None):
+        await desk.pool.execute(REFUSED, seeded.session_id, other)
+        assert await desk.look() == (0, 0)
+    await desk.pool.execute(REFUSED, seeded.session_id, "session")
+    assert await desk.look() == (1, 0)
+    agent = f"agent-{await desk.pool.fetchval('SELECT id FROM agents')}"
+    assert [row[:2] for row in await desk.open()] == [("agent_cap_100", agent), ("agent_cap_80", agent)]
+    await desk.pool.execute("UPDATE agents SET config = '{}'")
+    assert await desk.look() == (0, 2)
+
+
+REFUSED = """UPDATE turns SET state = 'refused', error_code = 'cap_reached', refused_scope = $2,
+                               opened_at = now(), ended_at = now()
+              WHERE session_id = $1 AND turn_no = 3"""
+
+
+async def test_a_refusal_by_the_total_cap_is_told_as_used_up_until_the_cap_is_raised(desk: Desk) -> None:
+    """The cap is known since the processes began: whoever was refused before had met another one."""
+    async with desk.pool.acquire() as connection:
+        seeded = await a_session(connection, person=CANARY)
+    await desk.pool.execute(REFUSED, seeded.session_id, "total")
+    await desk.spend(3_999_999)
+    assert await desk.look() == (0, 0)
+    await desk.spend(4_700_000)
+    assert await desk.look() == (2, 0)
+    assert await desk.open() == [
+        (kind, "total", {"used_micro": 4_700_000, "cap_micro": 5_000_000})
+        for kind in ("spend_100", "spend_80")
+    ]
+    await desk.pool.execute("UPDATE workers SET started_at = now() WHERE role = 'web'")
+    assert await desk.look(replace(RULES, cap_micro=5_500_000)) == (0, 1)
+    assert [row[0] for row in await desk.open()] == ["spend_80"]
+    await desk.pool.execute(REFUSED, seeded.session_id, "total")
+    assert await desk.look(replace(RULES, cap_micro=5_500_000)) == (1, 0)
+
+
+async def test_a_refusal_of_before_is_none_by_the_total_cap(desk: Desk) -> None:
+    """Answered since, or of another day."""
+    async with desk.pool.acquire() as connection:
+        seeded = [await a_session(connection, person=CANARY) for _ in range(3)]
+    for one in seeded:
+        await desk.pool.execute(REFUSED, one.session_id, "total")
+    await desk.pool.execute("UPDATE sessions SET answered_turn = 2 WHERE id = $1", seeded[0].session_id)
+    await desk.pool.execute(
+        "UPDATE turns SET opened_at = now() - interval '1 day' WHERE session_id = ANY ($1)",
+        [one.session_id for one in seeded[1:]],
+    )
+    await desk.spend(4_700_000)
+    assert await desk.look() == (1, 0)
+    assert [row[0] for row in await desk.open()] == ["spend_80"]
+    await desk.pool.execute("UPDATE turns SET opened_at = now() WHERE session_id = $1", seeded[2].session_id)
+    assert await desk.look() == (1, 0)
+    assert [row[0] for row in await desk.open()] == ["spend_100", "spend_80"]
+
+
+@pytest.mark.parametrize("scope", ["party", "session", None])
+async def test_a_small_cap_of_ones_own_is_no_news_of_the_money_of_all(desk: Desk, scope: str | None) -> None:
+    """However little was spent of it: a cap below the price of one call refuses the first message."""
+    async with desk.pool.acquire() as connection:
+        seeded = await a_session(connection, person=CANARY)
+    await desk.pool.execute(REFUSED, seeded.session_id, scope)
+    await desk.spend(4_990_000)
+    assert await desk.look() == (1, 0)
+    assert [row[0] for row in await desk.open()] == ["spend_80"]
+    await desk.spend(5_000_000)
+    assert await desk.look() == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "scope"),
+    [
+        ("answered", None, "total"),
+        ("failed", "cap_reached", "total"),
+        ("refused", "too_long", "party"),
+        ("refused", None, "session"),
+        ("refused", "cap_reached", "party:7"),
+    ],
+)
+async def test_only_a_turn_that_a_cap_refused_says_whose(
+    desk: Desk, state: str, code: str | None, scope: str
+) -> None:
+    async with desk.pool.acquire() as connection:
+        seeded = await a_session(connection, person=CANARY)
+    with pytest.raises(asyncpg.CheckViolationError, match="turn_scope_refused"):
+        await desk.pool.execute(
+            """UPDATE turns SET state = $2, error_code = $3, refused_scope = $4, ended_at = now()
+                WHERE session_id = $1""",
+            seeded.session_id, state, code, scope,
+        )  # fmt: skip
+
+
+async def test_one_person_or_network_that_takes_a_third_of_the_money_is_told_once(desk: Desk) -> None:
+    network = f"network:{'ab' * 16}"
+    rows = [
+        ("party:7", 1_666_666),
+        (network, 1_700_000),
+        ("session:9", 4_000_000),
+        ("visitors:03", 3_000_000),
+    ]
+    await desk.pool.executemany(
+        f"INSERT INTO spend_days (scope, day, spent_micro, warned_at) VALUES ($1, {TODAY}, $2, now())", rows
+    )
+    assert await desk.look() == (1, 0)
+    told = {"source": "network:abababab", "used_micro": 1_700_000, "cap_micro": 5_000_000}
+    assert await desk.open() == [("spend_source", network, told)]
+    await desk.pool.execute("UPDATE spend_days SET spent_micro = 1700000 WHERE scope = 'party:7'")
+    assert await desk.look() == (1, 0)
+    assert await desk.look() == (0, 0)
+
+
+async def test_without_a_cap_money_is_no_alert(desk: Desk) -> None:
+    await desk.spend(9_000_000)
+    assert await desk.look(replace(RULES, cap_micro=None)) == (0, 0)
+
+
+@pytest.mark.parametrize(("refused", "kind"), [(True, "provider_refused"), (False, "breaker_open")])
+async def test_a_provider_that_is_out_is_told_while_a_living_process_says_so(
+    desk: Desk, refused: bool, kind: str
+) -> None:
+    out = {"provider": "api.example.org", "open": True, "refused": refused}
+    workers = PostgresWorkers(desk.pool, health=lambda: {"providers": [out]})
+    for worker in (await workers.register("web"), await workers.register("bot")):
+        await workers.beat(worker)
+    assert await desk.look() == (1, 0)
+    assert await desk.open() == [(kind, "api.example.org", {"provider": "api.example.org"})]
+    await desk.pool.execute("UPDATE workers SET stopped_at = now() WHERE health <> '{}'")
+    assert await desk.look() == (0, 1)
+
+
+async def test_dead_jobs_are_one_alert_by_kind_that_wakes_up_when_there_are_more(desk: Desk) -> None:
+    async with desk.pool.acquire() as connection:
+        seeded = await a_session(connection, person=CANARY)
+    insert = """INSERT INTO jobs (kind, session_id, key, state, ended_at, last_error)
+                VALUES ('compact', $1, $2, 'dead', now(), $3)"""
+    await desk.pool.execute(insert, seeded.session_id, "a", CANARY)
+    assert await desk.look() == (1, 0)
+    assert await desk.open() == [("dead_job", "compact", {"job": "compact", "count": 1})]
+    public_id = await desk.pool.fetchval("SELECT public_id FROM alerts")
+    assert await desk.store.seen(public_id, by="anna") is True
+    assert await desk.store.seen(public_id, by="bert") is False
+    await desk.pool.execute(insert, seeded.session_id, "b", CANARY)
+    assert await desk.look() == (0, 0)
+    row = await desk.pool.fetchrow("SELECT seen_at, detail FROM alerts")
+    assert row is not None
+    assert (row["seen_at"], row["detail"]["count"]) == (None, 2)
+    await desk.pool.execute("UPDATE jobs SET state = 'due', ended_at = NULL WHERE key = 'a'")
+    await desk.pool.execute("DELETE FROM jobs WHERE key = 'b'")
+    assert await desk.look() == (0, 1)
+
+
+async def test_who_waits_too_long_for_a_human_is_told_once(desk: Desk) -> None:
+    async with desk.pool.acquire() as connection:
+        seeded = await a_session(connection, person=CANARY)
+    await desk.pool.execute(
+        """INSERT INTO handovers (session_id, address_id, asked_by, reason, asked_at)
+           VALUES ($1, $2, 'person', $3, now() - interval '4 min')""",
+        seeded.session_id, seeded.address_id, CANARY,
+    )  # fmt: skip
+    assert await desk.look() == (0, 0)
+    await desk.pool.execute("UPDATE handovers SET asked_at = now() - interval '6 min'")
+    assert await desk.look(replace(RULES, handover_seconds=0.0)) == (0, 0)
+    assert await desk.look() == (1, 0)
+    session = str(seeded.public_id)
+    assert await desk.open() == [("handover_waiting", session, {"session": session, "minutes": 5})]
+    await desk.pool.execute("UPDATE handovers SET state = 'ended', ended_at = now(), ended_by = 'person'")
+    assert await desk.look() == (0, 1)
+
+
+async def test_an_uncertain_delivery_is_told(desk: Desk) -> None:
+    async with desk.pool.acquire() as connection:
+        seeded = await a_session(connection, channel="telegram")
+    await desk.pool.execute(
+        """INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state, error)
+           SELECT session_id, turn_no, 0, 'telegram', $2, 'uncertain', $3 FROM turns
+            WHERE session_id = $1 LIMIT 1""",
+        seeded.session_id, seeded.address_id, CANARY,
+    )  # fmt: skip
+    assert await desk.look() == (1, 0)
+    assert await desk.open() == [("uncertain_delivery", "telegram", {"count": 1})]
+    await desk.pool.execute("UPDATE deliveries SET state = 'delivered'")
+    assert await desk.look() == (0, 1)
+
+
+async def test_a_full_disk_is_told(desk: Desk) -> None:
+    room = {"free": 2**30, "total": 100 * 2**30}
+    workers = PostgresWorkers(desk.pool, health=lambda: {"disk": room})
+    await workers.beat(desk.worker_id)
+    assert await desk.look() == (1, 0)
+    assert await desk.open() == [("disk_low", "data", {"free_bytes": 2**30, "total_bytes": 100 * 2**30})]
+    room["free"] = 50 * 2**30
+    await workers.beat(desk.worker_id)
+    assert await desk.look() == (0, 1)
+
+
+async def test_a_backup_that_fails_is_told_until_one_succeeds(desk: Desk) -> None:
+    health: dict[str, bool] = {"backup_failed": True}
+    workers = PostgresWorkers(desk.pool, health=lambda: health)
+    await workers.beat(desk.worker_id)
+    assert await desk.look() == (1, 0)
+    assert await desk.open() == [("no_backup", "data", {})]
+    health.clear()
+    await workers.beat(desk.worker_id)
+    assert await desk.look() == (0, 1)
+
+
+async def test_a_missing_worker_is_told_once_there_was_time_for_one_to_start(desk: Desk) -> None:
+    await desk.pool.execute("DELETE FROM workers WHERE role = 'worker'")
+    assert await desk.look() == (0, 0)
+    await desk.pool.execute("UPDATE workers SET started_at = now() - interval '1 min'")
+    assert await desk.look() == (1, 0)
+    assert await desk.open() == [("no_worker", "", {"seconds": 30})]
+    await PostgresWorkers(desk.pool).register("worker")
+    assert await desk.look() == (0, 1)
+
+
+async def test_what_comes_and_goes_is_one_alert(desk: Desk) -> None:
+    patient = replace(RULES, over_seconds=60.0)
+    await desk.spend(4_000_000)
+    assert await desk.look(patient) == (1, 0)
+    await desk.spend(0)
+    assert await desk.look(patient) == (0, 0)
+    await desk.spend(4_000_000)
+    assert await desk.look(patient) == (0, 0)
+    assert await desk.pool.fetchval("SELECT count(*) FROM alerts") == 1
+
+
+async def test_each_target_is_told_once_and_once_more_when_it_is_over(desk: Desk) -> None:
+    await desk.spend(4_000_000)
+    await desk.look()
+    for target in TARGETS:
+        sending = await desk.claimed(target)
+        assert (sending.target, sending.phase, sending.alert.kind) == (target, "opened", "spend_80")
+        assert await desk.claim(target) is None
+        assert await desk.store.ended(sending, Sent(), worker_id=desk.worker_id)
+    await desk.spend(0)
+    await desk.look()
+    assert {(await desk.claimed(target)).phase for target in TARGETS} == {"ended"}
+    await desk.look()
+    assert await desk.claim() is None
+
+
+async def test_an_end_waits_for_its_beginning_and_is_not_told_without_it(desk: Desk) -> None:
+    await desk.spend(4_000_000)
+    await desk.look(targets=("webhook",))
+    first = await desk.claimed()
+    await desk.spend(0)
+    assert await desk.look(targets=("webhook",)) == (0, 1)
+    assert await desk.claim() is None
+    await desk.store.ended(first, Refused(code="http_410"), worker_id=desk.worker_id)
+    await desk.look(targets=("webhook",))
+    assert await desk.states() == {("webhook", "opened"): "failed", ("webhook", "ended"): "failed"}
+
+
+async def test_rivals_open_one_alert_and_claim_each_message_once(desk: Desk) -> None:
+    await desk.spend(5_000_000)
+    swept = await asyncio.gather(
+        *(desk.store.sweep(RULES, worker_id=desk.worker_id, targets=TARGETS) for _ in range(6))
+    )
+    assert sum(one.opened for one in swept if one) == 2
+    claimed = await asyncio.gather(*(desk.claim() for _ in range(12)))
+    ids = [one.send_id for one in claimed if one]
+    assert len(ids) == len(set(ids))
+
+
+async def test_what_was_cut_off_is_repeated_only_where_the_receiver_knows_its_key(desk: Desk) -> None:
+    await desk.spend(4_000_000)
+    await desk.look()
+    other = await PostgresWorkers(desk.pool).register("bot")
+    sendings = [await desk.store.claim([target], worker_id=other) for target in TARGETS]
+    await desk.look()
+    assert set((await desk.states()).values()) == {"sending"}
+    await PostgresWorkers(desk.pool).stop(other)
+    await desk.look()
+    assert await desk.states() == {
+        ("telegram:-100", "opened"): "uncertain",
+        ("webhook", "opened"): "due",
+        ("email", "opened"): "uncertain",
+    }
+    for late in sendings:
+        assert late is not None
+        assert not await desk.store.ended(late, Sent(), worker_id=other)
+    again = await desk.claimed()
+    assert sendings[1] is not None
+    assert (again.target, again.send_key, again.attempt) == ("webhook", sendings[1].send_key, 2)
+
+
+async def test_what_surely_failed_is_tried_again_later_and_not_for_ever(desk: Desk) -> None:
+    await desk.spend(4_000_000)
+    await desk.look(targets=("webhook",))
+    for attempt in range(1, 13):
+        sending = await desk.claimed()
+        assert sending.attempt == attempt
+        await desk.store.ended(sending, NotSent(code="http_500"), worker_id=desk.worker_id)
+        assert await desk.claim() is None
+        await desk.pool.execute("UPDATE alert_sends SET due_at = now()")
+    assert await desk.claim() is None
+    row = await desk.pool.fetchrow("SELECT state, error FROM alert_sends")
+    assert row is not None
+    assert tuple(row) == ("failed", "http_500")
+
+
+async def test_an_unknown_end_is_never_repeated(desk: Desk) -> None:
+    await desk.spend(4_000_000)
+    await desk.look(targets=("email",))
+    await desk.store.ended(await desk.claimed(), Unknown(code="lost_connection"), worker_id=desk.worker_id)
+    await desk.look(targets=("email",))
+    assert await desk.claim() is None
+    assert await desk.states() == {("email", "opened"): "uncertain"}
+
+
+async def test_nothing_is_due_for_ever(desk: Desk) -> None:
+    await desk.spend(4_000_000)
+    await desk.look()
+    await desk.pool.execute(
+        "UPDATE alert_sends SET created_at = now() - interval '25 h' WHERE target = 'email'"
+    )
+    await desk.look(targets=("webhook", "email"))
+    rows = await desk.pool.fetch("SELECT target, state, error FROM alert_sends ORDER BY target")
+    assert [tuple(row) for row in rows] == [
+        ("email", "failed", "expired"), ("telegram:-100", "failed", "not_configured"), ("webhook", "due", ""),
+    ]  # fmt: skip
+
+
+async def test_a_test_goes_to_every_target_and_is_over_at_once(desk: Desk) -> None:
+    made = await desk.store.test(TARGETS, by="anna")
+    assert await desk.open() == []
+    sending = await desk.claimed("webhook")
+    assert (sending.alert.kind, sending.alert.public_id) == ("test", str(made))
+    await desk.store.ended(sending, Sent(), worker_id=desk.worker_id)
+    assert ("webhook", "sent", "") in await desk.store.results(made)
+    await desk.look()
+    assert ("webhook", "ended") not in await desk.states()
+
+
+@pytest.mark.control("S36")
+async def test_no_word_of_people_is_in_any_alert(desk: Desk) -> None:
+    await test_dead_jobs_are_one_alert_by_kind_that_wakes_up_when_there_are_more(desk)
+    await test_an_uncertain_delivery_is_told(desk)
+    text = await desk.pool.fetchval("SELECT string_agg(a::text, ' ') FROM alerts a")
+    assert CANARY not in text

@@ -1,0 +1,184 @@
+"""Reminders in Postgres: kept once, begun once whoever looks, ended when they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.memory.reminders import PostgresReminders
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.core.identity.people import Joined
+from shared.core.tools.reminders import PENDING_AT_MOST, PER_HOUR, NewReminder
+from shared.core.values.messages import Text
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
+
+WORDS = (Text(text="[Reminder: call Anna]"),)
+
+
+@pytest.fixture
+async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
+    async with running_app(settings_for(database_url, redis_url)) as app:
+        yield await visit(app)
+    connection = await asyncpg.connect(database_url)
+    assert await check_invariants(connection) == []
+    await connection.close()
+
+
+@pytest.fixture
+def store(guest: Visit) -> PostgresReminders:
+    return PostgresReminders(guest.app.pool)
+
+
+async def new(guest: Visit, key: str = "k1", *, hours: float = 1.0, text: str = "call Anna") -> NewReminder:
+    party = await guest.one("SELECT party_id FROM sessions WHERE id = $1", guest.session_id)
+    return NewReminder(
+        key=key, party_id=party, session_id=guest.session_id, address_id=guest.address_id, text=text,
+        due_at=datetime.now(UTC) + timedelta(hours=hours),
+    )  # fmt: skip
+
+
+async def due_now(guest: Visit) -> None:
+    await guest.app.pool.execute("UPDATE reminders SET tell_at = now() WHERE state = 'pending'")
+
+
+async def state(guest: Visit) -> Any:
+    return await guest.one("SELECT string_agg(state, ' ' ORDER BY id) FROM reminders")
+
+
+async def test_the_same_call_again_is_the_same_reminder(guest: Visit, store: PostgresReminders) -> None:
+    wish = await new(guest)
+    assert await asyncio.gather(*(store.add(wish) for _ in range(5))) == [None] * 5
+    assert [one.text for one in await store.of_session(guest.session_id)] == ["call Anna"]
+
+
+async def test_rivals_cannot_keep_more_than_is_allowed(guest: Visit, store: PostgresReminders) -> None:
+    wishes = [await new(guest, f"k{number}", hours=2 * number + 1) for number in range(PENDING_AT_MOST + 5)]
+    found = await asyncio.gather(*map(store.add, wishes))
+    assert sorted(map(str, found)) == ["None"] * PENDING_AT_MOST + ["too_many"] * 5
+
+
+async def test_no_hour_holds_more_than_its_share(guest: Visit, store: PostgresReminders) -> None:
+    for number in range(PER_HOUR):
+        assert await store.add(await new(guest, f"k{number}", hours=5 + number / 20)) is None
+    assert await store.add(await new(guest, "more", hours=5.5)) == "crowded"
+    assert await store.add(await new(guest, "later", hours=7)) is None
+
+
+async def test_a_public_chat_has_none(guest: Visit, store: PostgresReminders) -> None:
+    await guest.app.pool.execute("UPDATE sites SET audience = 'public'")
+    assert await store.add(await new(guest)) == "public"
+
+
+async def test_of_many_who_look_one_begins_the_turn(guest: Visit, store: PostgresReminders) -> None:
+    await store.add(await new(guest))
+    assert await store.due("web") == ()
+    await due_now(guest)
+    (found,) = await store.due("web")
+    assert (found.text, found.reachable, found.timezone) == ("call Anna", True, None)
+    begun = await asyncio.gather(*(store.begin(found.id, blocks=WORDS, tokens=7) for _ in range(6)))
+    assert sorted(map(str, begun)) == sorted([str(guest.session_id), *["None"] * 5])
+    assert await guest.one("SELECT count(*) FROM turns") == 1
+    assert await guest.one("SELECT author || ' ' || role FROM entries") == "program user"
+    assert await store.words_of(guest.session_id, 1) == "call Anna"
+    assert await store.words_of(guest.session_id, 2) is None
+
+
+async def test_only_who_serves_the_channel_and_the_account_finds_it(
+    guest: Visit, store: PostgresReminders
+) -> None:
+    await store.add(await new(guest))
+    await due_now(guest)
+    assert await store.due("telegram") == ()
+    assert await store.due("web", accounts=["another site"]) == ()
+    assert len(await store.due("web", accounts=["default"])) == 1
+
+
+async def test_it_is_done_when_its_turn_is_over_and_delivered(guest: Visit, store: PostgresReminders) -> None:
+    await store.add(await new(guest))
+    await due_now(guest)
+    (found,) = await store.due("web")
+    await store.begin(found.id, blocks=WORDS, tokens=7)
+    assert await store.due("web") == ()
+    assert await state(guest) == "claimed"
+    assert "call Anna" in await guest.answered()
+    assert await store.due("web") == ()
+    assert await state(guest) == "done"
+
+
+async def test_messages_that_wait_are_answered_first_and_later_ones_after(
+    guest: Visit, store: PostgresReminders
+) -> None:
+    await store.add(await new(guest))
+    await guest.say("First.")
+    await due_now(guest)
+    (found,) = await store.due("web")
+    await store.begin(found.id, blocks=WORDS, tokens=7)
+    await guest.say("Third.")
+    await guest.say("Also third.")
+    await guest.answered()
+    turns = "SELECT string_agg(te.turn_no || ' ' || author, ', ' ORDER BY te.seq) FROM turn_entries te"
+    assert await guest.one(f"{turns} JOIN entries USING (session_id, seq) WHERE role = 'user'") == (
+        "1 person, 2 program, 3 person, 3 person"
+    )
+
+
+async def test_only_its_own_people_can_cancel_it_and_only_before_its_time(
+    guest: Visit, store: PostgresReminders
+) -> None:
+    other = await visit(guest.app)
+    await store.add(await new(guest))
+    (kept,) = await store.of_session(guest.session_id)
+    assert await store.of_session(other.session_id) == ()
+    assert not await store.cancel(other.session_id, kept.id)
+    assert await store.cancel(guest.session_id, kept.id)
+    assert not await store.cancel(guest.session_id, kept.id)
+    await due_now(guest)
+    assert await store.due("web") == ()
+    assert await store.begin(kept.id, blocks=WORDS, tokens=7) is None
+
+
+async def test_it_is_put_off_and_told_apart_from_what_nobody_serves(
+    guest: Visit, store: PostgresReminders
+) -> None:
+    await store.add(await new(guest))
+    await guest.app.pool.execute("UPDATE reminders SET tell_at = now() - interval '11 minutes'")
+    assert (await store.overdue(10), await store.overdue(12)) == (1, 0)
+    (found,) = await store.due("web")
+    await store.wait_until(found.id, found.now + timedelta(hours=1))
+    assert await store.due("web") == ()
+    assert await store.overdue(10) == 0
+    assert await store.begin(found.id, blocks=WORDS, tokens=7) is None
+
+
+async def test_a_chat_that_is_closed_is_shown_as_the_reason(guest: Visit, store: PostgresReminders) -> None:
+    await store.add(await new(guest))
+    await due_now(guest)
+    await guest.app.pool.execute("UPDATE addresses SET unreachable_since = now()")
+    (found,) = await store.due("web")
+    assert not found.reachable
+    await store.fail(found.id, "unreachable")
+    (shown,) = await store.of_session(guest.session_id)
+    assert (shown.state, shown.reason) == ("failed", "unreachable")
+
+
+async def test_it_follows_its_address_to_the_session_and_party_that_it_leads_to(
+    guest: Visit, store: PostgresReminders
+) -> None:
+    """As after `/link`: the other conversation goes on, and this place leads there."""
+    other = await visit(guest.app)
+    await store.add(await new(guest))
+    people = PostgresPeople(guest.app.pool)
+    code = await people.issue_code(guest.session_id, guest.address_id)
+    assert isinstance(code, str)
+    assert isinstance(await people.join(other.session_id, other.address_id, code), Joined)
+    assert len(await store.of_session(other.session_id)) == 1
+    await due_now(guest)
+    (found,) = await store.due("web")
+    assert await store.begin(found.id, blocks=WORDS, tokens=7) == other.session_id
+    assert "call Anna" in await other.answered()

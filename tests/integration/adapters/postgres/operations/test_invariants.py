@@ -1,0 +1,532 @@
+"""A real conversation keeps every promise, and each way of breaking one is found and named."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from shared.adapters.embedded import EmbeddedServers
+from shared.adapters.postgres.operations.invariants import Violation, check_activity, check_invariants
+from shared.core.values.message_repair import repair
+from shared.core.values.messages import text_message, tool_uses
+from tests.conftest import DatabaseServer
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
+
+WITHOUT_GUARDS = """
+DO $$ DECLARE c record; BEGIN
+  FOR c IN SELECT conrelid::regclass AS place, conname FROM pg_constraint
+            WHERE connamespace = 'public'::regnamespace AND contype IN ('c', 'f', 'x', 'u')
+              AND conparentid = 0 AND conislocal LOOP
+    EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I CASCADE', c.place, c.conname);
+  END LOOP;
+END $$;
+DROP TRIGGER entries_are_only_added ON entry_rows;
+"""
+"""The database refuses most of these by itself; the checks are for the day on which it could not."""
+
+SPENT = """
+INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, settled_micro, state, scopes,
+                          ended_at)
+SELECT s.id, s.party_id, 1, current_date, 70, CASE WHEN x.state = 'held' THEN NULL ELSE 50 END, x.state,
+       '{total}', CASE WHEN x.state = 'held' THEN NULL ELSE now() END
+  FROM (SELECT * FROM sessions ORDER BY id LIMIT 1) s, (VALUES ('settled'), ('held')) x(state);
+INSERT INTO spend_days (scope, day, reserved_micro, spent_micro) VALUES ('total', current_date, 70, 50);
+"""
+
+
+PASSAGE = """
+INSERT INTO passages (session_id, number, seq, part, turn_no, author, sitting, at, text, terms, vector)
+VALUES (1, 999, 1, 0, 0, 'person', 1, now(), 'found', 1, 'found:1')
+"""
+SERVED = """
+UPDATE addresses SET account = '7';
+UPDATE workers SET beat = now(), stopped_at = NULL;
+INSERT INTO leases (name, leased_by, epoch, taken_at)
+SELECT 'telegram:7', max(id), 1, now() - interval '3 days' FROM workers;
+"""
+
+
+@pytest.fixture(scope="module")
+async def seeded(
+    database_server: DatabaseServer, migrated_template: str, servers: EmbeddedServers
+) -> AsyncIterator[str]:
+    """Two people: one with tools, a compaction and an undo behind them, one who waits for an answer."""
+    name = await database_server.create(template=migrated_template)
+    url = database_server.url(name)
+    async with running_app(settings_for(url, f"{servers.redis_url}?db=15")) as app:
+        await _talk(await visit(app))
+        waiting = await visit(app)
+        await waiting.ask("Hello")
+        await waiting.say("Are you still there?")
+        await app.pool.execute(SPENT)
+    yield name
+    await database_server.drop(name)
+
+
+async def _talk(guest: Visit) -> None:
+    await guest.ask("Please remember that my cat is called Miso.")
+    for number in range(9):
+        await guest.ask(f"Number {number}: we decided to meet on 2026-05-{number + 10} in Lisbon.")
+    await _compacted(guest)
+    undone = await guest.app.upkeep.undo(guest.session_id, limit_tokens=10**9, fixed_tokens=0)
+    assert hasattr(undone, "link_id"), undone
+    await _compacted(guest)
+    for number in range(7):
+        await guest.ask(f"Later {number}: the train to Porto leaves at 1{number}:20.")
+    await _compacted(guest)
+
+
+async def _compacted(guest: Visit) -> None:
+    await guest.one(
+        """INSERT INTO jobs (kind, session_id, key, trigger, payload)
+           VALUES ('compact', $1, 'compact:by:hand', 'manual', '{"force": true}') RETURNING id""",
+        guest.session_id,
+    )
+    await guest.run_due_jobs()
+    assert await guest.one("SELECT state FROM jobs ORDER BY id DESC LIMIT 1") == "done"
+
+
+@pytest.fixture
+async def connection(
+    database_server: DatabaseServer, seeded: str
+) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    """A copy of the seeded database, for this test alone."""
+    name = await database_server.create(template=seeded)
+    opened = await asyncpg.connect(database_server.url(name), timeout=60)
+    yield opened
+    await opened.close(timeout=30)
+    await database_server.drop(name)
+
+
+BROKEN = [
+    (
+        "I2",
+        "on its way although a worker",
+        """UPDATE deliveries SET state = 'queued' WHERE (session_id, turn_no) = (1, 3);
+           UPDATE turns SET ended_at = now() - interval '2 hours' WHERE (session_id, turn_no) = (1, 3);
+           INSERT INTO workers (role, pid, started_at) VALUES ('worker', 1, now() - interval '2 hours')""",
+    ),
+    ("I1", "belongs to no turn", "DELETE FROM turn_entries WHERE session_id = 1 AND seq = 5"),
+    (
+        "I1",
+        "belongs to two turns",
+        """ALTER TABLE turn_entries DROP CONSTRAINT turn_entries_pkey;
+           INSERT INTO turn_entries (session_id, seq, turn_no, step) VALUES (1, 5, 9, 500)""",
+    ),
+    (
+        "I1",
+        "has not ended",
+        "UPDATE turns SET state = 'open', ended_at = NULL WHERE (session_id, turn_no) = (1, 3)",
+    ),
+    (
+        "I1",
+        "does not count as answered",
+        "UPDATE turns SET state = 'answered', ended_at = now() WHERE session_id = 2",
+    ),
+    (
+        "I1",
+        "no message of a person",
+        "UPDATE entries SET author = 'tool' WHERE (session_id, seq) = (1, 1)",
+    ),
+    (
+        "I2",
+        "more than once on the screen",
+        """INSERT INTO events (session_id, event_seq, kind, turn_no, payload)
+           SELECT 1, next_event_seq, 'msg', 2, '{"text": "again"}' FROM sessions WHERE id = 1;
+           UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = 1""",
+    ),
+    (
+        "I2",
+        "more than one answer",
+        """INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
+           SELECT 1, next_seq, 'assistant', 'assistant', '[{"type": "text", "text": "again"}]', 1
+             FROM sessions WHERE id = 1;
+           INSERT INTO turn_entries (session_id, seq, turn_no, step)
+           SELECT 1, next_seq, 2, next_seq FROM sessions WHERE id = 1;
+           UPDATE sessions SET next_seq = next_seq + 1 WHERE id = 1""",
+    ),
+    ("I2", "has no delivery", "DELETE FROM deliveries WHERE (session_id, turn_no) = (1, 4)"),
+    (
+        "I2",
+        "delivered twice",
+        """ALTER TABLE deliveries DROP CONSTRAINT deliveries_pkey;
+           INSERT INTO deliveries SELECT * FROM deliveries WHERE (session_id, turn_no) = (1, 4)""",
+    ),
+    ("I3", "log have a gap", "UPDATE sessions SET next_seq = next_seq + 1 WHERE id = 1"),
+    (
+        "I3",
+        "log have a gap",
+        """DELETE FROM turn_entries WHERE (session_id, seq) = (1, 6);
+           DELETE FROM entries WHERE (session_id, seq) = (1, 6)""",
+    ),
+    ("I3", "events have a gap", "DELETE FROM events WHERE (session_id, event_seq) = (1, 6)"),
+    ("I3", "events have a gap", "UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = 1"),
+    ("I3", "not yet said", "UPDATE addresses SET read_seq = 10000"),
+    (
+        "I1",
+        "turn that has not ended",
+        """INSERT INTO feedback (session_id, turn_no)
+           SELECT session_id, turn_no FROM turns WHERE ended_at IS NULL""",
+    ),
+    (
+        "I1",
+        "request twice",
+        "INSERT INTO feedback (session_id, turn_no, cids) VALUES (1, 1, '{a,a}')",
+    ),
+    ("I3", "turns have a gap", "UPDATE sessions SET next_turn = next_turn + 1 WHERE id = 1"),
+    (
+        "I3",
+        "not in the order",
+        """UPDATE turn_entries SET turn_no = 100 - turn_no WHERE session_id = 1 AND turn_no IN (45, 5)""",
+    ),
+    (
+        "I3",
+        "before anybody had spoken",
+        "UPDATE turn_entries SET step = 0 WHERE session_id = 1 AND seq = 2",
+    ),
+    (
+        "I4",
+        "has no result",
+        """UPDATE entries SET blocks = '[{"type": "text", "text": "gone"}]'
+            WHERE session_id = 1 AND author = 'tool'""",
+    ),
+    (
+        "I4",
+        "answers no call",
+        """UPDATE entries SET blocks = '[{"type": "text", "text": "gone"}]'
+            WHERE session_id = 1 AND blocks @> '[{"type": "tool_use"}]'""",
+    ),
+    ("I4", "never came to an end", "UPDATE turn_steps SET status = 'intent', ended_at = NULL"),
+    (
+        "I5",
+        "do not cover",
+        "UPDATE links SET active = false WHERE id = (SELECT min(id) FROM links WHERE active)",
+    ),
+    ("I5", "overlap", "UPDATE links SET active = true"),
+    (
+        "I5",
+        "overlap",
+        "UPDATE links SET from_turn = from_turn + 1 WHERE id = (SELECT head FROM sessions WHERE id = 1)",
+    ),
+    ("I5", "head is not the newest", "UPDATE sessions SET head = (SELECT min(id) FROM links) WHERE id = 1"),
+    ("I5", "no head stands", "UPDATE sessions SET head = NULL WHERE id = 1"),
+    ("I5", "have not ended", "UPDATE sessions SET answered_turn = 1 WHERE id = 1"),
+    ("I5", "inside a turn", "UPDATE links SET through_seq = through_seq - 1 WHERE active"),
+    (
+        "I6",
+        "nobody asked what to remember",
+        "DELETE FROM flushes; UPDATE sessions SET flushed_turn = 0",
+    ),
+    (
+        "I6",
+        "that no flush has read",
+        "UPDATE sessions SET flushed_turn = 0; UPDATE links SET created_at = now() - interval '1 hour'",
+    ),
+    ("I4", "more is searchable", "UPDATE sessions SET indexed_turn = 1000 WHERE id = 1"),
+    (
+        "I4",
+        "is of no message",
+        """INSERT INTO passages (session_id, number, seq, part, turn_no, author, sitting, at, text, terms,
+                                 vector)
+           VALUES (1, 999, 999, 0, 1, 'person', 1, now(), 'lost', 1, 'lost:1')""",
+    ),
+    ("I4", "counted wrongly", PASSAGE + "; UPDATE recall_words SET passages = 7 WHERE lexeme = ''"),
+    (
+        "I7",
+        "a checkpoint goes on",
+        "INSERT INTO checkpoints (session_id, from_turn, through_turn) VALUES (1, 1, 1000)",
+    ),
+    (
+        "I1",
+        "belongs to no message",
+        """INSERT INTO artifacts (session_id, seq, sha256, body, tokens)
+           VALUES (1, 999, sha256('whole'), 'whole', 1)""",
+    ),
+    (
+        "I1",
+        "the text that its id stands for",
+        "INSERT INTO artifacts (session_id, seq, sha256, body, tokens) VALUES (1, 1, sha256('a'), 'b', 1)",
+    ),
+    (
+        "I4",
+        "longer again",
+        """INSERT INTO prune_decisions (session_id, seq, form, turn_no)
+           VALUES (1, 1, 'clear', 3), (1, 1, 'trim', 4)""",
+    ),
+    (
+        "I4",
+        "words of a person",
+        "INSERT INTO prune_decisions (session_id, seq, form, turn_no) VALUES (1, 1, 'clear', 3)",
+    ),
+    ("I6", "counts as running", "UPDATE flushes SET outcome = 'running', ended_at = NULL"),
+    ("I6", "than any flush has read", "UPDATE sessions SET flushed_turn = answered_turn WHERE id = 1"),
+    ("I7", "address leads", "UPDATE addresses SET party_id = 1 WHERE session_id = 2"),
+    ("I7", "turn came from", "UPDATE turns SET address_id = 2 WHERE session_id = 1 AND turn_no = 3"),
+    ("I7", "answer goes to", "UPDATE deliveries SET address_id = 2 WHERE session_id = 1 AND turn_no = 3"),
+    ("I7", "note was taken", "UPDATE notes SET party_id = 2"),
+    ("I1", "one that is not there", "UPDATE notes SET superseded_by = 999"),
+    ("I1", "in a circle", "UPDATE notes SET superseded_by = id"),
+    (
+        "I7",
+        "replaced by one of somebody else",
+        """INSERT INTO notes (party_id, scope, kind, text, hash) VALUES (2, 'other', 'fact', 'Other', 'x');
+           UPDATE notes SET superseded_by = (SELECT max(id) FROM notes) WHERE scope = 'default'""",
+    ),
+    ("I12", "can still be read", "UPDATE notes SET forgotten_at = now()"),
+    (
+        "I12",
+        "an event tells",
+        "UPDATE notes SET forgotten_at = now(), text = '', subject = '', event_date = NULL",
+    ),
+    (
+        "I7",
+        "not of one session",
+        "UPDATE flushes SET session_id = 2 WHERE id = (SELECT max(flush_id) FROM links)",
+    ),
+    ("I7", "charged to somebody else", "UPDATE usage SET party_id = 2 WHERE session_id = 1"),
+    ("I9", "ledger and the totals", "UPDATE session_totals SET cache_read_tokens = 5 WHERE session_id = 1"),
+    ("I9", "ledger and the totals", "DELETE FROM usage WHERE id = (SELECT max(id) FROM usage)"),
+    ("I9", "spent by purpose", "UPDATE session_spend SET calls = calls + 1 WHERE session_id = 1"),
+    ("I9", "spent by purpose", "DELETE FROM session_spend WHERE session_id = 2"),
+    ("I9", "spent by purpose", "UPDATE usage SET cost_micro = NULL WHERE id = (SELECT max(id) FROM usage)"),
+    ("I9", "has no totals", "DELETE FROM session_totals WHERE session_id = 2"),
+    ("I9", "number of compactions", "UPDATE session_totals SET compaction_count = 0"),
+    ("I9", "channel of a session", "UPDATE sessions SET last_channel = 'telegram' WHERE id = 2"),
+    ("I7", "another name than its person", "UPDATE sessions SET person = 'somebody else' WHERE id = 2"),
+    ("I7", "shows another person", "UPDATE sessions SET person_name = 'Somebody Else' WHERE id = 2"),
+    (
+        "I11",
+        "a place is remembered",
+        """INSERT INTO operators (name, disabled_at) VALUES ('gone', now());
+           INSERT INTO login_places (key, operator_id) SELECT sha256('x'), max(id) FROM operators""",
+    ),
+    ("I7", "listed under another name", "UPDATE session_list SET person = 'somebody else' WHERE id = 2"),
+    (
+        "I9",
+        "the list of conversations",
+        "DELETE FROM session_list_changes; UPDATE session_list SET next_turn = 99 WHERE id = 1",
+    ),
+    ("I9", "the list of conversations", "DELETE FROM session_list WHERE id = 2"),
+    (
+        "I10",
+        "without a turn that has not ended",
+        "UPDATE turns SET state = 'answered', ended_at = now() WHERE session_id = 2",
+    ),
+    (
+        "I9",
+        "nobody will do",
+        "UPDATE reservations SET created_at = now() - interval '2 hours' WHERE state = 'held'",
+    ),
+    (
+        "I9",
+        "a cap that did not refuse it",
+        """UPDATE turns SET refused_scope = 'total', error_code = 'too_long'
+            WHERE session_id = 1 AND turn_no = 1""",
+    ),
+    ("I9", "held and ended", "UPDATE reservations SET ended_at = now() WHERE state = 'held'"),
+    ("I9", "not the sum", "UPDATE spend_days SET reserved_micro = 0"),
+    ("I9", "not the sum", "DELETE FROM spend_days"),
+    ("I9", "negative", "UPDATE spend_days SET spent_micro = -1"),
+    (
+        "I10",
+        "showed nothing",
+        """UPDATE events SET seq = NULL, payload = '{"text": ""}'
+            WHERE session_id = 1 AND turn_no = 4 AND seq = (
+                  SELECT max(seq) FROM turn_entries WHERE session_id = 1 AND turn_no = 4)""",
+    ),
+    (
+        "I10",
+        "not marked as troubled",
+        """UPDATE turns SET state = 'failed' WHERE session_id = 1
+              AND turn_no = (SELECT answered_turn FROM sessions WHERE id = 1)""",
+    ),
+    (
+        "I10",
+        "not marked as troubled",
+        "UPDATE jobs SET state = 'dead' WHERE id = (SELECT min(id) FROM jobs WHERE state = 'done')",
+    ),
+    ("I10", "answered by nobody", "UPDATE turns SET state = 'claimed' WHERE state = 'open'"),
+    ("I10", "out of its order", "UPDATE turns SET state = 'claimed', ended_at = NULL WHERE turn_no = 4"),
+    (
+        "I10",
+        "leased without a turn",
+        "UPDATE sessions SET leased_by = (SELECT max(id) FROM workers) WHERE id = 1",
+    ),
+    ("I10", "or by nobody that we know", "UPDATE sessions SET leased_by = 999"),
+    ("I10", "without a lease", "UPDATE jobs SET state = 'running', ended_at = NULL WHERE id = 1"),
+    ("I10", "without an end", "UPDATE jobs SET ended_at = NULL"),
+    (
+        "I1",
+        "an update waits",
+        f"""{SERVED}
+            INSERT INTO telegram_updates (bot_id, update_id, body, received_at)
+            VALUES (7, 1, '{{}}', now() - interval '90 minutes')""",
+    ),
+    (
+        "I2",
+        "by a process that does not live",
+        "UPDATE deliveries SET channel = 'telegram', state = 'sending' WHERE session_id = 1 AND part = 0",
+    ),
+    (
+        "I2",
+        "not in its chat although",
+        f"""{SERVED}
+            UPDATE turns SET ended_at = now() - interval '2 days' WHERE session_id = 1 AND turn_no = 4;
+            UPDATE deliveries SET channel = 'telegram', state = 'sent' WHERE turn_no = 4""",
+    ),
+    (
+        "I3",
+        "before an earlier one",
+        """UPDATE deliveries SET channel = 'telegram', state = 'delivered', remote_id = turn_no;
+           UPDATE deliveries SET state = 'queued' WHERE session_id = 1 AND turn_no = 4""",
+    ),
+    ("I3", "in the middle", "UPDATE deliveries SET part = 2 WHERE session_id = 1 AND turn_no = 4"),
+    (
+        "I5",
+        "left out as if it were chatter",
+        "INSERT INTO prune_decisions (session_id, seq, form, turn_no) VALUES (1, 1, 'hide', 1)",
+    ),
+    ("I7", "leads to no session", "UPDATE addresses SET session_id = 999 WHERE session_id = 1"),
+    ("I7", "opens the place of a signed-in person", "UPDATE visitors SET identified = true"),
+    ("I7", "who is merged, a group", "UPDATE parties SET merged_into = 1 WHERE id = 2"),
+    (
+        "I7",
+        "joined are not one",
+        """INSERT INTO party_links (kept_party_id, joined_party_id, kept_session_id, archived_session_id, day)
+           VALUES (1, 2, 1, 2, current_date)""",
+    ),
+    ("I7", "archived without a link", "UPDATE sessions SET archived_at = now() WHERE id = 2"),
+    ("I7", "archived session has an address", "UPDATE sessions SET archived_at = now() WHERE id = 1"),
+    ("I7", "belongs to a person who is merged", "UPDATE parties SET merged_into = 1 WHERE id = 2"),
+    (
+        "I1",
+        "in the place of none",
+        "UPDATE entries SET replaces_seq = 2 WHERE (session_id, seq) = (1, 1)",
+    ),
+    (
+        "I7",
+        "ticket for a stream",
+        """INSERT INTO one_time_codes (code_hash, purpose, expires_at)
+           VALUES (sha256('t'), 'stream', now() + interval '1 hour')""",
+    ),
+    (
+        "I7",
+        "used after its end",
+        """INSERT INTO api_keys (name, prefix, token_hash, scopes, revoked_at, last_used_at)
+           VALUES ('x', 'evk_x', sha256('x'), '{memory:read}', now() - interval '1 day', now())""",
+    ),
+    (
+        "I7",
+        "can come in without it",
+        """WITH o AS (INSERT INTO operators (name, issuer, subject) VALUES ('ida', 'https://id.example', '1')
+                      RETURNING id)
+           INSERT INTO login_links (token_hash, operator_id, expires_at)
+           SELECT sha256('x'), id, now() + interval '1 hour' FROM o""",
+    ),
+    (
+        "I7",
+        "who is locked is logged in",
+        """WITH o AS (INSERT INTO operators (name, disabled_at) VALUES ('ida', now()) RETURNING id)
+           INSERT INTO operator_sessions (token_hash, operator_id, expires_at, how, source, browser)
+           SELECT sha256('x'), id, now() + interval '1 hour', 'link', 'a', '' FROM o""",
+    ),
+    (
+        "I7",
+        "spent before it is set up",
+        """WITH o AS (INSERT INTO operators (name) VALUES ('ida') RETURNING id)
+           INSERT INTO operator_factors (operator_id, key_id, sealed, last_step)
+           SELECT id, 'k', 'x', 7 FROM o""",
+    ),
+    ("I7", "collects messages of two places", "UPDATE sessions SET open_address = 1 WHERE id = 2"),
+    (
+        "I7",
+        "for a link that is no more",
+        """WITH n AS (INSERT INTO notes (party_id, scope, kind, text, hash)
+                      VALUES (2, 'default', 'fact', 'x', '') RETURNING id)
+           UPDATE notes SET superseded_by = n.id, party_link_id = 1 FROM n""",
+    ),
+]
+
+
+async def test_a_conversation_with_everything_in_it_keeps_every_promise(
+    connection: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    assert await connection.fetchval("SELECT count(*) FROM links WHERE active") == 2
+    assert await connection.fetchval("SELECT count(*) FROM links WHERE NOT active") == 1
+    assert await connection.fetchval("SELECT count(*) FROM turn_steps") == 1
+    assert await check_invariants(connection) == []
+
+
+@pytest.mark.control("S08")
+@pytest.mark.parametrize(("code", "words", "statement"), BROKEN, ids=[f"{c}-{w}" for c, w, _ in BROKEN])
+async def test_each_broken_promise_is_found(
+    connection: asyncpg.Connection[asyncpg.Record], code: str, words: str, statement: str
+) -> None:
+    await connection.execute(WITHOUT_GUARDS)
+    await connection.execute(statement)
+    found = await check_invariants(connection)
+    assert any(violation.code == code and words in violation.what for violation in found), found
+
+
+async def test_a_fresh_database_breaks_nothing(database_url: str) -> None:
+    fresh = await asyncpg.connect(database_url, timeout=60)
+    try:
+        assert await check_invariants(fresh) == []
+        assert await check_activity(fresh) == []
+    finally:
+        await fresh.close(timeout=30)
+
+
+async def test_a_violation_reads_as_a_sentence(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    await connection.execute("UPDATE sessions SET next_seq = next_seq + 1 WHERE id = 2")
+    found = await check_invariants(connection)
+    assert [str(violation) for violation in found] == [
+        "I3: the numbers of the log have a gap (session 2, next_seq 5, entries 3)"
+    ]
+
+
+async def test_a_flood_of_broken_rows_is_reported_in_few_lines(
+    connection: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    await connection.execute("UPDATE turns SET address_id = 2 WHERE session_id = 1")
+    await connection.execute(
+        """INSERT INTO turns (session_id, turn_no, channel, address_id)
+           SELECT 1, 100 + n, 'web', 2 FROM generate_series(1, 100) n"""
+    )
+    found = [
+        v
+        for v in await check_invariants(connection)
+        if v.what == "a turn came from an address of somebody else"
+    ]
+    assert len(found) == 20
+
+
+async def test_an_open_transaction_is_noticed(
+    connection: asyncpg.Connection[asyncpg.Record], database_server: DatabaseServer
+) -> None:
+    name = await connection.fetchval("SELECT current_database()")
+    idler = await asyncpg.connect(database_server.url(name), timeout=60)
+    try:
+        await idler.execute("BEGIN")
+        await idler.execute("SELECT 1")
+        await connection.execute("SELECT pg_sleep(1.1)")
+        found = await check_activity(connection)
+    finally:
+        await idler.close(timeout=30)
+    assert [violation.code for violation in found] == ["I8"]
+    assert isinstance(found[0], Violation)
+    assert "idle in transaction" in str(found[0])
+
+
+async def test_the_projected_request_of_the_whole_log_has_its_tool_pairs(
+    seeded: str, database_server: DatabaseServer
+) -> None:
+    name = await database_server.create(template=seeded)
+    async with running_app(settings_for(database_server.url(name), "unix:///nowhere")) as app:
+        whole = await app.turns.load(1, base_turn=0, through_turn=100)
+    await database_server.drop(name)
+    messages = (*(entry.message for entry in whole), text_message("user", "And now?"))
+    assert sum(len(tool_uses(message.blocks)) for message in messages) == 1
+    assert repair(messages) == messages

@@ -1,0 +1,124 @@
+"""A conversation is searched by the name of whom it belongs to, whatever happens to either meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.postgres.people.account_links_sql import LOCK_SESSIONS
+from shared.adapters.postgres.people.identities_sql import NAME
+from tests.kit.dashboard import seed
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+ANOTHER = "INSERT INTO sessions (party_id, agent_id) SELECT $1, min(id) FROM agents"
+RENAME = "UPDATE parties SET display_name = $2 WHERE id = $1"
+
+
+@asynccontextmanager
+async def pool_that_keeps(database_url: str, promise: str) -> AsyncIterator[Pool]:
+    """Afterwards no invariant of that name is broken."""
+    pool = await open_pool(database_url, size=4)
+    yield pool
+    await pool.close()
+    connection = await asyncpg.connect(database_url, timeout=60)
+    try:
+        told = [one for one in await check_invariants(connection) if promise in one.what]
+    finally:
+        await connection.close()
+    assert told == []
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    async with pool_that_keeps(database_url, "another name") as pool:
+        yield pool
+
+
+async def named(pool: Pool, name: str) -> seed.Seeded:
+    async with pool.acquire() as connection:
+        return await seed.a_session(connection, person=name)
+
+
+async def names(pool: Pool) -> list[str]:
+    return [row[0] for row in await pool.fetch("SELECT person FROM sessions ORDER BY id")]
+
+
+async def kept_waiting(pool: Pool, tasks: asyncio.TaskGroup, statement: str, *given: object) -> None:
+    """Begins what goes on when those have ended who are at it."""
+    task = tasks.create_task(pool.execute(statement, *given))
+    async with asyncio.timeout(20):
+        while not await pool.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):
+            assert not task.done(), "nobody kept it"
+            await asyncio.sleep(0.01)
+
+
+async def test_a_new_name_is_that_of_all_their_conversations(pool: Pool) -> None:
+    ada, other = await named(pool, "Ada"), await named(pool, "Jonas")
+    await pool.execute(ANOTHER, ada.party_id)
+    await pool.execute(NAME, ada.address_id, "Zoë Ångström")
+    assert await names(pool) == ["zoë ångström", "jonas", "zoë ångström"]
+    await pool.execute("UPDATE sessions SET party_id = $1 WHERE id = $2", ada.party_id, other.session_id)
+    assert await names(pool) == ["zoë ångström"] * 3
+
+
+@pytest.mark.parametrize("sort", ["-active", "active", "turns", "-output", "cost", "channel"])
+@pytest.mark.parametrize("words", ["zo", "ström", "ZOË"])
+async def test_whoever_is_called_otherwise_now_is_found_by_that_alone(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, words: str, sort: str
+) -> None:
+    """Also of a name that very many have, so that nobody is looked up."""
+    monkeypatch.setattr("shared.adapters.postgres.dashboard.read_models.is_short", lambda _: True)
+    for number in range(6):
+        one = await named(pool, "Zoë Ångström" if number % 2 else f"Ann {number}")
+        await pool.execute(NAME, one.address_id, f"Ann {number}" if number % 2 else "Zoë Ångström")
+    page = await Insights(pool).sessions(SessionQuery(search=words, sort=sort, limit=2))
+    assert [row["person"] for row in page["sessions"]] == ["Zoë Ångström"] * 2
+    rest = await Insights(pool).sessions(
+        SessionQuery(search=words, sort=sort, limit=2, cursor=page["next"] or "")
+    )
+    assert [row["person"] for row in rest["sessions"]] == ["Zoë Ångström"]
+
+
+async def test_a_conversation_that_begins_while_they_are_renamed_hears_of_it(pool: Pool) -> None:
+    ada = await named(pool, "Ada")
+    async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
+        await connection.execute(RENAME, ada.party_id, "Zoë")
+        await kept_waiting(pool, tasks, ANOTHER, ada.party_id)
+    assert await names(pool) == ["zoë", "zoë"]
+
+
+async def test_whoever_is_renamed_while_a_conversation_begins_waits_for_it(pool: Pool) -> None:
+    ada = await named(pool, "Ada")
+    async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
+        await connection.execute(ANOTHER, ada.party_id)
+        await kept_waiting(pool, tasks, NAME, ada.address_id, "Zoë")
+    assert await names(pool) == ["zoë", "zoë"]
+
+
+async def test_who_signs_in_with_a_new_name_waits_for_who_joins_or_erases_and_not_they_for_each_other(
+    pool: Pool,
+) -> None:
+    ada = await named(pool, "Ada")
+    async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
+        await connection.execute(LOCK_SESSIONS, [ada.session_id], [ada.party_id])
+        await kept_waiting(pool, tasks, NAME, ada.address_id, "Zoë")
+        await connection.execute(RENAME, ada.party_id, "")
+        assert await connection.fetchval("SELECT person FROM sessions") == ""
+    assert await names(pool) == ["zoë"]
+
+
+async def test_nothing_comes_before_the_changes_of_a_session(pool: Pool) -> None:
+    """For that Postgres would lock the row each time, and write so down: 60 bytes for each step of a turn."""
+    found = await pool.fetch(
+        """SELECT tgname FROM pg_trigger
+            WHERE tgrelid = 'sessions'::regclass AND tgtype & 1 > 0 AND tgtype & 2 > 0 AND tgtype & 16 > 0"""
+    )
+    assert found == []

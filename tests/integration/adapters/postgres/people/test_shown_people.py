@@ -1,0 +1,116 @@
+"""The list shows of a person what the person's row says, also of conversations that were not told yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.compaction.jobs import PostgresUpkeep
+from shared.adapters.postgres.compaction.jobs_sql import TELL_WHOSE, TOLD_AT_ONCE
+from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
+from shared.adapters.postgres.people.identities_sql import NAME
+from tests.integration.adapters.postgres.people.test_searched_names import (
+    ANOTHER,
+    RENAME,
+    Pool,
+    kept_waiting,
+    named,
+    pool_that_keeps,
+)
+
+OF_BEFORE = "UPDATE sessions SET person_name = NULL, person_kind = NULL, person_anonymous = NULL"
+UNTOLD = "SELECT count(*) FROM sessions WHERE person_kind IS NULL"
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    async with pool_that_keeps(database_url, "another person") as pool:
+        yield pool
+
+
+async def shown(pool: Pool, sort: str = "-active") -> list[tuple[Any, ...]]:
+    page = await Insights(pool).sessions(SessionQuery(sort=sort))
+    return [(row["person"], row["kind"], row["anonymous"]) for row in page["sessions"]]
+
+
+async def a_crowd(pool: Pool) -> list[tuple[Any, ...]]:
+    """A person, a group and a visitor without a name; as the list shows them."""
+    await named(pool, "Ada")
+    group, visitor = await named(pool, "Book Club"), await named(pool, "")
+    await pool.execute("UPDATE parties SET kind = 'group' WHERE id = $1", group.party_id)
+    await pool.execute("UPDATE parties SET anonymous = true WHERE id = $1", visitor.party_id)
+    return [("Ada", "person", False), ("Book Club", "group", False), (None, "person", True)]
+
+
+@pytest.mark.parametrize("sort", ["-active", "person", "state", "cost", "agent", "turns"])
+@pytest.mark.parametrize("told", ["before", "after", "some"])
+async def test_the_list_shows_each_person(pool: Pool, sort: str, told: str) -> None:
+    people = await a_crowd(pool)
+    if told != "after":
+        await pool.execute(
+            OF_BEFORE + (" WHERE id = (SELECT max(id) FROM sessions)" if told == "some" else "")
+        )
+    assert sorted(await shown(pool, sort), key=str) == sorted(people, key=str)
+
+
+async def test_old_conversations_are_told_some_at_a_time(pool: Pool) -> None:
+    ada = await named(pool, "Ada")
+    await pool.executemany(ANOTHER, [(ada.party_id,)] * TOLD_AT_ONCE)
+    await pool.execute(OF_BEFORE)
+    upkeep = PostgresUpkeep(pool)
+    assert [await upkeep.tell_whose() for _ in range(3)] == [TOLD_AT_ONCE, 1, 0]
+    assert set(await shown(pool)) == {("Ada", "person", False)}
+
+
+async def test_a_conversation_in_somebodys_hands_is_told_the_next_time(pool: Pool) -> None:
+    await named(pool, "Ada")
+    await pool.execute(OF_BEFORE)
+    upkeep = PostgresUpkeep(pool)
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT FROM sessions FOR UPDATE")
+        assert await upkeep.tell_whose() == 0
+    assert await upkeep.tell_whose() == 1
+
+
+async def test_whoever_is_renamed_while_they_are_told_has_the_new_name(pool: Pool) -> None:
+    ada = await named(pool, "Ada")
+    await pool.execute(OF_BEFORE)
+    async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
+        assert len(await connection.fetch(TELL_WHOSE)) == 1
+        await kept_waiting(pool, tasks, RENAME, ada.party_id, "Zoë")
+    assert await shown(pool) == [("Zoë", "person", False)]
+
+
+async def test_who_is_being_renamed_is_not_told_beside_it(pool: Pool) -> None:
+    ada = await named(pool, "Ada")
+    await pool.execute(OF_BEFORE)
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute(RENAME, ada.party_id, "Zoë")
+        assert await PostgresUpkeep(pool).tell_whose() == 0
+    assert await shown(pool) == [("Zoë", "person", False)]
+
+
+async def test_who_is_renamed_before_anybody_told_them_needs_no_telling(pool: Pool) -> None:
+    ada = await named(pool, "Ada")
+    await pool.execute(OF_BEFORE)
+    await pool.execute(NAME, ada.address_id, "Zoë")
+    assert await pool.fetchval(UNTOLD) == 0
+    assert await shown(pool) == [("Zoë", "person", False)]
+
+
+async def test_a_new_conversation_and_one_that_moves_know_their_person_at_once(pool: Pool) -> None:
+    ada, other = await named(pool, "Ada"), await named(pool, "Jonas")
+    await pool.execute(ANOTHER, ada.party_id)
+    await pool.execute("UPDATE sessions SET party_id = $1 WHERE id = $2", ada.party_id, other.session_id)
+    assert await pool.fetchval(UNTOLD) == 0
+    assert await shown(pool) == [("Ada", "person", False)] * 3
+
+
+async def test_half_of_a_person_cannot_be_stored(pool: Pool) -> None:
+    await named(pool, "Ada")
+    with pytest.raises(asyncpg.CheckViolationError, match="session_shows_whole_person"):
+        await pool.execute("UPDATE sessions SET person_name = NULL")

@@ -1,0 +1,114 @@
+"""What is older than its retention goes, in batches; what is younger, or still needed, stays."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.postgres.privacy.retention import RULES, Sweep
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.canaries import dumped
+
+OLD = """
+INSERT INTO telegram_updates (bot_id, update_id, body, handled_at) VALUES
+  (7, 1, '{"update_id": 1, "message": {"text": "old words"}}', now() - interval '17 days'),
+  (7, 2, '{"update_id": 2, "message": {"text": "young words"}}', now() - interval '13 days'),
+  (7, 3, '{"update_id": 3, "message": {"text": "waiting words"}}', NULL);
+INSERT INTO jobs (kind, session_id, key, state, ended_at)
+  SELECT 'tidy', id, 'a', 'done', now() - interval '33 days' FROM sessions;
+INSERT INTO jobs (kind, session_id, key, state, ended_at)
+  SELECT 'tidy', id, 'b', 'done', now() - interval '29 days' FROM sessions;
+INSERT INTO workers (role, pid, beat, stopped_at) VALUES ('web', 1, now() - interval '10 days', now());
+INSERT INTO prompt_parts (sha256, body, created_at) VALUES ('\\x01', 'orphan', now() - interval '5 days');
+INSERT INTO attachments (session_id, sha256, mime, size, state, created_at)
+  SELECT id, '\\x02', 'image/png', 1, 'stored', now() - interval '5 days' FROM sessions;
+INSERT INTO one_time_codes (code_hash, purpose, expires_at)
+  VALUES ('\\x03', 'link', now() - interval '5 days');
+INSERT INTO checkpoints (session_id, from_turn, through_turn, created_at)
+  SELECT id, 1, 1, now() - interval '100 days' FROM sessions;
+INSERT INTO erasures (party_hash, actor, scope, state, finished_at, at)
+  VALUES ('\\x04', 'person', 'everything', 'done', now(), now() - interval '1100 days');
+"""
+
+
+@pytest.fixture
+async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
+    async with running_app(settings_for(database_url, redis_url, retention_days=30)) as app:
+        guest = await visit(app)
+        await guest.ask("Hello there")
+        yield guest
+
+
+async def broken(guest: Visit) -> list[str]:
+    url = guest.app.settings.database_url
+    assert url is not None
+    connection = await asyncpg.connect(url.get_secret_value())
+    try:
+        return [str(violation) for violation in await check_invariants(connection)]
+    finally:
+        await connection.close()
+
+
+@pytest.mark.control("S42")
+async def test_only_what_is_too_old_goes(guest: Visit) -> None:
+    await guest.app.pool.execute(OLD)
+    assert any(found.startswith("I11") for found in await broken(guest))
+    gone = await guest.app.retaining.sweep()
+    assert gone == {
+        "telegram_updates": 1, "jobs": 1, "workers": 1, "prompt_parts": 1, "attachments": 1,
+        "one_time_codes": 1, "checkpoints": 1, "erasures": 1,
+    }  # fmt: skip
+    left = await dumped(guest.app.settings)
+    assert "old words" not in left
+    assert "young words" in left
+    assert "waiting words" in left
+    assert await guest.app.retaining.sweep() == {}
+    assert await broken(guest) == []
+    assert await guest.ask("Are you still there?")
+
+
+@pytest.mark.control("S42")
+async def test_whole_months_go_with_their_partitions(guest: Visit) -> None:
+    pool = guest.app.pool
+    await pool.execute(
+        """CREATE TABLE usage_2020_01 PARTITION OF usage FOR VALUES FROM ('2020-01-01 00:00+00')
+             TO ('2020-02-01 00:00+00')"""
+    )
+    await pool.execute(
+        """INSERT INTO usage (at, session_id, party_id, purpose, model, input_tokens, output_tokens,
+                              cache_read_tokens, cache_write_tokens)
+           SELECT '2020-01-15', s.id, s.party_id, 'chat', 'm', 1, 1, 0, 0 FROM sessions s"""
+    )
+    assert (await guest.app.retaining.sweep()) == {"usage": 1}
+    assert await pool.fetchval("SELECT to_regclass('usage_2020_01')") is None
+    assert await pool.fetchval("SELECT count(*) FROM usage") == 1
+
+
+@pytest.mark.control("S42")
+async def test_a_conversation_that_nobody_uses_is_forgotten_and_the_person_is_not(guest: Visit) -> None:
+    other = await visit(guest.app)
+    await other.ask("Please remember that my cat is called Miso.")
+    await guest.app.pool.execute(
+        "UPDATE sessions SET last_active_at = now() - interval '31 days' WHERE id = $1", other.session_id
+    )
+    await guest.app.session_list.catch_up()
+    assert (await guest.app.retaining.sweep())["conversations"] == 1
+    said = await guest.app.pool.fetchval(
+        "SELECT string_agg(blocks::text, ' ') FROM entries WHERE session_id = $1", other.session_id
+    )
+    assert "Miso" not in said
+    assert "Miso" in await guest.one("SELECT text FROM notes")
+    assert "Hello there" in await dumped(guest.app.settings)
+    assert await broken(guest) == []
+    assert "conversations" not in await guest.app.retaining.sweep()
+
+
+@pytest.mark.control("S42")
+def test_every_rule_has_a_time_and_a_key() -> None:
+    for table, rule in RULES.items():
+        if isinstance(rule, Sweep):
+            assert "{age}" in rule.where, table
+            assert rule.key, table

@@ -1,0 +1,144 @@
+"""The migrations and the declared tables are the same schema, and each constraint does what it is for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+import pytest
+from alembic.script import ScriptDirectory
+from sqlmodel import SQLModel
+
+import shared.adapters.postgres.schema.tables  # noqa: F401  the tables register themselves
+from shared.adapters.embedded.binaries import find_binaries
+from shared.adapters.postgres.db.migrate import (
+    MIGRATION_LOCK,
+    alembic_config,
+    current_revision,
+    engine_for,
+    migrate,
+)
+
+
+async def schema_of(database_url: str) -> str:
+    """`pg_dump -s` without what a machine adds: comments, settings, month partitions, Alembic's own table."""
+    address = urlsplit(database_url)
+    process = await asyncio.create_subprocess_exec(
+        find_binaries().postgres_bin / "pg_dump",
+        "--schema-only", "--no-owner", "--no-comments",
+        "--exclude-table=alembic_version", "--exclude-table=*_20[0-9][0-9]_[0-9][0-9]",
+        "--host", parse_qs(address.query)["host"][0], "--username", address.username or "postgres",
+        address.path.removeprefix("/"),
+        stdout=asyncio.subprocess.PIPE, env={**os.environ, "LC_ALL": "C"},
+    )  # fmt: skip
+    out, _ = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 0
+    return re.sub(
+        r"^(--.*|SET .*|SELECT pg_catalog.*|\\(un)?restrict .*)?\n", "", out.decode(), flags=re.MULTILINE
+    )
+
+
+async def test_the_migrations_make_just_the_declared_tables(
+    database_url: str, empty_database_url: str
+) -> None:
+    engine = engine_for(empty_database_url)
+    async with engine.begin() as connection:
+        await connection.run_sync(SQLModel.metadata.create_all)
+    await engine.dispose()
+    assert await schema_of(database_url) == await schema_of(empty_database_url)
+
+
+async def test_a_limit_for_statements_is_none_for_a_migration(empty_database_url: str) -> None:
+    """It waits for a rival's, as a role that people wait for may not."""
+    name = urlsplit(empty_database_url).path.removeprefix("/")
+    rival = await asyncpg.connect(empty_database_url)
+    try:
+        await rival.execute(f'ALTER DATABASE "{name}" SET statement_timeout = 300')
+        async with rival.transaction():
+            await rival.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
+            waiting = asyncio.ensure_future(migrate(empty_database_url))
+            await asyncio.sleep(1.5)
+    finally:
+        await rival.close()
+    await waiting
+    assert (await current_revision(empty_database_url))[0] is not None
+
+
+async def test_an_upgrade_from_the_revision_before_keeps_what_is_there(
+    database_url: str, empty_database_url: str
+) -> None:
+    newest = ScriptDirectory.from_config(alembic_config()).get_revision("head")
+    assert newest is not None
+    await migrate(empty_database_url, revision=str(newest.down_revision))
+    connection = await asyncpg.connect(empty_database_url)
+    await connection.execute("INSERT INTO parties (display_name) VALUES ('Ada')")
+    await migrate(empty_database_url)
+    assert await connection.fetchval("SELECT display_name FROM parties") == "Ada"
+    await connection.close()
+    assert await schema_of(database_url) == await schema_of(empty_database_url)
+
+
+async def test_four_first_starts_at_once_all_succeed(empty_database_url: str) -> None:
+    await asyncio.gather(*(migrate(empty_database_url) for _ in range(4)))
+    found, head = await current_revision(empty_database_url)
+    assert found == head
+
+
+@pytest.fixture
+async def connection(database_url: str) -> asyncpg.Connection:
+    connection = await asyncpg.connect(database_url)
+    await connection.execute("INSERT INTO parties DEFAULT VALUES")
+    await connection.execute(
+        "INSERT INTO sessions (party_id, agent_id) SELECT p.id, a.id FROM parties p, agents a"
+    )
+    return connection
+
+
+LINK = """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger)
+          VALUES (1, 'summary', $1, $2, $1, $2, 'auto')"""
+
+
+async def test_two_active_links_never_hide_the_same_turn(connection: asyncpg.Connection) -> None:
+    await connection.execute(LINK, 1, 5)
+    with pytest.raises(asyncpg.ExclusionViolationError):
+        await connection.execute(LINK, 5, 9)
+    await connection.execute("UPDATE links SET active = false")
+    await connection.execute(LINK, 5, 9)
+    await connection.close()
+
+
+@pytest.mark.control("S39")
+async def test_a_stored_message_cannot_be_changed_or_deleted(connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        """INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
+           VALUES (1, 1, 'user', 'person', '[]', 0)"""
+    )
+    for change in ("UPDATE entries SET tokens = 5", "DELETE FROM entries"):
+        with pytest.raises(asyncpg.IntegrityConstraintViolationError):
+            await connection.execute(change)
+    await connection.close()
+
+
+async def test_a_job_is_due_once_per_key_and_runs_once_per_session(connection: asyncpg.Connection) -> None:
+    job = "INSERT INTO jobs (kind, session_id, key, state) VALUES ('compact', 1, $1, $2)"
+    await connection.execute(job, "a", "due")
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await connection.execute(job, "a", "due")
+    await connection.execute(job, "b", "running")
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await connection.execute(job, "c", "running")
+    await connection.execute(job, "a2", "done")
+    await connection.close()
+
+
+async def test_this_month_has_a_partition_of_its_own(connection: asyncpg.Connection) -> None:
+    where = await connection.fetchval(
+        """INSERT INTO usage (session_id, party_id, purpose, model, input_tokens, output_tokens,
+                              cache_read_tokens, cache_write_tokens)
+           VALUES (1, 1, 'chat', 'm', 1, 1, 0, 0) RETURNING tableoid::regclass::text"""
+    )
+    assert re.fullmatch(r"usage_\d{4}_\d{2}", where)
+    await connection.close()

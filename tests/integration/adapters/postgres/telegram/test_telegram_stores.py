@@ -1,0 +1,343 @@
+"""Telegram's rows: the inbox takes each update once, a place has one session, a part is never sent twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import TypeAlias
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.dashboard.job_queries import DeliveryQuery, WorkInsights
+from shared.adapters.postgres.db.leases import PostgresLeases
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.db.workers import PostgresWorkers
+from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
+from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
+from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
+from shared.adapters.postgres.turns.turns import PostgresTurns
+from shared.core.ops.job_views import JobMatch
+from shared.core.session.events import Inbound, InboxReceipt
+from shared.core.values.errors import Fenced, UnknownSession
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+BOT = 7_000_000_001
+ADA = 4_503_599_627_370_495
+"""The largest id that Telegram promises: 52 bits."""
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    pool = await open_pool(database_url, size=8)
+    await PostgresTelegramPlaces(pool).enrol(
+        BOT, username="ever_bot", agent="default", audience="personal", access="pairing", mode="polling"
+    )
+    yield pool
+    await pool.close()
+
+
+def update(number: int, text: str = "Hello") -> dict[str, object]:
+    return {"update_id": number, "message": {"text": text}}
+
+
+async def place(pool: Pool, *, chat: int = ADA, thread: int = 0, title: str = "Ada") -> PlaceRow:
+    kind = "person" if chat > 0 else "group"
+    return await PostgresTelegramPlaces(pool).open(
+        BOT,
+        chat_id=chat,
+        thread_id=thread,
+        kind=kind,  # type: ignore[arg-type]
+        title=title,
+    )
+
+
+async def test_an_update_is_stored_once_however_often_it_comes(pool: Pool) -> None:
+    inbox = PostgresTelegramInbox(pool)
+    assert await inbox.store(BOT, [update(5), update(6)]) == 2
+    stored = await asyncio.gather(*(inbox.store(BOT, [update(6), update(7)]) for _ in range(5)))
+    assert sum(stored) == 1
+    assert [row.update_id for row in await inbox.waiting(BOT)] == [5, 6, 7]
+    assert [row.update_id for row in await inbox.waiting(BOT, limit=1, known={5, 6})] == [7]
+    assert await inbox.handled(BOT, [5, 7]) == 2
+    assert await inbox.handled(BOT, [5, 7]) == 0
+    assert [row.update_id for row in await inbox.waiting(BOT)] == [6]
+    assert await inbox.next_offset(BOT) == 8
+
+
+def message(row: PlaceRow, *numbers: int) -> Inbound:
+    """As the lanes of a holder of the bot hand it on: these updates are one message."""
+    receipt = InboxReceipt(bot_id=BOT, update_ids=numbers, chat_id=row.chat_id, message_ids=numbers)
+    return Inbound(
+        session_id=row.session_id, address_id=row.address_id, text=" ".join(f"part{one}" for one in numbers),
+        dedupe_key=f"tg:{BOT}:{numbers[0]}", receipt=receipt,
+    )  # fmt: skip
+
+
+async def accepted(pool: Pool, inbound: Inbound) -> bool | None:
+    """Whether it was stored now (True) or before (False); None: another holder has taken some of it."""
+    try:
+        return not (await PostgresTurns(pool).accept(inbound, channel="telegram", tokens=3)).repeated
+    except Fenced:
+        return None
+
+
+async def said(pool: Pool, row: PlaceRow) -> list[str]:
+    found = await pool.fetch(
+        "SELECT blocks->0->>'text' AS text FROM entries WHERE session_id = $1 ORDER BY seq", row.session_id
+    )
+    return [entry["text"] for entry in found]
+
+
+async def test_what_a_promoted_standby_does_not_know_waits_again(pool: Pool) -> None:
+    inbox = PostgresTelegramInbox(pool)
+    await inbox.store(BOT, [update(5), update(6), update(7)])
+    await inbox.handled(BOT, [5, 7])
+    forgotten = "UPDATE telegram_updates SET body = jsonb_build_object('update_id', update_id)"
+    await pool.execute(f"{forgotten} WHERE update_id = 7")
+    await pool.execute("DELETE FROM telegram_updates WHERE update_id = 6")
+    assert await inbox.store_again() == 1
+    assert [one.update_id for one in await inbox.waiting(BOT)] == [6]
+    assert await inbox.store_again() == 0
+    body = await pool.fetchval("SELECT body FROM telegram_updates WHERE update_id = 7")
+    assert body == {"update_id": 7}, "what was forgotten does not come back"
+
+
+async def test_two_holders_that_group_updates_otherwise_store_each_once(pool: Pool) -> None:
+    inbox, row = PostgresTelegramInbox(pool), await place(pool)
+    await inbox.store(BOT, [update(number) for number in (1, 2, 3)])
+    assert await accepted(pool, message(row, 1)) is True
+    assert await accepted(pool, message(row, 1, 2)) is None
+    assert [left.update_id for left in await inbox.waiting(BOT)] == [2, 3], "nothing of it is lost"
+    assert await accepted(pool, message(row, 2, 3)) is True
+    for late in ((2,), (3,), (1, 2, 3), (3, 2)):
+        assert await accepted(pool, message(row, *late)) in (None, False)
+    assert await accepted(pool, message(row, 2, 3)) is False, "the same message, come again"
+    assert await said(pool, row) == ["part1", "part2 part3"]
+    assert await inbox.waiting(BOT) == []
+    with pytest.raises(UnknownSession):
+        await inbox.store(BOT, [update(4)])
+        await PostgresTurns(pool).accept(
+            replace(message(row, 4), session_id=999_999), channel="telegram", tokens=3
+        )
+
+
+async def test_two_holders_at_the_same_moment_store_each_update_once(pool: Pool) -> None:
+    inbox, row = PostgresTelegramInbox(pool), await place(pool)
+    groupings = (((1, 2, 3),), ((1,), (2,), (3,)), ((1, 2), (3,)), ((1,), (2, 3)))
+    for base in range(0, 400, 10):
+        await inbox.store(BOT, [update(base + number) for number in (1, 2, 3)])
+        asked = [tuple(base + one for one in group) for grouping in groupings for group in grouping]
+        await asyncio.gather(*(accepted(pool, message(row, *group)) for group in asked))
+        for left in await inbox.waiting(BOT):
+            assert await accepted(pool, message(row, left.update_id)) is True
+    words = " ".join(await said(pool, row)).split()
+    assert len(words) == len(set(words)) == 120
+
+
+async def test_who_waited_for_a_row_sees_that_it_was_taken(pool: Pool) -> None:
+    """The statement of the second has begun before the first has committed."""
+    inbox, row = PostgresTelegramInbox(pool), await place(pool)
+    await inbox.store(BOT, [update(1), update(2)])
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("UPDATE telegram_updates SET handled_at = now() WHERE update_id = 1")
+        late = asyncio.create_task(accepted(pool, message(row, 1, 2)))
+        async with asyncio.timeout(30):
+            while not await pool.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+                await asyncio.sleep(0.01)
+        await transaction.commit()
+    assert await late is None
+    assert await said(pool, row) == []
+    assert [left.update_id for left in await inbox.waiting(BOT)] == [2]
+
+
+async def test_what_json_in_postgres_cannot_hold_does_not_stop_the_inbox(pool: Pool) -> None:
+    inbox = PostgresTelegramInbox(pool)
+    await inbox.store(BOT, [update(1, "a\x00b\ud800c")])
+    (row,) = await inbox.waiting(BOT)
+    assert row.body["message"]["text"] == "a\ufffdb\ufffdc"
+
+
+async def test_a_place_has_one_session_and_its_topics_one_each(pool: Pool) -> None:
+    same = await asyncio.gather(*(place(pool) for _ in range(4)))
+    assert len({row.session_id for row in same}) == 1
+    topic = await place(pool, thread=12)
+    assert topic.party_id == same[0].party_id
+    assert topic.session_id != same[0].session_id
+    group = await place(pool, chat=-100, title="Family")
+    assert group.party_id != topic.party_id
+    kind = await pool.fetchval("SELECT kind FROM parties WHERE id = $1", group.party_id)
+    assert kind == "group"
+
+
+async def test_a_place_takes_the_name_its_chat_has_now(pool: Pool) -> None:
+    before = await place(pool, title="Ada")
+    await place(pool, title="Ada Lovelace")
+    assert (await place(pool, title="")).title == "Ada Lovelace"
+    assert (await place(pool, title="Ada Lovelace")).session_id == before.session_id
+
+
+@pytest.mark.control("S31")
+async def test_whom_nobody_let_in_is_capped_like_a_visitor(pool: Pool) -> None:
+    known = await place(pool)
+    await PostgresTelegramPlaces(pool).enrol(
+        BOT, username="ever_bot", agent="default", audience="public", access="open", mode="polling"
+    )
+    stranger = await place(pool, chat=77, title="Eve")
+    anonymous = "SELECT anonymous FROM parties WHERE id = $1"
+    assert await pool.fetchval(anonymous, stranger.party_id)
+    assert not await pool.fetchval(anonymous, known.party_id)
+
+
+async def test_a_group_that_became_a_supergroup_keeps_its_session(pool: Pool) -> None:
+    places = PostgresTelegramPlaces(pool)
+    before = await place(pool, chat=-5, title="Family")
+    await PostgresTelegramAccess(pool).decide(BOT, -5, allowed=True, by="admin")
+    await places.migrate(BOT, old_chat=-5, new_chat=-1005)
+    await places.migrate(BOT, old_chat=-5, new_chat=-1005)
+    after = await place(pool, chat=-1005, title="Family")
+    assert after.session_id == before.session_id
+    allowed = await PostgresTelegramAccess(pool).find(BOT, -1005)
+    assert allowed is not None
+    assert allowed.state == "allowed"
+
+
+async def test_a_blocked_chat_is_unreachable_until_somebody_speaks(pool: Pool) -> None:
+    places = PostgresTelegramPlaces(pool)
+    row = await place(pool)
+    await places.set_reachable(BOT, ADA, reachable=False)
+    blocked = await places.place(row.address_id)
+    assert blocked is not None
+    assert blocked.unreachable
+    await places.set_reachable(BOT, ADA, reachable=True)
+    assert not (await places.places_of_chat(BOT, ADA))[0].unreachable
+    assert await places.change_settings(row.address_id, {"drafts": True}) == {"drafts": True}
+    assert await places.change_settings(row.address_id, {"drafts": None}) == {}
+
+
+async def test_one_process_holds_a_lease_until_it_ends(pool: Pool) -> None:
+    workers, leases = PostgresWorkers(pool), PostgresLeases(pool)
+    one, two = await workers.register("bot"), await workers.register("bot")
+    assert await leases.take("telegram:7", worker_id=one) == 1
+    assert await leases.take("telegram:7", worker_id=two) is None
+    assert await leases.take("telegram:7", worker_id=one) == 1
+    await workers.stop(one)
+    assert await leases.take("telegram:7", worker_id=two) == 2
+    await leases.give_back("telegram:7", worker_id=two)
+    three = await workers.register("bot")
+    assert await leases.take("telegram:7", worker_id=three) == 3
+
+
+async def test_a_stranger_gets_one_code_and_an_operator_decides(pool: Pool) -> None:
+    access = PostgresTelegramAccess(pool)
+    first = await access.ask(BOT, ADA, name="Ada", username="ada")
+    again = await access.ask(BOT, ADA, name="Ada L.", username="ada")
+    assert first is not None
+    assert again is not None
+    assert (first.state, first.code, again.code) == ("pending", again.code, first.code)
+    assert first.code is not None
+    assert await access.decide_by_code("WRONG234", allowed=True, by="admin") is None
+    decided = await access.decide_by_code(first.code.lower(), allowed=True, by="admin")
+    assert decided is not None
+    assert (decided.state, decided.code) == ("allowed", None)
+    assert await access.decide_by_code(first.code, allowed=False, by="admin") is None
+    assert [row.chat_id for row in await access.all(state="allowed")] == [ADA]
+
+
+@pytest.mark.control("S31")
+async def test_strangers_cannot_fill_the_list(pool: Pool) -> None:
+    access = PostgresTelegramAccess(pool)
+    rows = [await access.ask(BOT, 1000 + number, name="x", username="") for number in range(52)]
+    assert sum(row is None for row in rows) == 2
+
+
+async def test_an_owner_link_works_once(pool: Pool) -> None:
+    access = PostgresTelegramAccess(pool)
+    code = await access.owner_code(BOT)
+    won = await asyncio.gather(*(access.become_owner(BOT, chat, code=code, name="A") for chat in (ADA, 5, 6)))
+    assert sum(won) == 1
+    assert len(await access.owners(BOT)) == 1
+    assert not await access.become_owner(BOT, 9, code="nonsense", name="B")
+
+
+async def answered_turn(pool: Pool, row: PlaceRow) -> tuple[int, int]:
+    """A turn in the state in which an answer leaves it."""
+    await pool.execute(
+        """WITH t AS (
+             INSERT INTO turns (session_id, turn_no, state, channel, address_id, ended_at)
+             VALUES ($1, 1, 'answered', 'telegram', $2, now())
+           ), e AS (
+             INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
+             VALUES ($1, 1, 'assistant', 'assistant', '[{"type": "text", "text": "So be it."}]', 3)
+           )
+           UPDATE sessions SET next_seq = 2, next_turn = 2, answered_turn = 1 WHERE id = $1""",
+        row.session_id,
+        row.address_id,
+    )
+    await pool.execute(
+        "INSERT INTO turn_entries (session_id, seq, turn_no, step) VALUES ($1, 1, 1, 1)", row.session_id
+    )
+    return row.session_id, 1
+
+
+async def test_a_part_is_begun_once_and_found_until_it_is_delivered(pool: Pool) -> None:
+    deliveries = PostgresDeliveries(pool)
+    row = await place(pool)
+    turn = await answered_turn(pool, row)
+    await deliveries.plan(*turn, address_id=row.address_id, count=2)
+    assert await deliveries.unfinished([BOT]) == [turn]
+    ended = await deliveries.ended_turn(*turn)
+    assert ended is not None
+    assert (ended.text, [part.state for part in ended.parts]) == ("So be it.", ["queued", "queued"])
+    begun = await asyncio.gather(*(deliveries.begin(*turn, 0) for _ in range(4)))
+    assert sum(begun) == 1
+    await deliveries.surely_not_sent(*turn, 0, error="429")
+    assert await deliveries.begin(*turn, 0)
+    await deliveries.delivered(*turn, 0, remote_id=71)
+    assert await deliveries.begin(*turn, 1)
+    assert await deliveries.left_by_the_dead([BOT]) == 1
+    assert await deliveries.unfinished([BOT]) == []
+    assert [(part.state, part.remote_id) for part in await deliveries.parts(*turn)] == [
+        ("delivered", 71),
+        ("uncertain", None),
+    ]
+    told = await PostgresTelegramPlaces(pool).message(BOT, ADA, 71)
+    assert told is not None
+    assert (told.session_id, told.turn, told.part, told.seq) == (*turn, 0, None)
+
+
+async def test_operators_see_the_bot_and_what_may_not_have_arrived(pool: Pool) -> None:
+    deliveries, insights = PostgresDeliveries(pool), WorkInsights(pool)
+    turn = await answered_turn(pool, row := await place(pool))
+    await deliveries.plan(*turn, address_id=row.address_id, count=1)
+    await deliveries.give_up(*turn, 0, state="uncertain", error="connection lost")
+    await PostgresTelegramInbox(pool).store(BOT, [update(3)])
+    await PostgresTelegramPlaces(pool).tell_problem(BOT, "Another program polls this bot.")
+    (bot,) = (await insights.jobs(JobMatch()))["bots"]
+    (part,) = (await insights.deliveries(DeliveryQuery()))["deliveries"]
+    assert (bot["id"], bot["waiting"], bot["served_by"]) == (BOT, 1, None)
+    assert bot["problem"] == "Another program polls this bot."
+    assert (part["turn"], part["part"], part["error"]) == (1, 0, "connection lost")
+
+
+async def test_the_bubble_of_a_turn_that_was_taken_away_is_refused(pool: Pool) -> None:
+    deliveries = PostgresDeliveries(pool)
+    row = await place(pool)
+    await pool.execute(
+        """INSERT INTO turns (session_id, turn_no, state, channel, address_id)
+           VALUES ($1, 1, 'claimed', 'telegram', $2)""",
+        row.session_id, row.address_id,
+    )  # fmt: skip
+    await pool.execute("UPDATE sessions SET next_turn = 2, turn_epoch = 4 WHERE id = $1", row.session_id)
+    shown = {"address_id": row.address_id, "remote_id": 90}
+    assert await deliveries.bubble_shown(row.session_id, 1, 0, epoch=4, **shown)
+    assert not await deliveries.bubble_shown(row.session_id, 1, 0, epoch=3, **shown)
+    assert await deliveries.ended_turn(row.session_id, 1) is None
+    assert await deliveries.unfinished([BOT]) == []
+    await deliveries.plan(row.session_id, 1, address_id=row.address_id, count=3)
+    assert await deliveries.drop_surplus(row.session_id, 1, count=1) == []
+    assert await deliveries.drop_surplus(row.session_id, 1, count=0) == [90]

@@ -1,0 +1,163 @@
+"""Running sums are what SQL says of all rows, whether these were settled, new or under way at each look."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.turns.counters import SOURCES, RunningSums, SpentToday
+from tests.kit.dashboard import seed
+from tests.kit.dashboard.seed import a_long_session, a_session
+from tests.kit.midday import DAY_BEGAN, MIDDAY, zone_where_it_is
+
+Pool = asyncpg.Pool
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    opened = await open_pool(database_url, size=4)
+    yield opened
+    await opened.close()
+
+
+async def as_sql_says(pool: Pool) -> Mapping[str, Mapping[str, Any]]:
+    """Every sum over the whole table."""
+    told = {}
+    for name, source in SOURCES.items():
+        terms = ", ".join(f"{term} AS {label}" for label, term in _named(source.sums).items())
+        row = await pool.fetchrow(f"SELECT {terms} FROM {source.table}")
+        assert row is not None
+        told[name] = dict(zip(source.sums, row.values(), strict=True))
+    return told
+
+
+def _named(sums: Mapping[str, str]) -> dict[str, str]:
+    return {f"x{at}": term for at, term in enumerate(sums.values())}
+
+
+async def agree(pool: Pool, sums: RunningSums) -> Mapping[str, Mapping[str, Any]]:
+    found = await sums.read()
+    assert found == await as_sql_says(pool)
+    return found
+
+
+async def age(pool: Pool, minutes: int) -> None:
+    """All that is there was written so long ago."""
+    for table, columns in (
+        ("links", ("created_at",)), ("jobs", ("created_at",)), ("sessions", ("created_at",)),
+        ("flushes", ("created_at",)), ("turns", ("opened_at",)), ("turn_steps", ("at",)),
+        ("usage", ("at",)), ("turn_context_audit", ("created_at",)),
+    ):  # fmt: skip
+        told = ", ".join(f"{one} = {one} - make_interval(mins => {minutes})" for one in columns)
+        await pool.execute(f"UPDATE {table} SET {told}")
+
+
+async def more(pool: Pool) -> None:
+    async with pool.acquire() as connection:
+        seeded, _ = await a_long_session(connection, turns=12)
+        await connection.execute("DELETE FROM session_totals")
+        await connection.execute("DELETE FROM usage")
+        await seed.spend(connection, seeded)
+        names = ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"]
+        sums = ", ".join(f"sum({name})" for name in names)
+        await connection.execute(
+            f"""INSERT INTO session_totals (session_id, {", ".join(names)}, cost_micro, cost_unknown_calls)
+                SELECT session_id, {sums}, coalesce(sum(cost_micro), 0),
+                       count(*) FILTER (WHERE cost_micro IS NULL) FROM usage GROUP BY session_id"""
+        )
+
+
+async def test_new_rows_are_added_to_what_was_counted(pool: Pool) -> None:
+    sums = RunningSums(pool)
+    await agree(pool, sums)
+    await more(pool)
+    first = await agree(pool, sums)
+    assert first["spend"]["input_tokens"] > 0
+    assert first["turns"]["answered"] == 12
+    await agree(pool, sums)
+    async with pool.acquire() as connection:
+        await a_session(connection, turns=5)
+    found = await agree(pool, sums)
+    assert found["turns"]["answered"] == 17
+    assert found["sessions"]["all"] == 2
+
+
+async def test_what_is_settled_is_not_read_again_and_what_may_change_is(pool: Pool) -> None:
+    await more(pool)
+    await age(pool, 30)
+    async with pool.acquire() as connection:
+        seeded = await a_session(connection, turns=4)
+    await pool.execute(
+        """UPDATE turns SET state = 'claimed', ended_at = NULL, opened_at = now() - interval '20 min'
+            WHERE session_id = $1 AND turn_no = 4""",
+        seeded.session_id,
+    )
+    await pool.execute(
+        """INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, created_at)
+           VALUES ($1, 9, 'limit', 1, 2, now() - interval '20 min')""",
+        seeded.session_id,
+    )
+    sums = RunningSums(pool)
+    await agree(pool, sums)
+    await agree(pool, sums)
+    await pool.execute("UPDATE turns SET state = 'failed', ended_at = now() WHERE ended_at IS NULL")
+    await pool.execute("UPDATE flushes SET outcome = 'saved', ended_at = now() WHERE outcome = 'running'")
+    found = await agree(pool, sums)
+    assert found["turns"]["failed"] == 1
+    kept = sums._kept["turns"]
+    assert kept.sums["answered"] == 12
+    await pool.execute("DELETE FROM jobs WHERE state = 'done'")
+    assert await sums.read() != await as_sql_says(pool)
+    assert await sums.read(whole=True) == await as_sql_says(pool)
+
+
+async def test_the_spend_of_a_day_begins_anew_at_midnight(pool: Pool) -> None:
+    async with pool.acquire() as connection:
+        seeded = await a_session(connection)
+        await seed.spend(connection, seeded)
+    today = SpentToday(pool, MIDDAY)
+    began = DAY_BEGAN
+
+    async def as_sql() -> dict[str, Any]:
+        row = await pool.fetchrow(
+            f"""SELECT coalesce(sum(cost_micro), 0) AS spent,
+                       count(*) FILTER (WHERE cost_micro IS NULL) AS unknown, count(*) AS calls
+                  FROM usage WHERE at >= {began}"""
+        )
+        assert row is not None
+        return dict(row)
+
+    assert await today.read() == await as_sql()
+    async with pool.acquire() as connection:
+        await seed.spend(connection, await a_session(connection))
+    assert await today.read() == await as_sql()
+    today._timezone = zone_where_it_is(9)
+    began = DAY_BEGAN.replace(MIDDAY, today._timezone)
+    assert await today.read() == await as_sql()
+
+
+async def test_what_was_being_written_when_others_were_counted_is_not_forgotten(pool: Pool) -> None:
+    async with pool.acquire() as connection:
+        seeded = await a_session(connection)
+        await seed.spend(connection, seeded)
+    minutes = iter(range(99))
+    today = SpentToday(pool, MIDDAY, clock=lambda: next(minutes) * 60.0)
+    of_today = f"SELECT count(*) FROM usage WHERE at >= {DAY_BEGAN}"
+    for _ in range(2):
+        await today.read()
+    settled = today._kept.edge
+    assert settled == await pool.fetchval("SELECT max(id) FROM usage")
+    async with pool.acquire() as slow, slow.transaction():
+        await seed.spend(slow, seeded)
+        async with pool.acquire() as quick:
+            await seed.spend(quick, seeded)
+        for _ in range(4):
+            assert (await today.read())["calls"] == await pool.fetchval(of_today)
+        assert today._kept.edge == settled < await pool.fetchval("SELECT max(id) FROM usage")
+    for _ in range(3):
+        assert (await today.read())["calls"] == await pool.fetchval(of_today)
+    assert today._kept.edge == await pool.fetchval("SELECT max(id) FROM usage")

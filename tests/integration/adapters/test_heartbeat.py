@@ -1,0 +1,108 @@
+"""A heart beats beside its loop, vouches for it only so long, and knows when it is nobody's any more."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.db import workers as rows
+from shared.adapters.postgres.db.pool import longest_wait_of, open_pool
+from shared.adapters.postgres.db.workers import PostgresWorkers
+from shared.adapters.telemetry import heart as module
+from shared.adapters.telemetry.heart import Heart
+
+AGE = "SELECT extract(epoch FROM clock_timestamp() - beat)::float8 FROM workers WHERE id = $1"
+PATIENCE_SECONDS = 20.0
+
+
+class House:
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], database_url: str, worker_id: int) -> None:
+        self.pool, self.worker_id = pool, worker_id
+        self.heart = Heart(
+            partial(open_pool, database_url, size=1), worker_id,
+            health=lambda: {"turns": [7]}, waited=partial(longest_wait_of, pool),
+        )  # fmt: skip
+
+    async def one(self, sql: str) -> Any:
+        return await self.pool.fetchval(sql, self.worker_id)
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not true():
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def house(database_url: str) -> AsyncIterator[House]:
+    pool = await open_pool(database_url, size=2)
+    made = House(pool, database_url, await PostgresWorkers(pool).register("web"))
+    made.heart.start()
+    watching = asyncio.create_task(made.heart.watch())
+    await made.until(lambda: made.heart.timeline != "")
+    yield made
+    watching.cancel()
+    await made.heart.stop()
+    await pool.close()
+
+
+async def test_it_beats_while_its_loop_does_something_else(house: House) -> None:
+    time.sleep(5.0)  # noqa: ASYNC251 - that is the trouble
+    assert await house.one(AGE) < 3.0
+    await house.until(lambda: house.heart.lag_seconds > 1.0)
+    await house.until(lambda: house.heart.lag_seconds < 0.5)
+    assert not house.heart.is_lost
+
+
+async def test_it_does_not_vouch_for_ever(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "VOUCH_SECONDS", 0.5)
+    time.sleep(5.0)  # noqa: ASYNC251 - that is the trouble
+    assert await house.one(AGE) > 3.0
+    since = time.monotonic()
+    await house.until(lambda: house.heart.last_beat > since)
+    assert await house.one(AGE) < 3.0
+
+
+async def test_it_tells_what_the_process_works_at_and_where_the_history_stands(house: House) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await house.one("SELECT health ->> 'turns' FROM workers WHERE id = $1") != "[7]":
+            await asyncio.sleep(0.05)
+    assert house.heart.timeline == "00000001"
+
+
+async def test_a_server_that_does_not_tell_its_timeline_is_worked_with_all_the_same(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "_TIMELINE", "SELECT nobody_knows_this()")
+    await house.until(lambda: house.heart.timeline == "")
+    since = time.monotonic()
+    await house.until(lambda: house.heart.last_beat > since)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE workers SET stopped_at = now() WHERE id = $1",
+        "DELETE FROM workers WHERE id = $1",
+        # A standby that was behind has given the number to somebody else.
+        "UPDATE workers SET started_at = started_at + interval '1 ms' WHERE id = $1",
+    ],
+)
+async def test_who_is_unknown_or_somebody_else_by_now_is_lost(house: House, change: str) -> None:
+    await house.pool.execute(change, house.worker_id)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await house.heart.lost.wait()
+    assert house.heart.is_lost
+
+
+async def test_waiting_for_a_connection_counts(house: House) -> None:
+    async with house.pool.acquire(), house.pool.acquire():
+        waiting = asyncio.create_task(house.pool.fetchval("SELECT 1"))
+        await asyncio.sleep(1.5)
+    assert await waiting == 1
+    await house.until(lambda: house.heart.lag_seconds > 1.0)

@@ -1,0 +1,75 @@
+"""Command menus: within Telegram's limits, in both languages, and only what each person may do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from bot.telegram.menus import DESCRIPTION_CHARS, MOST_COMMANDS, NAME_CHARS, menus
+from shared.core.commands.commands import COMMANDS, Audience
+from shared.core.commands.texts import described
+from tests.kit.fakes.bot_api import TOKEN, local_bot_api
+
+
+def names(audience: Audience, scope: str) -> list[str]:
+    (menu,) = [menu for menu in menus(audience) if (menu.scope, menu.language) == (scope, "")]
+    return [name for name, _ in menu.commands]
+
+
+@pytest.mark.parametrize("audience", ["personal", "public"])
+def test_every_menu_keeps_telegrams_limits(audience: Audience) -> None:
+    for menu in menus(audience):
+        assert 0 < len(menu.commands) <= MOST_COMMANDS
+        for name, description in menu.commands:
+            assert re.fullmatch(rf"[a-z0-9_]{{1,{NAME_CHARS}}}", name)
+            assert 3 <= len(description) <= DESCRIPTION_CHARS
+
+
+def test_there_is_a_menu_for_each_kind_of_chat_and_each_language() -> None:
+    kinds = {"all_private_chats", "all_group_chats", "all_chat_administrators"}
+    found = [(menu.scope, menu.language) for menu in menus("personal")]
+    assert sorted(found) == sorted((kind, language) for kind in kinds for language in ("", "de"))
+
+
+def test_every_command_is_described_in_german() -> None:
+    for command in COMMANDS:
+        assert described(command, "de") != command.description, command.name
+        assert described(command, "fr") == command.description
+
+
+@pytest.mark.control("S47")
+def test_members_of_a_group_see_less_than_its_admins() -> None:
+    members, admins = names("personal", "all_group_chats"), names("personal", "all_chat_administrators")
+    assert set(admins) - set(members) == {
+        "compact", "undo", "pin", "unpin", "forget", "human", "goal", "mode", "model", "settings",
+    }  # fmt: skip
+    assert set(members) < set(admins)
+    assert set(names("personal", "all_private_chats")) - set(admins) == {"start"}
+
+
+def test_where_anyone_may_talk_the_menu_is_short() -> None:
+    shown = names("public", "all_private_chats")
+    assert shown == ["help", "new", "stop", "feedback", "forget", "human", "export"]
+
+
+@pytest.mark.parametrize("audience", ["personal", "public"])
+def test_nobody_is_offered_a_human_who_is_not_there(audience: Audience) -> None:
+    offered, here = menus(audience, humans=False), menus(audience)
+    assert "human" not in {name for menu in offered for name, _ in menu.commands}
+    assert {name for name, _ in here[0].commands} - {name for name, _ in offered[0].commands} == {"human"}
+
+
+async def test_telegram_takes_every_menu() -> None:
+    import aiohttp
+
+    async with local_bot_api() as fake, aiohttp.ClientSession() as session:
+        for menu in (*menus("personal"), *menus("public")):
+            wish = {
+                "commands": [{"command": name, "description": words} for name, words in menu.commands],
+                "scope": {"type": menu.scope},
+                "language_code": menu.language,
+            }
+            async with session.post(f"{fake.base_url}/bot{TOKEN}/setMyCommands", json=wish) as answer:
+                assert (await answer.json())["ok"], wish
+        assert await fake.violations() == []

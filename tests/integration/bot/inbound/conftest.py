@@ -1,0 +1,81 @@
+"""One fake Telegram for all these tests as its own process, and a database with the bot in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TypeAlias
+
+import asyncpg
+import pytest
+
+from bot.telegram.api import BotApi
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
+from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi, running_bot_api
+from tests.kit.telegram.updates import BOT
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+
+
+@pytest.fixture(scope="session")
+async def telegram() -> AsyncIterator[RunningBotApi]:
+    async with running_bot_api() as running:
+        yield running
+
+
+@pytest.fixture
+async def fake(telegram: RunningBotApi) -> RunningBotApi:
+    await telegram.reset()
+    await telegram.change_bot(topics=False, privacy=True, revoked=False)
+    return telegram
+
+
+@pytest.fixture
+async def ann(fake: RunningBotApi) -> Person:
+    return await fake.person(42, first_name="Ann", language_code="en")
+
+
+@pytest.fixture
+async def api(fake: RunningBotApi) -> AsyncIterator[BotApi]:
+    made = BotApi(TOKEN, base_url=fake.base_url)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    pool = await open_pool(database_url, size=8)
+    await PostgresTelegramPlaces(pool).enrol(
+        BOT.bot_id,
+        username=BOT.username,
+        agent="default",
+        audience="personal",
+        access="pairing",
+        mode="polling",
+    )
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+def inbox(pool: Pool) -> PostgresTelegramInbox:
+    return PostgresTelegramInbox(pool)
+
+
+@pytest.fixture
+def places(pool: Pool) -> PostgresTelegramPlaces:
+    return PostgresTelegramPlaces(pool)
+
+
+async def texts(inbox: PostgresTelegramInbox) -> list[str]:
+    rows = await inbox.waiting(BOT.bot_id, limit=1000)
+    return [row.body["message"]["text"] for row in rows if "message" in row.body]
+
+
+async def texts_come(inbox: PostgresTelegramInbox, count: int, *, within: float = 60.0) -> list[str]:
+    async with asyncio.timeout(within):
+        while len(found := await texts(inbox)) < count:
+            await asyncio.sleep(0.02)
+    return found

@@ -1,0 +1,384 @@
+"""Polling against the fake and a real inbox: nothing is confirmed before it is stored, so none is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from bot.telegram.api import BotApi, TokenRefused, bot_id_of
+from bot.telegram.backoff import Backoff
+from bot.telegram.polling import OTHER_POLLER, TOLD_TO_WAIT, WEBHOOK_RETURNED, Poller, PollTimes, identify
+from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
+from shared.core.values.errors import StorageUnavailable
+from tests.integration.bot.inbound.conftest import Pool, texts, texts_come
+from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi, running_bot_api
+from tests.kit.free_ports import free_port
+from tests.kit.storage_health import broken_line
+from tests.kit.telegram.updates import BOT
+
+ROOT = Path(__file__).parents[4]
+QUICK = PollTimes(
+    poll=2, answer=3.0, first_wait=0.05, most_wait=0.2, conflict_wait=0.1, watchdog=1.0, worth_telling=0.5
+)
+
+
+class Notes:
+    """What operators were told, and a store that can be away."""
+
+    def __init__(self, inbox: PostgresTelegramInbox) -> None:
+        self._inbox = inbox
+        self.problems: list[str] = []
+        self.away = 0
+        self.tried = asyncio.Event()
+
+    async def tell_problem(self, bot_id: int, problem: str) -> None:
+        self.problems.append(problem)
+
+    async def next_offset(self, bot_id: int) -> int:
+        return await self._inbox.next_offset(bot_id)
+
+    async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int:
+        if self.away:
+            self.away -= 1
+            self.tried.set()
+            raise StorageUnavailable("away")
+        return await self._inbox.store(bot_id, updates)
+
+
+@pytest.fixture
+def notes(inbox: PostgresTelegramInbox) -> Notes:
+    return Notes(inbox)
+
+
+@asynccontextmanager
+async def polling(
+    api: BotApi, notes: Notes, *, times: PollTimes = QUICK, rang: Callable[[], None] = lambda: None
+) -> AsyncIterator[asyncio.Task[None]]:
+    poller = Poller(api, inbox=notes, problems=notes, on_stored=rang, times=times)
+    task = asyncio.create_task(poller.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task], timeout=5)
+
+
+async def comes(found: Callable[[], bool], *, within: float = 60.0) -> None:
+    async with asyncio.timeout(within):
+        while not found():
+            await asyncio.sleep(0.02)
+
+
+async def test_what_people_write_is_stored_in_order_and_rings(
+    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+) -> None:
+    rings: list[int] = []
+    async with polling(api, notes, rang=lambda: rings.append(1)):
+        for word in ("one", "two", "three"):
+            await ann.say(word)
+        assert await texts_come(inbox, 3) == ["one", "two", "three"]
+    assert rings
+    calls = await fake.calls("getUpdates")
+    assert not any("drop_pending_updates" in call["params"] for call in calls)
+    assert "message_reaction" in calls[0]["params"]["allowed_updates"]
+    assert not await fake.violations()
+
+
+async def test_nothing_is_confirmed_while_postgres_is_away_and_nothing_is_lost(
+    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+) -> None:
+    notes.away = 3
+    async with polling(api, notes):
+        await ann.say("one")
+        await asyncio.wait_for(notes.tried.wait(), 60)
+        await ann.say("two")
+        assert (await fake.bot())["pending"] == 2
+        assert await texts_come(inbox, 2) == ["one", "two"]
+    assert notes.away == 0
+
+
+async def test_the_same_update_five_times_is_one_row(
+    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+) -> None:
+    await fake.duplicate_updates(1, repeats=4)
+    async with polling(api, notes):
+        await ann.say("again")
+        await ann.say("end")
+        assert await texts_come(inbox, 2) == ["again", "end"]
+        await asyncio.sleep(0.3)
+    assert await texts(inbox) == ["again", "end"]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_kill_right_after_a_hundred_updates_came_loses_and_doubles_none(
+    fake: RunningBotApi,
+    api: BotApi,
+    notes: Notes,
+    inbox: PostgresTelegramInbox,
+    database_url: str,
+    moment: str,
+) -> None:
+    people = [await fake.person(100 + number, first_name=f"P{number}") for number in range(20)]
+    for round_ in range(5):
+        for person in people:
+            await person.say(f"{person.id}:{round_}")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.integration.bot.inbound.dying_poller",
+        fake.base_url,
+        database_url,
+        moment,
+        cwd=ROOT,
+    )
+    assert await asyncio.wait_for(process.wait(), 90) == -9
+    assert len(await texts(inbox)) == (0 if moment == "before" else 100)
+    async with polling(api, notes):
+        found = await texts_come(inbox, 100)
+        await asyncio.sleep(0.2)
+    assert len(await texts(inbox)) == 100
+    for person in people:
+        assert [text for text in found if text.startswith(f"{person.id}:")] == [
+            f"{person.id}:{round_}" for round_ in range(5)
+        ]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"status": 500},
+        {"status": 502, "html": True},
+        {"truncate": True},
+        {"reset": "before"},
+        {"reset": "after"},
+        {"status": 429, "retry_after": 1},
+        {"status": 400, "description": "Bad Request: odd"},
+    ],
+)
+async def test_polling_outlives(
+    fault: dict[str, Any],
+    fake: RunningBotApi,
+    ann: Person,
+    api: BotApi,
+    notes: Notes,
+    inbox: PostgresTelegramInbox,
+) -> None:
+    await fake.fail("getUpdates", times=2, **fault)
+    await ann.say("still")
+    async with polling(api, notes):
+        assert await texts_come(inbox, 1) == ["still"]
+    assert all(rule["used"] for rule in await fake.rules())
+
+
+async def test_polling_outlives_a_refused_connection_and_a_stall(
+    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+) -> None:
+    await fake.refuse_connections(0.5)
+    async with polling(api, notes, times=PollTimes(poll=1, answer=0.5, first_wait=0.05, most_wait=0.2)):
+        await asyncio.sleep(0.7)
+        await fake.fail("getUpdates", stall=30)
+        await ann.say("still")
+        assert await texts_come(inbox, 1) == ["still"]
+
+
+async def test_retry_after_is_waited_out_and_a_long_one_is_told(
+    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+) -> None:
+    await fake.fail("getUpdates", status=429, retry_after=1)
+    await ann.say("later")
+    async with polling(api, notes):
+        await comes(lambda: TOLD_TO_WAIT in notes.problems)
+        assert await texts_come(inbox, 1) == ["later"]
+        await comes(lambda: notes.problems[-1] == "")
+    first, second = [call["at"] for call in await fake.calls("getUpdates")][:2]
+    assert second - first >= 1
+
+
+async def test_a_webhook_from_before_is_taken_away_once_and_keeps_what_waits(
+    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+) -> None:
+    await api.call("setWebhook", {"url": "http://127.0.0.1:9/hook"})
+    await ann.say("kept")
+    async with polling(api, notes):
+        assert await texts_come(inbox, 1) == ["kept"]
+        await fake.advance_clock(2)
+        await api.call("setWebhook", {"url": "http://127.0.0.1:9/hook"})
+        await comes(lambda: notes.problems[-1:] == [WEBHOOK_RETURNED])
+    deleted = await fake.calls("deleteWebhook")
+    assert [call["params"]["drop_pending_updates"] for call in deleted] == [False]
+
+
+async def test_another_poller_is_told_and_outlasted(
+    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+) -> None:
+    await fake.fail("getUpdates", times=2, status=409)
+    async with polling(api, notes):
+        await comes(lambda: OTHER_POLLER in notes.problems)
+        await ann.say("mine again")
+        assert await texts_come(inbox, 1) == ["mine again"]
+        await comes(lambda: notes.problems[-1] == "")
+    assert not await fake.calls("deleteWebhook")
+
+
+async def test_a_revoked_token_ends_polling_with_advice(
+    fake: RunningBotApi, api: BotApi, notes: Notes
+) -> None:
+    async with polling(api, notes) as task:
+        await comes(lambda: notes.problems == [""])
+        await fake.change_bot(revoked=True)
+        with pytest.raises(TokenRefused, match="401") as caught:
+            await asyncio.wait_for(task, 60)
+    assert "BotFather" in caught.value.advice
+    assert notes.problems[-1] == caught.value.advice
+
+
+class Counting(BotApi):
+    """Knows how often its connections were thrown away."""
+
+    reconnects = 0
+
+    async def reconnect(self) -> None:
+        self.reconnects += 1
+        await super().reconnect()
+
+
+async def test_after_long_silence_the_connections_are_new(
+    fake: RunningBotApi, ann: Person, notes: Notes, inbox: PostgresTelegramInbox
+) -> None:
+    api = Counting(TOKEN, base_url=fake.base_url)
+    await fake.fail("getUpdates", times=-1, reset="before")
+    times = PollTimes(poll=2, first_wait=0.05, most_wait=0.1, watchdog=0.3)
+    async with polling(api, notes, times=times):
+        await ann.say("back")
+        await comes(lambda: api.reconnects > 0)
+        await fake.script([])
+        assert await texts_come(inbox, 1) == ["back"]
+    await api.close()
+
+
+async def test_updates_that_nobody_expects_do_not_stop_the_others(
+    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+) -> None:
+    deep: Any = "end"
+    for _ in range(200):
+        deep = [deep]
+    await fake.push_update({"something": {"new": [1, None, "\x00"]}})
+    await fake.push_update({"message": deep})
+    await ann.say("after")
+    async with polling(api, notes):
+        assert await texts_come_anyway(inbox, 3)
+    rows = await inbox.waiting(BOT.bot_id)
+    assert rows[1].body.get("nested_too_deeply") is True
+    assert rows[2].body["message"]["text"] == "after"
+
+
+async def texts_come_anyway(inbox: PostgresTelegramInbox, count: int) -> bool:
+    async with asyncio.timeout(30):
+        while len(await inbox.waiting(BOT.bot_id)) < count:
+            await asyncio.sleep(0.02)
+    return True
+
+
+async def test_a_bot_asks_who_it_is_until_it_is_told(fake: RunningBotApi, api: BotApi) -> None:
+    await fake.fail("getMe", status=502, html=True)
+    await fake.fail("getMe", reset="before")
+    await fake.fail("getMe", status=429, retry_after=0)
+    found = await asyncio.wait_for(identify(api, backoff=Backoff(first=0.02, most=0.05)), 60)
+    assert found == BOT
+    await fake.change_bot(revoked=True)
+    with pytest.raises(TokenRefused):
+        await identify(api)
+
+
+@pytest.mark.parametrize("token", ["", "12:short", "hello", f"{TOKEN}/../x", "x:AAAAAAAAAAAAAAAAAAAAAAAAAA"])
+def test_what_cannot_be_a_token_is_refused_before_any_call(token: str) -> None:
+    with pytest.raises(TokenRefused):
+        bot_id_of(token)
+
+
+@pytest.mark.control("S03")
+async def test_the_token_is_in_no_log_and_no_error(
+    fake: RunningBotApi, notes: Notes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    secret = TOKEN.partition(":")[2]
+    heard: list[str] = [repr(BotApi(TOKEN))]
+    for base in (
+        fake.base_url,
+        "http://127.0.0.1:9",
+        "http://no such host",
+        "nonsense://x",
+        "http://[broken",
+    ):
+        api = BotApi(TOKEN, base_url=base)
+        await fake.fail("getFile", status=500, html=True)
+        for call in (api.call("getFile", {"file_id": "x"}), api.download("x", most_bytes=9, seconds=5)):
+            with pytest.raises(Exception) as caught:
+                await call
+            error: BaseException | None = caught.value
+            while error is not None:
+                heard += [str(error), repr(error)]
+                error = error.__cause__ or error.__context__
+        await api.close()
+    with capture_logs() as logs:
+        api = BotApi(TOKEN, base_url="http://127.0.0.1:9")
+        async with polling(api, notes):
+            await asyncio.sleep(0.3)
+        await api.close()
+    heard += [str(logs), *capfd.readouterr()]
+    assert not [line for line in heard if secret in line]
+
+
+async def test_a_poller_outlives_a_restarted_telegram(
+    inbox: PostgresTelegramInbox, notes: Notes, places: PostgresTelegramPlaces, pool: Pool
+) -> None:
+    port = free_port()
+    async with running_bot_api(port=port) as first:
+        api = BotApi(TOKEN, base_url=first.base_url)
+        person = await first.person(42)
+        poller = Poller(api, inbox=inbox, problems=places, on_stored=lambda: None, times=QUICK)
+        task = asyncio.create_task(poller.run())
+        await person.say("before")
+        assert await texts_come(inbox, 1) == ["before"]
+    async with running_bot_api(port=port) as second:
+        await (await second.person(42)).say("after")
+        await asyncio.sleep(1.0)
+        assert not task.done()
+        async with asyncio.timeout(60):
+            while await pool.fetchval("SELECT problem FROM telegram_bots") != "":
+                await asyncio.sleep(0.05)
+        task.cancel()
+        await asyncio.wait([task], timeout=5)
+    await api.close()
+
+
+async def test_a_line_that_breaks_in_mid_protocol_confirms_nothing_and_ends_no_poll(
+    ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox, pool: Pool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The driver's own error, of no class that tells of an absence, while no fresh connection answers."""
+    tried, answers = asyncio.Event(), type(pool).fetchval
+
+    async def breaks(*_: object, **__: object) -> None:
+        tried.set()
+        raise broken_line()
+
+    async def no_answer() -> bool:
+        return False
+
+    async with polling(api, notes) as task:
+        monkeypatch.setattr(pool, "answers", no_answer)
+        monkeypatch.setattr(type(pool), "fetchval", breaks)
+        await ann.say("one")
+        await asyncio.wait_for(tried.wait(), 60)
+        await ann.say("two")
+        monkeypatch.setattr(type(pool), "fetchval", answers)
+        assert await texts_come(inbox, 2) == ["one", "two"]
+        assert not task.done()

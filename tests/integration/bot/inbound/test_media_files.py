@@ -1,0 +1,280 @@
+"""Files: sizes before downloads, pictures made smaller, texts decoded, PDFs read, hostile ones refused."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import random
+import sys
+import zipfile
+import zlib
+from typing import Any
+
+import pytest
+from PIL import Image
+from pypdf import PdfWriter
+
+from bot.telegram.api import BotApi, TokenRefused
+from bot.telegram.arrivals import Media, Spoken
+from bot.telegram.files import CannotRead, FileReader
+from bot.telegram.incoming import read_update
+from shared.adapters.files.sandbox_client import opened_elsewhere
+from shared.adapters.files.sandbox_worker import LONGEST_SIDE
+from shared.core.values.files import MOST_BYTES, Document, Picture
+from shared.core.values.text_files import NotText, read_text
+from tests.kit.fakes.bot_api import Person, RunningBotApi
+from tests.kit.fakes.bot_api.person import Sent
+from tests.kit.sample_files import pdf
+from tests.kit.telegram.updates import BOT
+
+
+@pytest.fixture
+def reader(api: BotApi) -> FileReader:
+    return FileReader(api, pause_seconds=0.02, open_seconds=30)
+
+
+async def media_of(api: BotApi, sent: Sent) -> Media:
+    updates = await api.call("getUpdates", {"timeout": 0, "offset": sent.updates[BOT.bot_id]})
+    found = read_update(updates[0], bot=BOT)
+    assert isinstance(found, Spoken)
+    assert found.media is not None
+    return found.media
+
+
+def image(width: int, height: int, form: str = "JPEG", mode: str = "RGB", **options: Any) -> bytes:
+    out = io.BytesIO()
+    Image.new(mode, (width, height), "teal").save(out, form, **options)
+    return out.getvalue()
+
+
+async def test_a_photo_comes_as_it_is_when_it_is_small_enough(
+    ann: Person, api: BotApi, reader: FileReader
+) -> None:
+    content = image(800, 800)
+    media = await media_of(api, await ann.send_photo(content, caption="look"))
+    assert await reader.read(media) == Picture(bytes=content, mime="image/jpeg", width=800, height=800)
+
+
+@pytest.mark.parametrize(
+    ("content", "size", "mime"),
+    [
+        (image(3136, 1568), (1568, 784), "image/jpeg"),
+        (image(2000, 4000, "PNG"), (784, 1568), "image/jpeg"),
+        (image(2000, 1000, "PNG", "RGBA"), (1568, 784), "image/png"),
+        (image(64, 32, "WEBP"), (64, 32), "image/jpeg"),
+        (image(64, 32, "GIF", "P"), (64, 32), "image/jpeg"),
+        (image(64, 32, "JPEG", "CMYK"), (64, 32), "image/jpeg"),
+    ],
+)
+async def test_pictures_sent_as_files_are_made_small_enough(
+    content: bytes, size: tuple[int, int], mime: str, ann: Person, api: BotApi, reader: FileReader
+) -> None:
+    sent = await ann.send_file("picture.bin", content, media_type="application/octet-stream")
+    found = await reader.read(await media_of(api, sent))
+    assert isinstance(found, Picture)
+    assert ((found.width, found.height), found.mime) == (size, mime)
+    with Image.open(io.BytesIO(found.bytes)) as shown:
+        assert max(shown.size) <= LONGEST_SIDE
+
+
+async def test_a_picture_is_put_upright(ann: Person, api: BotApi, reader: FileReader) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    sent = await ann.send_file("a.jpg", image(60, 20, exif=exif), media_type="image/jpeg")
+    found = await reader.read(await media_of(api, sent))
+    assert isinstance(found, Picture)
+    assert (found.width, found.height) == (20, 60)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("a.txt", "Grüße\r\nzwei\r\n".encode(), "Grüße\nzwei\n"),
+        ("a.py", "print('ö')".encode("utf-8-sig"), "print('ö')"),
+        ("a.csv", "ä;ö".encode("utf-16"), "ä;ö"),
+        ("old.txt", "Grüße".encode("latin-1"), "Grüße"),
+        ("noending", b"just words", "just words"),
+        ("app.ts", b"let a = 1", "let a = 1"),
+    ],
+)
+async def test_text_and_code_are_read(
+    name: str, content: bytes, text: str, ann: Person, api: BotApi, reader: FileReader
+) -> None:
+    mime = "video/mp2t" if name.endswith(".ts") else "application/octet-stream"
+    media = await media_of(api, await ann.send_file(name, content, media_type=mime))
+    assert await reader.read(media) == Document(name=name, text=text)
+
+
+async def test_a_long_text_is_cut_and_says_so(ann: Person, api: BotApi) -> None:
+    media = await media_of(api, await ann.send_file("a.txt", b"x" * 5_000))
+    assert await FileReader(api, most_chars=1_000).read(media) == Document(
+        name="a.txt", text="x" * 1_000, truncated=True
+    )
+
+
+async def test_the_text_of_a_pdf_is_read_page_by_page(ann: Person, api: BotApi, reader: FileReader) -> None:
+    sent = await ann.send_file("a.pdf", pdf("First page", "Second page"), media_type="application/pdf")
+    found = await reader.read(await media_of(api, sent))
+    assert found == Document(name="a.pdf", text="First page\n\nSecond page")
+
+
+async def test_twenty_one_megabytes_are_refused_before_anything_is_asked(
+    fake: RunningBotApi, ann: Person, api: BotApi, reader: FileReader
+) -> None:
+    media = await media_of(api, await ann.send_file("big.pdf", b"%PDF-", size=21 * 1024 * 1024))
+    assert await reader.read(media) == CannotRead(reason="file_too_large", name="big.pdf")
+    assert not await fake.calls("getFile")
+
+
+@pytest.mark.control("S32", "S48")
+async def test_a_file_that_is_larger_than_it_says_is_cut_off(ann: Person, api: BotApi) -> None:
+    media = await media_of(api, await ann.send_file("liar.txt", b"x" * 300_000, size=10))
+    found = await FileReader(api, most_bytes=100_000).read(media)
+    assert found == CannotRead(reason="file_too_large", name="liar.txt")
+
+
+@pytest.mark.parametrize(
+    ("kind", "mime", "reason"),
+    [
+        ("voice", "audio/ogg", "cannot_hear"),
+        ("audio", "audio/mpeg", "cannot_hear"),
+        ("video", "video/mp4", "cannot_watch"),
+        ("video_note", "", "cannot_watch"),
+        ("animation", "video/mp4", "cannot_watch"),
+        ("sticker", "", "cannot_see_sticker"),
+        ("document", "audio/mpeg", "cannot_hear"),
+        ("document", "video/mp4", "cannot_watch"),
+    ],
+)
+async def test_what_cannot_be_heard_or_watched_is_declined_without_a_call(
+    kind: Any, mime: str, reason: Any, fake: RunningBotApi, reader: FileReader
+) -> None:
+    found = await reader.read(Media(kind=kind, file_id="x", mime=mime))
+    assert found == CannotRead(reason=reason, name=kind)
+    assert not await fake.calls("getFile")
+
+
+def archive() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("a.txt", random.Random(1).randbytes(4_000))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.zip", archive(), "file_unknown_kind"),
+        ("a.exe", b"MZ\x00\x01" * 50, "file_unknown_kind"),
+        ("a.txt", b"\x00\x01\x02" * 50, "file_unreadable"),
+        ("a.txt", bytes(range(256)) * 4, "file_unreadable"),
+        ("a.txt", b"", "file_empty"),
+        ("a.txt", b" \n\t ", "file_empty"),
+        ("a.pdf", b"%PDF-1.4\nnothing", "file_unreadable"),
+        ("a.pdf", pdf(" "), "file_empty"),
+        ("a.jpg", b"\xff\xd8\xff" + b"broken" * 20, "file_unreadable"),
+        ("a.png", image(60, 60, "PNG")[:-30], "file_unreadable"),
+    ],
+)
+async def test_what_cannot_be_read_is_refused_kindly(
+    name: str, content: bytes, reason: Any, ann: Person, api: BotApi, reader: FileReader
+) -> None:
+    media = await media_of(api, await ann.send_file(name, content))
+    assert await reader.read(media) == CannotRead(reason=reason, name=name)
+
+
+@pytest.mark.control("S37", "S48")
+async def test_no_secret_of_ours_is_within_reach_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TELEGRAM_BOT_TOKEN", "a secret")
+    given: list[dict[str, str]] = []
+    launch = asyncio.create_subprocess_exec
+
+    async def watched(*words: str, **options: Any) -> asyncio.subprocess.Process:
+        given.append(options["env"])
+        return await launch(*words, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", watched)
+    head, _ = await opened_elsewhere("picture", image(9, 9))
+    assert head is not None
+    assert "a secret" not in given[0].values()
+
+
+async def test_a_locked_pdf_is_refused() -> None:
+    writer = PdfWriter()
+    writer.add_blank_page(100, 100)
+    writer.encrypt("secret")
+    out = io.BytesIO()
+    writer.write(out)
+    assert await opened_elsewhere("pdf", out.getvalue()) == (None, b"")
+
+
+@pytest.mark.control("S35", "S48")
+async def test_a_picture_of_too_many_pixels_is_never_unpacked() -> None:
+    """A PNG of 60,000 × 60,000 grey pixels packed into a few kilobytes; its header alone tells."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return len(body).to_bytes(4, "big") + kind + body + zlib.crc32(kind + body).to_bytes(4, "big")
+
+    side = (60_000).to_bytes(4, "big")
+    bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", side + side + bytes([8, 0, 0, 0, 0]))
+    bomb += chunk(b"IDAT", zlib.compress(bytes(60_001) * 100)) + chunk(b"IEND", b"")
+    assert await opened_elsewhere("picture", bomb) == (None, b"")
+
+
+@pytest.mark.control("S48")
+async def test_a_file_that_takes_for_ever_is_given_up_and_its_process_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[asyncio.subprocess.Process] = []
+    launch = asyncio.create_subprocess_exec
+
+    async def slow(*_: str, **options: Any) -> asyncio.subprocess.Process:
+        process = await launch(sys.executable, "-c", "import time; time.sleep(60)", **options)
+        started.append(process)
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slow)
+    assert await opened_elsewhere("pdf", b"%PDF-", seconds=0.3) == (None, b"")
+    assert started[0].returncode == -9
+
+
+@pytest.mark.control("S35", "S48")
+async def test_a_pdf_that_unpacks_without_end_is_stopped() -> None:
+    """40 kB that become 40 MB of text commands."""
+    stream = zlib.compress(b"BT /F1 12 Tf (" + b"a" * 40_000_000 + b") Tj ET", 9)
+    content = pdf("x").replace(b"/Contents 5 0 R", b"/Contents 9 0 R")
+    content += b"\n9 0 obj\n<< /Filter /FlateDecode /Length %d >>\nstream\n" % len(stream)
+    content += stream + b"\nendstream\nendobj\n"
+    head, body = await opened_elsewhere("pdf", content, seconds=4)
+    assert head is None or len(body) <= 400_000
+
+
+async def test_downloads_are_tried_again_when_nobody_answers(
+    fake: RunningBotApi, ann: Person, api: BotApi, reader: FileReader
+) -> None:
+    media = await media_of(api, await ann.send_file("a.txt", b"words"))
+    await fake.fail("getFile", reset="before")
+    await fake.fail("file", status=502, html=True)
+    assert await reader.read(media) == Document(name="a.txt", text="words")
+    await fake.fail("file", times=9, status=502, html=True)
+    assert await reader.read(media) == CannotRead(reason="file_unavailable", name="a.txt")
+    gone = Media(kind="document", file_id="nonsense", name="b.txt")
+    assert await reader.read(gone) == CannotRead(reason="file_unavailable", name="b.txt")
+
+
+async def test_a_dead_bot_is_no_matter_of_one_file(
+    fake: RunningBotApi, ann: Person, api: BotApi, reader: FileReader
+) -> None:
+    media = await media_of(api, await ann.send_file("a.txt", b"words"))
+    await fake.change_bot(revoked=True)
+    with pytest.raises(TokenRefused):
+        await reader.read(media)
+
+
+def test_text_is_told_from_what_is_none() -> None:
+    assert read_text("日本語".encode()) == "日本語"
+    assert read_text(b"\x1b[31mred\x1b[0m") == "\x1b[31mred\x1b[0m"
+    for content in (b"\xff\xfe\x00", b"\x00", random.Random(2).randbytes(3_000)):
+        with pytest.raises(NotText):
+            read_text(content)
+    assert MOST_BYTES == 20 << 20

@@ -1,0 +1,293 @@
+"""The whole way in, by polls and by posts: what people do in the fake becomes turns, once and in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+
+import pytest
+from aiohttp import web
+
+from bot.telegram.api import BotApi
+from bot.telegram.arrivals import Incoming, Membership, Migrated, PinChanged, Pressed, Reacted, Spoken
+from bot.telegram.files import FileReader
+from bot.telegram.lane_driver import Lanes
+from bot.telegram.lanes import Gathered
+from bot.telegram.polling import Poller, PollTimes
+from bot.telegram.reader import Reader
+from bot.telegram.webhook import PATH, WebhookMode, make_webhook_handler, register
+from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
+from shared.core.values.files import Picture
+from tests.integration.bot.inbound.conftest import Pool
+from tests.kit.fakes.bot_api import Person, RunningBotApi
+from tests.kit.storage_health import Doubtful, broken_line
+from tests.kit.telegram.updates import BOT
+
+SECRET = "s" * 40
+
+
+class WayIn:
+    """Everything between Telegram and the conversation; turns are kept in a list."""
+
+    def __init__(self, inbox: PostgresTelegramInbox) -> None:
+        self._inbox = inbox
+        self.turns: list[Gathered] = []
+        self.others: list[Incoming] = []
+        self.lanes = Lanes(self.accept, now=lambda: datetime.now(UTC))
+        self.reader = Reader(inbox, self.lanes, bot=BOT, on_other=self.other)
+        self.tasks: list[asyncio.Task[None]] = [asyncio.create_task(self.reader.run())]
+
+    async def accept(self, gathered: Gathered) -> None:
+        self.turns.append(gathered)
+        await self._inbox.handled(BOT.bot_id, gathered.updates)
+
+    async def other(self, incoming: Incoming) -> None:
+        self.others.append(incoming)
+
+    @property
+    def texts(self) -> list[str]:
+        return [turn.text for turn in self.turns]
+
+    async def comes(self, found: Callable[[], bool], *, within: float = 40.0) -> None:
+        async with asyncio.timeout(within):
+            while not found():
+                await asyncio.sleep(0.02)
+
+    async def count(self, number: int) -> None:
+        await self.comes(lambda: len(self.turns) >= number)
+        await asyncio.sleep(0.1)
+        assert len(self.turns) == number, self.texts
+
+    async def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.wait(self.tasks, timeout=5)
+        await self.lanes.close()
+
+
+@pytest.fixture(params=["polling", "webhook"])
+async def way_in(
+    request: pytest.FixtureRequest,
+    fake: RunningBotApi,
+    api: BotApi,
+    inbox: PostgresTelegramInbox,
+    places: PostgresTelegramPlaces,
+) -> AsyncIterator[WayIn]:
+    made = WayIn(inbox)
+    runner: web.AppRunner | None = None
+    if request.param == "polling":
+        times = PollTimes(poll=2, first_wait=0.05, most_wait=0.2)
+        poller = Poller(api, inbox=inbox, problems=places, on_stored=made.reader.ring, times=times)
+        made.tasks.append(asyncio.create_task(poller.run()))
+        await made.comes(lambda: poller.completed_at is not None or not poller_waits(poller))
+    else:
+        app = web.Application()
+        handler = make_webhook_handler(
+            inbox, secret_of={BOT.bot_id: SECRET}.get, on_stored=lambda _: made.reader.ring()
+        )
+        app.router.add_post(PATH, handler)
+        runner = web.AppRunner(app, auto_decompress=False)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}/telegram/{BOT.bot_id}"
+        await register(api, WebhookMode(url=url, secret=SECRET))
+    yield made
+    await made.stop()
+    if runner is not None:
+        await runner.cleanup()
+    assert not await fake.violations()
+
+
+def poller_waits(poller: Poller) -> bool:
+    return poller.completed_at is None
+
+
+async def test_a_paste_of_thirteen_thousand_characters_is_one_turn(way_in: WayIn, ann: Person) -> None:
+    text = "".join(f"{number}/" for number in range(3_000))[:13_000]
+    await ann.paste(text)
+    await way_in.count(1)
+    assert way_in.texts == [text]
+    assert len(way_in.turns[0].updates) == 4
+
+
+async def test_a_command_amid_a_paste_comes_at_once_and_alone(way_in: WayIn, ann: Person) -> None:
+    await ann.say("x" * 4096)
+    await ann.command("stop")
+    await ann.say("y" * 10)
+    await way_in.count(2)
+    assert way_in.texts == ["/stop", "x" * 4096 + "y" * 10]
+
+
+async def test_albums_and_forwards_are_one_turn_each(way_in: WayIn, ann: Person, api: BotApi) -> None:
+    await ann.album(3, gap=0.2, caption="which?", content=b"\xff\xd8\xff jpeg")
+    await way_in.count(1)
+    (turn,) = way_in.turns
+    assert (turn.text, len(turn.media)) == ("which?", 3)
+    assert isinstance(await FileReader(api).read(turn.media[0]), Picture)
+    await ann.forward("first", "second", from_name="Carl")
+    await way_in.count(2)
+    assert way_in.texts[1] == "[Forwarded from Carl]\n> first\n> second"
+
+
+async def test_a_forward_finds_its_comment(way_in: WayIn, ann: Person) -> None:
+    sent = await ann.forward("first", comment="true?", from_name="Carl")
+    await way_in.comes(lambda: sum(len(turn.spoken) for turn in way_in.turns) == 2)
+    if len(way_in.turns) == 2:
+        assert way_in.turns[1].late_for == sent[0].message_id
+    else:
+        assert way_in.texts == ["true?\n\n[Forwarded from Carl]\n> first"]
+
+
+async def test_twenty_chats_at_once_keep_their_order_and_copies_are_one(
+    way_in: WayIn, fake: RunningBotApi
+) -> None:
+    await fake.duplicate_updates(30, repeats=2, copies=3)
+    people = [await fake.person(100 + number) for number in range(20)]
+    for round_ in range(3):
+        await asyncio.gather(*(person.say(f"{person.id}:{round_}") for person in people))
+    await way_in.comes(lambda: len(way_in.turns) >= 60)
+    await asyncio.sleep(0.5)
+    for person in people:
+        mine = [text for text in way_in.texts if text.startswith(f"{person.id}:")]
+        assert mine == [f"{person.id}:{round_}" for round_ in range(3)]
+
+
+async def test_topics_are_places_of_their_own(way_in: WayIn, fake: RunningBotApi, ann: Person) -> None:
+    await fake.change_bot(topics=True)
+    one, two = await ann.create_topic("Cats"), await ann.create_topic("Dogs")
+    forum = await fake.group("Club", ann, forum=True, admin=True)
+    topic = await forum.create_topic("News")
+    await ann.say("c", thread=one)
+    await ann.say("d", thread=two)
+    await ann.say("n", chat=forum.id, thread=topic)
+    await ann.say("g", chat=forum.id)
+    await way_in.count(4)
+    found = {turn.first.text: (turn.first.where.chat_id, turn.first.where.thread_id) for turn in way_in.turns}
+    assert found == {"c": (ann.id, one), "d": (ann.id, two), "n": (forum.id, topic), "g": (forum.id, 0)}
+
+
+async def test_groups_say_who_is_meant(way_in: WayIn, fake: RunningBotApi, ann: Person) -> None:
+    bob = await fake.person(43, first_name="Bob")
+    group = await fake.group("Club", ann, members=(bob,), admin=True)
+    await ann.say("only us", chat=group.id)
+    await bob.say(f"@{BOT.username} and you", chat=group.id)
+    await ann.command("help", chat=group.id)
+    await ann.command("help@some_other_bot", chat=group.id)
+    await way_in.count(4)
+    assert {turn.text: turn.first.addressed for turn in way_in.turns} == {
+        "Ann: only us": False,
+        f"Bob: @{BOT.username} and you": True,
+        "Ann: /help": True,
+        "Ann: /help@some_other_bot": False,
+    }
+
+
+async def test_a_reply_with_a_quote_is_told(way_in: WayIn, ann: Person) -> None:
+    first = await ann.say("the cat sat")
+    await ann.say("who?", reply_to=first.message_id, quote="cat")
+    await way_in.count(2)
+    assert way_in.texts[1] == "[Quoting their own message]\n> cat\n\nwho?"
+
+
+async def test_what_is_no_message_is_told_by_kind_and_its_rows_are_done(
+    way_in: WayIn, fake: RunningBotApi, ann: Person, api: BotApi, inbox: PostgresTelegramInbox
+) -> None:
+    said = await ann.say("hello")
+    await way_in.comes(lambda: bool(way_in.turns))
+    keyboard = {"inline_keyboard": [[{"text": "Stop", "callback_data": "stop:1"}]]}
+    asked = await api.call("sendMessage", {"chat_id": ann.id, "text": "?", "reply_markup": keyboard})
+    await ann.tap("Stop", message_id=asked["message_id"])
+    await ann.react(asked["message_id"], "👍")
+    await ann.pin(said.message_id)
+    await ann.edit(said.message_id, "hello!")
+    group = await fake.group("Club", ann, kind="group")
+    moved = await group.migrate()
+    await ann.block()
+    await ann.unblock()
+    await fake.push_update({"something_new": {"x": 1}})
+
+    def changes() -> list[str]:
+        return [other.change for other in way_in.others if isinstance(other, Membership)]
+
+    await way_in.comes(
+        lambda: "unblocked" in changes() and len(way_in.others) >= 7 and len(way_in.turns) >= 2
+    )
+    kinds = [type(other) for other in way_in.others]
+    assert {Pressed, Reacted, PinChanged, Membership, Migrated} <= set(kinds)
+    migrated = next(other for other in way_in.others if isinstance(other, Migrated))
+    assert (migrated.old_chat, migrated.new_chat) == (group.id, moved.id)
+    assert changes()[-2:] == ["blocked", "unblocked"]
+    edits = [turn.first.text for turn in way_in.turns if turn.first.edited]
+    assert edits == ["hello!"]
+    async with asyncio.timeout(30):
+        while await inbox.waiting(BOT.bot_id):
+            await asyncio.sleep(0.05)
+
+
+async def test_what_was_not_accepted_before_a_crash_comes_again(
+    fake: RunningBotApi, inbox: PostgresTelegramInbox
+) -> None:
+    from tests.kit.telegram.updates import raw_message
+
+    now = int(datetime.now(UTC).timestamp())
+    updates = [
+        {"update_id": number, "message": raw_message(message_id=number, date=now, text="x" * 4096)}
+        for number in (1, 2)
+    ]
+    await inbox.store(BOT.bot_id, updates)
+    first = WayIn(inbox)
+    await first.comes(lambda: first.lanes.held == {1, 2})
+    await first.stop()
+    assert not first.turns
+    second = WayIn(inbox)
+    await second.count(1)
+    await second.stop()
+    assert second.turns[0].updates == (1, 2)
+    assert isinstance(second.turns[0].first, Spoken)
+
+
+async def test_a_button_is_no_failure_before_storage_was_seen_to_be_well(
+    inbox: PostgresTelegramInbox, pool: Pool
+) -> None:
+    """Its update is marked when it was carried out, or when the fault was ours."""
+    storage, pressed = Doubtful(), list[Incoming]()
+
+    async def press(incoming: Incoming) -> None:
+        pressed.append(incoming)
+        if len(pressed) in (1, 3):
+            raise broken_line()
+
+    reader = Reader(
+        inbox, Lanes(_nobody, now=lambda: datetime.now(UTC)), bot=BOT, on_other=press,
+        asking_storage=storage.asking,
+    )  # fmt: skip
+    for number, well in ((1, False), (2, True)):
+        storage.well = well
+        await inbox.store(BOT.bot_id, [_reaction(number)])
+        await reader.read()
+        async with asyncio.timeout(60):
+            while await inbox.waiting(BOT.bot_id):
+                await asyncio.sleep(0.02)
+    assert len(pressed) == 3, "the first one again, the second one once"
+    rows = await pool.fetch("SELECT update_id, error FROM telegram_updates ORDER BY update_id")
+    assert [tuple(row) for row in rows] == [(1, ""), (2, "InternalClientError")]
+
+
+async def _nobody(gathered: Gathered) -> None:
+    raise AssertionError(gathered)
+
+
+def _reaction(number: int) -> dict[str, object]:
+    return {
+        "update_id": number,
+        "message_reaction": {
+            "chat": {"id": 42, "type": "private", "first_name": "Ada"},
+            "message_id": 7,
+            "date": int(datetime.now(UTC).timestamp()),
+            "user": {"id": 42, "is_bot": False, "first_name": "Ada"},
+            "old_reaction": [],
+            "new_reaction": [{"type": "emoji", "emoji": "👍"}],
+        },
+    }

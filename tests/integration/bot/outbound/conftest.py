@@ -1,0 +1,78 @@
+"""A fake Telegram for all these tests, a database for each, and a desk that plays the conversation's part."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import asyncpg
+import pytest
+from aiogram import Bot
+
+from bot.telegram.sender import open_bot
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from tests.integration.bot.outbound.delivery_driver import BOT_ID, Desk
+from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi, running_bot_api
+
+SECONDS = 30.0
+
+
+@pytest.fixture(scope="session")
+async def outbound_telegram() -> AsyncIterator[RunningBotApi]:
+    async with running_bot_api() as running:
+        yield running
+
+
+@pytest.fixture
+async def fake(outbound_telegram: RunningBotApi) -> AsyncIterator[RunningBotApi]:
+    """Every test ends with the question whether a careful bot would have made these calls."""
+    await outbound_telegram.reset()
+    await outbound_telegram.accept_connections()
+    await outbound_telegram.change_bot(topics=False, privacy=True, revoked=False)
+    yield outbound_telegram
+    assert not await outbound_telegram.violations()
+
+
+@pytest.fixture(scope="session")
+async def client(outbound_telegram: RunningBotApi) -> AsyncIterator[Bot]:
+    """One for all: closing its session takes a quarter of a second."""
+    made = open_bot(TOKEN, api_url=outbound_telegram.base_url, timeout=SECONDS)
+    yield made
+    await made.session.close()
+
+
+@pytest.fixture
+async def ann(fake: RunningBotApi) -> Person:
+    """Has already written to the bot."""
+    person = await fake.person(42, first_name="Ann", language_code="en")
+    await person.say("hello")
+    return person
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    pool = await open_pool(database_url, size=6)
+    await PostgresTelegramPlaces(pool).enrol(
+        BOT_ID, username="ever_bot", agent="default", audience="personal", access="pairing", mode="polling"
+    )
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+async def desks(client: Bot, pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Callable[[], Desk]]:
+    """Each call is a bot process that knows nothing but what is stored."""
+    made: list[Desk] = []
+
+    def another() -> Desk:
+        made.append(Desk(client, pool))
+        return made[-1]
+
+    yield another
+    await asyncio.gather(*(desk.close() for desk in made))
+
+
+@pytest.fixture
+async def desk(desks: Callable[[], Desk]) -> Desk:
+    return desks()

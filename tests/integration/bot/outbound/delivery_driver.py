@@ -1,0 +1,253 @@
+"""Plays the conversation's part for deliveries: real rows, the events of an answer, words of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Literal, cast
+
+import asyncpg
+from aiogram import Bot
+from aiogram.types import InlineKeyboardMarkup
+
+from bot.telegram.delivery import Delivery
+from bot.telegram.drafts import Form
+from bot.telegram.keyboards import Action, Button, Press, keyboard
+from bot.telegram.live import LiveAnswer
+from bot.telegram.pacing import Clock, Limits, Rate
+from bot.telegram.post import Post
+from bot.telegram.sender import Sender
+from bot.telegram.streaming import Rhythm
+from shared.adapters.postgres.db.workers import PostgresWorkers
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.turns.deliveries import PartRow, PostgresDeliveries
+from shared.adapters.postgres.turns.turns import PostgresTurns
+from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
+from shared.core.session.events import Delta, Inbound, InboxReceipt, RunEnded, RunStarted, Stored
+from shared.core.session.turns import Caps, Claim, Outcome
+from shared.core.values.messages import Text
+from tests.kit.fakes.bot_api import TOKEN
+
+BOT_ID = int(TOKEN.partition(":")[0])
+FAST = Rhythm(edit_seconds=0.02, slowest_seconds=0.2)
+FREE = Limits(
+    overall=Rate(most=1_000, seconds=0.1),
+    private=(Rate(most=1_000, seconds=0.1),),
+    group=(Rate(most=1_000, seconds=0.1),),
+)
+UNCERTAIN = "It may be missing."
+NO_CAPS = Caps(total=None, person=None, visitor=None, session=None)
+State = Literal["answered", "stopped", "refused", "failed"]
+_updates = count(1)
+
+
+class Tasks:
+    """What is started is awaited at the end, and what failed there fails the test."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        return task
+
+    async def rest(self) -> None:
+        await asyncio.gather(*(task for task in self._tasks if not task.done()))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        found = await asyncio.gather(*self._tasks, return_exceptions=True)
+        failed = [each for each in found if isinstance(each, Exception)]
+        assert not failed, failed
+
+
+class Words:
+    def stopped(self, place: PlaceRow) -> str:
+        return "[stopped]"
+
+    def working(self, place: PlaceRow, tool: str, subject: str = "") -> str | None:
+        return None if tool == "save_memory" else f"({tool}{subject and f' {subject}'} …)"
+
+    def notice(self, place: PlaceRow, code: str, text: str) -> str:
+        return f"Sorry: {text}"
+
+    def uncertain(self, place: PlaceRow) -> str:
+        return UNCERTAIN
+
+    def arrived(self, place: PlaceRow) -> str:
+        return "It has arrived."
+
+    def document(self, place: PlaceRow) -> str:
+        return "The whole answer"
+
+
+@dataclass(slots=True)
+class Answer:
+    """One turn on its way."""
+
+    desk: Desk
+    emit: LiveAnswer
+    claim: Claim
+    said: str = ""
+
+    @property
+    def turn(self) -> int:
+        return self.claim.turn
+
+    async def say(self, *pieces: str, attempt: int | None = None) -> None:
+        attempt = self.claim.attempt if attempt is None else attempt
+        for piece in pieces:
+            offset = len(self.said.encode("utf-16-le")) // 2
+            self.said += piece
+            await self.emit(Delta(turn=self.turn, attempt=attempt, offset=offset, text=piece))
+
+    async def stream(self, text: str, *, step: int = 40, pause: float = 0.005) -> None:
+        for start in range(0, len(text), step):
+            await self.say(text[start : start + step])
+            await asyncio.sleep(pause)
+
+    async def commit(
+        self, text: str | None = None, *, state: State = "answered", screen: Mapping[str, Any] | None = None
+    ) -> Stored:
+        """The answer is stored and nobody was told: where a process may die."""
+        words = self.said if text is None else text
+        told = state in ("refused", "failed")
+        stored = await self.desk.turns.record_answer(
+            self.claim,
+            Outcome(
+                state=state,
+                blocks=None if told else (Text(text=words),),
+                tokens=3,
+                screen=screen or ({"text": words, "error": "model_away"} if told else {}),
+                error_code="model_away" if told else None,
+            ),
+        )
+        return Stored(event_seq=stored.event_seq, kind="msg", payload=stored.payload)
+
+    async def end(self, text: str | None = None, *, state: State = "answered") -> None:
+        await self.emit(await self.commit(text, state=state))
+        await self.emit(RunEnded(turn=self.turn, state=state))
+        await self.emit.close()
+
+
+class Desk:
+    def __init__(self, client: Bot, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self.pool = pool
+        self.turns = PostgresTurns(pool)
+        self.deliveries = PostgresDeliveries(pool)
+        self.places = PostgresTelegramPlaces(pool)
+        self.workers = PostgresWorkers(pool)
+        self.client = client
+        self.tasks = Tasks()
+        self.buttons = False
+        self.wanted: set[Form] = set()
+        self._worker_id: int | None = None
+        self.set_up()
+
+    def set_up(
+        self, *, clock: Clock | None = None, limits: Limits = FREE, rhythm: Rhythm = FAST, **more: Any
+    ) -> None:
+        """`clock` may run faster, so that a 429 is over soon."""
+        clock = clock or Clock()
+        self.sender = Sender(
+            self.client.id, lambda: self.client, clock=clock, limits=limits, timeout=30.0, backoff=0.01
+        )
+        self.post = Post(
+            senders={BOT_ID: self.sender},
+            deliveries=self.deliveries,
+            notices=PostgresUncertainNotices(self.pool),
+            places=self.places,
+            texts=Words(),
+            keyboard=self._keyboard,
+            question=self._question,
+            wants=lambda place, form: form in self.wanted,
+            clock=clock,
+        )
+        usual: dict[str, Any] = {"private": rhythm, "group": rhythm, "native": rhythm}
+        self.delivery = Delivery(self.post, tasks=self.tasks, **{**usual, **more})
+
+    async def place(self, chat: int = 42, *, thread: int = 0) -> PlaceRow:
+        return await self.places.open(
+            BOT_ID,
+            chat_id=chat,
+            thread_id=thread,
+            kind="person" if chat > 0 else "group",
+            title="Ann",
+        )
+
+    async def begin(self, place: PlaceRow, *, question: int | None = None) -> Answer:
+        """A message is accepted and its turn claimed: the answer begins."""
+        number = next(_updates)
+        receipt = InboxReceipt(
+            bot_id=BOT_ID, update_ids=(), chat_id=place.chat_id, message_ids=(question,) if question else ()
+        )
+        await self.turns.accept(
+            Inbound(
+                session_id=place.session_id, address_id=place.address_id, text="Hello?",
+                dedupe_key=f"tg:{BOT_ID}:{number}", receipt=receipt,
+            ),
+            channel="telegram",
+            tokens=2,
+        )  # fmt: skip
+        return await self.claim(place)
+
+    async def claim(self, place: PlaceRow) -> Answer:
+        if self._worker_id is None:
+            self._worker_id = await self.workers.register("bot")
+        claim = await self.turns.claim(
+            place.session_id, channel="telegram", worker_id=self._worker_id, caps=NO_CAPS,
+            micro_per_input_token=1.0, micro_output=1.0,
+        )  # fmt: skip
+        assert claim is not None
+        emit = self.delivery.emitter(place)
+        await emit(RunStarted(turn=claim.turn, attempt=claim.attempt, epoch=claim.epoch))
+        return Answer(self, emit, claim)
+
+    async def die(self) -> None:
+        """Its lease is free at once; what it was about to do is not done."""
+        await self.close()
+        if self._worker_id is not None:
+            await self.workers.stop(self._worker_id)
+
+    async def close(self) -> None:
+        await self.tasks.close()
+
+    async def rows(self, answer: Answer) -> Sequence[PartRow]:
+        return await self.deliveries.parts(answer.claim.session_id, answer.turn)
+
+    async def states(self, answer: Answer) -> list[str]:
+        return [row.state for row in await self.rows(answer)]
+
+    async def recover(self) -> int:
+        return await self.delivery.recover([BOT_ID])
+
+    async def tell(self) -> None:
+        """People are told what may not have arrived, and what did is told no more."""
+        await self.delivery.uncertain.bring([BOT_ID])
+        await self.tasks.rest()
+
+    async def broken_invariants(self) -> list[Any]:
+        async with self.pool.acquire() as connection:
+            return list(await check_invariants(cast("asyncpg.Connection[asyncpg.Record]", connection)))
+
+    def _keyboard(self, place: PlaceRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
+        if not self.buttons:
+            return None
+        action = Action.STOP if state == "running" else Action.REGENERATE
+        press = Press(action=action, address_id=place.address_id, subject=turn)
+        return keyboard([[Button(label=action.name.title(), press=press)]])
+
+    async def _question(self, session_id: int, turn: int) -> int | None:
+        found: int | None = await self.pool.fetchval(
+            """SELECT message_id FROM telegram_messages
+                WHERE session_id = $1 AND turn_no = $2 AND seq IS NOT NULL
+                ORDER BY message_id DESC LIMIT 1""",
+            session_id,
+            turn,
+        )
+        return found

@@ -1,0 +1,121 @@
+"""What a dead process left is answered first; what only sending needs is loaded meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+import pytest
+from structlog.testing import capture_logs
+
+from bot.__main__ import serve
+from bot.telegram.library import Library, load_aiogram
+from bot.telegram.service import TelegramService
+from shared.bootstrap.app import open_app
+from shared.bootstrap.process import EXIT_CANNOT_START
+from shared.config.bots import configured_bots
+from shared.config.settings import Settings, load_settings
+from tests.integration.bot.outbound.delivery_driver import Desk
+from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi
+
+LONG_SECONDS = 60.0
+
+
+class Slow:
+    """Stands for aiogram's import: it takes until it is let go."""
+
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+
+    def __call__(self) -> None:
+        assert self.may_end.wait(LONG_SECONDS)
+        load_aiogram()
+
+
+@pytest.fixture
+def settings(database_url: str, redis_url: str, fake: RunningBotApi, tmp_path: Path) -> Settings:
+    return load_settings(
+        database_url=database_url, redis_url=redis_url, data_dir=tmp_path, telegram_bot_token=TOKEN,
+        telegram_api_url=fake.base_url, telegram_access="open",
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def started(settings: Settings, slow: Slow) -> AsyncIterator[None]:
+    app = await open_app(settings, role="bot")
+    service = TelegramService(app, configured_bots(settings), settings=settings, library=Library(slow))
+    service.start()
+    try:
+        yield
+    finally:
+        slow.may_end.set()
+        await service.close()
+        await app.close()
+
+
+async def until(pool: asyncpg.Pool[asyncpg.Record], sql: str) -> None:
+    async with asyncio.timeout(LONG_SECONDS):
+        while not await pool.fetchval(sql):
+            await asyncio.sleep(0.02)
+
+
+async def test_a_turn_that_was_left_is_answered_before_anything_can_be_sent(
+    settings: Settings, fake: RunningBotApi, ann: Person, desk: Desk, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    """The order of a start: the answer, the first poll; then whatever aiogram is needed for."""
+    await desk.begin(await desk.place())
+    await desk.die()
+    await fake.forget_calls()
+    slow = Slow()
+    async with started(settings, slow):
+        await until(pool, "SELECT count(*) = 1 FROM turns WHERE state = 'answered'")
+        await until(pool, "SELECT count(*) > 0 FROM telegram_updates WHERE handled_at IS NULL")
+        called = [call["method"] for call in await fake.calls()]
+        assert set(called) == {"getMe", "getUpdates"}
+        assert called.count("getMe") == 1
+        slow.may_end.set()
+        await until(pool, "SELECT count(*) = 1 FROM deliveries WHERE turn_no = 1 AND state = 'delivered'")
+        await until(pool, "SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+        async with asyncio.timeout(LONG_SECONDS):
+            while not await fake.calls(method="setMyCommands"):
+                await asyncio.sleep(0.02)
+
+
+async def test_menus_are_set_when_telegram_has_been_asked_for_messages(
+    settings: Settings, fake: RunningBotApi, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    await fake.forget_calls()
+    slow = Slow()
+    slow.may_end.set()
+    async with started(settings, slow), asyncio.timeout(LONG_SECONDS):
+        while not await fake.calls(method="setMyShortDescription"):
+            await asyncio.sleep(0.02)
+        called = [call["method"] for call in await fake.calls()]
+    assert called.index("getUpdates") < called.index("setMyCommands")
+    del pool
+
+
+async def test_a_bot_that_cannot_load_its_library_ends_and_says_what_to_do(
+    settings: Settings, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    """Else it would poll and answer for ever and never send a word."""
+
+    def broken() -> None:
+        raise ModuleNotFoundError("No module named 'aiogram'")
+
+    app = await open_app(settings, role="bot")
+    try:
+        with capture_logs() as logs:
+            async with asyncio.timeout(LONG_SECONDS):
+                code = await serve(app, settings, asyncio.Event(), load=broken)
+    finally:
+        await app.close()
+    assert code == EXIT_CANNOT_START
+    [told] = [line for line in logs if line["event"] == "library_not_loaded"]
+    assert "aiogram" in told["reason"]
+    assert ".venv" in told["advice"]
+    del pool

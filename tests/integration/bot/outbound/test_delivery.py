@@ -1,0 +1,693 @@
+"""Answers come whole and once: live, through faults, and after a process has died."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from bot.telegram.markup import LIVE_UNITS, render
+from bot.telegram.pacing import Clock, Limits
+from bot.telegram.streaming import PRIVATE, Rhythm
+from shared.adapters.postgres.people.handover import PostgresHandovers
+from shared.core.session.events import Inbound, Organizing, RunEnded, RunStarted, Stored, ToolRunning
+from shared.core.values.errors import StorageUnavailable
+from shared.core.values.messages import Text
+from tests.integration.bot.outbound.delivery_driver import BOT_ID, FAST, UNCERTAIN, Desk
+from tests.kit.fakes.bot_api import Person, RunningBotApi
+
+WORDS = "Every word of this answer is worth waiting for, and **some** are `bold`. "
+ANSWER = WORDS * 12
+LONG = "\n\n".join(f"Paragraph {number}: {WORDS * 8}" for number in range(12))
+
+
+def seen(markdown: str) -> str:
+    return render(markdown).text
+
+
+async def shown(ann: Person) -> list[str]:
+    return (await ann.screen()).texts
+
+
+async def called(fake: RunningBotApi) -> list[str]:
+    return [call["method"] for call in await fake.calls()]
+
+
+async def test_a_private_answer_is_one_message_that_grows(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await answer.stream(ANSWER, pause=0.04)
+    await answer.end()
+    assert await shown(ann) == [seen(ANSWER)]
+    calls = await fake.counts()
+    assert calls["sendMessage"] == 1
+    assert calls["editMessageText"] >= 3
+    assert (await ann.screen()).notifications == 1
+    views = [view["text"] for view in await ann.views() if view["kind"] in ("sent", "edited")]
+    for earlier, later in itertools.pairwise(views):
+        assert len(later) > len(earlier) - 5
+        assert later.startswith(earlier[:-8])
+    assert await desk.states(answer) == ["delivered"]
+    assert await desk.broken_invariants() == []
+
+
+async def test_edits_keep_their_distance(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    await fake.set_speed(30.0)
+    await fake.set_limits(on=True)
+    desk.set_up(clock=Clock(speed=30.0), rhythm=Rhythm(), limits=Limits())
+    answer = await desk.begin(await desk.place())
+    await answer.stream(ANSWER, pause=0.02)
+    await answer.end()
+    calls = [call for call in await fake.calls(chat=42) if call["method"] != "sendChatAction"]
+    gaps = [30.0 * (later["at"] - earlier["at"]) for earlier, later in itertools.pairwise(calls[:-1])]
+    assert len(gaps) >= 3
+    assert min(gaps) >= 1.5 * 0.9
+    assert all(call["status"] != 429 for call in calls)
+    assert await shown(ann) == [seen(ANSWER)]
+
+
+async def test_a_group_is_never_sent_more_than_twenty_in_a_minute_and_gets_the_whole_answer(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    speed = 30.0
+    await fake.set_speed(speed)
+    await fake.set_limits(on=True)
+    desk.set_up(clock=Clock(speed=speed), rhythm=Rhythm(edit_seconds=3.5), limits=Limits())
+    group = await fake.group("Family", ann)
+    question = await ann.say("@evertalk_test_bot hello", chat=group.id)
+    answer = await desk.begin(await desk.place(group.id), question=question.message_id)
+    await answer.stream(LONG[:3_000], step=60, pause=0.06)
+    await answer.end()
+    calls = await fake.calls(chat=group.id)
+    counted = [call for call in calls if call["method"] in ("sendMessage", "editMessageText")]
+    assert len(counted) >= 15
+    assert all(call["status"] != 429 for call in counted), "no limit was ever touched"
+    assert (await group.screen()).texts == [seen(LONG[:3_000])]
+    assert counted[0]["params"]["reply_parameters"] == {
+        "message_id": question.message_id,
+        "allow_sending_without_reply": True,
+    }
+
+
+async def test_a_short_answer_is_sent_once_and_never_edited(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await answer.say("Yes.")
+    await answer.end()
+    assert await shown(ann) == ["Yes."]
+    assert "editMessageText" not in await fake.counts()
+    assert await desk.states(answer) == ["delivered"]
+
+
+async def test_a_long_answer_goes_on_in_further_messages_and_nothing_jumps_at_the_end(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    text = LONG + "\n\n" + LONG[:3_000]
+    await answer.stream(text, step=300, pause=0.03)
+    bubbles = (await ann.sees(lambda screen: len(screen.answers) >= 2)).answers
+    await answer.end()
+    lines = (await ann.screen()).answers
+    assert [line.message_id for line in lines][: len(bubbles)] == [line.message_id for line in bubbles]
+    assert "".join("".join(await shown(ann)).split()) == "".join(seen(text).split())
+    assert all(len(line.text) <= LIVE_UNITS for line in lines)
+    assert lines[0].text == bubbles[0].text
+    assert (await ann.screen()).notifications == 1
+    assert set(await desk.states(answer)) == {"delivered"}
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_an_answer_of_more_than_five_parts_is_a_beginning_and_a_file(
+    fake: RunningBotApi, desk: Desk, ann: Person, *, live: bool
+) -> None:
+    answer = await desk.begin(await desk.place())
+    text = "\n\n".join([LONG] * 4)
+    if live:
+        await answer.stream(text, step=1_500, pause=0.02)
+    await answer.end(text)
+    first, second = (await ann.screen()).answers
+    assert seen(text).startswith(first.text[:3_000])
+    assert (second.document, second.text) == ("answer.md", "The whole answer")
+    (call,) = await fake.calls("sendDocument")
+    assert list(call["files"].values()) == [len(text.encode())]
+    assert await desk.states(answer) == ["delivered", "delivered"]
+
+
+@pytest.mark.row("F50")
+async def test_a_final_that_is_told_to_wait_comes_once_after_both_waits(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.set_up(clock=Clock(speed=50.0))
+    answer = await desk.begin(await desk.place())
+    await answer.say("It is so.")
+    await fake.fail("sendMessage", times=2, status=429, retry_after=5)
+    await answer.end()
+    assert await shown(ann) == ["It is so."]
+    assert [call["status"] for call in await fake.calls("sendMessage")] == [429, 429, 200]
+    assert await desk.states(answer) == ["delivered"]
+
+
+async def test_a_final_edit_that_is_told_to_wait_comes_after_it(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.set_up(clock=Clock(speed=50.0))
+    answer = await desk.begin(await desk.place())
+    await answer.say(WORDS)
+    await fake.fail("editMessageText", times=3, status=429, retry_after=2)
+    await answer.stream(ANSWER[len(WORDS) :])
+    await answer.end()
+    assert await shown(ann) == [seen(ANSWER)]
+    assert (await fake.counts())["sendMessage"] == 1
+
+
+async def test_a_wait_that_is_too_long_is_left_to_the_next_process(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+) -> None:
+    before = desks()
+    before.set_up(patience=0.1)
+    answer = await before.begin(await before.place())
+    await answer.say("It is so.")
+    await fake.fail("sendMessage", status=429, retry_after=30)
+    await answer.end()
+    assert await shown(ann) == []
+    assert await before.states(answer) == ["queued"]
+    assert await before.recover() == 0, "the chat is not asked while it is told to wait"
+    assert len(await fake.calls("sendMessage")) == 1
+    await before.die()
+    after = desks()
+    await fake.fail("sendMessage", status=429, retry_after=1)
+    assert await after.recover() == 0
+    after.set_up()
+    assert await after.recover() == 1
+    assert await after.recover() == 0
+    assert await shown(ann) == ["It is so."]
+
+
+@pytest.mark.row("F50")
+async def test_a_lost_acknowledgement_leaves_the_text_once_and_the_part_uncertain(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+) -> None:
+    desk = desks()
+    answer = await desk.begin(await desk.place())
+    await fake.fail("sendMessage", reset="after")
+    await answer.end("The one and only.")
+    assert await shown(ann) == ["The one and only.", UNCERTAIN]
+    assert await desk.states(answer) == ["uncertain"]
+    assert await desk.recover() == 0
+    assert await desks().recover() == 0
+    await desk.tell()
+    assert await shown(ann) == ["The one and only.", UNCERTAIN]
+
+
+def uncertain(logs: list[Any]) -> list[Any]:
+    return [one for one in logs if one["event"] == "telegram_bubble_uncertain"]
+
+
+async def test_a_lost_first_bubble_never_costs_the_answer(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await fake.fail("sendMessage", reset="before")
+    with capture_logs() as logs:
+        await answer.stream(ANSWER)
+    assert len(await fake.calls("sendMessage")) == 1, "one that may be there is not sent again"
+    assert len(uncertain(logs)) == 1
+    await answer.end()
+    assert await shown(ann) == [seen(ANSWER)]
+    assert await desk.states(answer) == ["delivered"]
+
+
+async def test_a_lost_bubble_that_said_it_all_is_not_said_again(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await fake.fail("sendMessage", reset="after")
+    await answer.say("A whole answer in the first bubble.")
+    await answer.end()
+    assert await shown(ann) == ["A whole answer in the first bubble.", UNCERTAIN]
+    assert await desk.states(answer) == ["uncertain"]
+
+
+async def test_an_answer_that_ends_while_telegram_is_away_comes_once_when_it_is_back(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await answer.stream(ANSWER[:300])
+    await fake.refuse_connections()
+    await answer.stream(ANSWER[300:])
+    await answer.end()
+    assert await desk.recover() == 0
+    await fake.accept_connections()
+    assert await desk.recover() == 1
+    assert await desk.recover() == 0
+    assert await shown(ann) == [seen(ANSWER)]
+    assert (await fake.counts())["sendMessage"] == 1
+
+
+async def test_later_answers_wait_for_an_earlier_one_that_could_not_be_sent(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    place = await desk.place()
+    first = await desk.begin(place)
+    await fake.refuse_connections()
+    await first.end("The first answer.")
+    second = await desk.begin(place)
+    await second.end("The second answer.")
+    assert await desk.states(second) == ["queued"]
+    await fake.accept_connections()
+    third = await desk.begin(place)
+    await third.end("The third answer.")
+    assert await desk.recover() == 0
+    assert await shown(ann) == ["The first answer.", "The second answer.", "The third answer."]
+
+
+async def test_an_answer_that_nobody_was_told_of_comes_first_though_the_look_for_it_failed(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two replies of Postgres are lost: that of a commit, and what is left from before the next turn."""
+
+    async def lost(*_: object, **__: object) -> list[int]:
+        raise StorageUnavailable("the line broke")
+
+    place = await desk.place()
+    await (await desk.begin(place)).end("The first answer.")
+    second = await desk.begin(place)
+    await second.commit("The second answer.")
+    await second.emit.close()
+    with monkeypatch.context() as away:
+        away.setattr(desk.deliveries, "unfinished_before", lost)
+        third = await desk.begin(place)
+        await third.stream(ANSWER[:300])
+        stored = await third.commit()
+        await third.emit(stored)
+        assert await shown(ann) == ["The first answer."], "nobody knows what comes before it"
+    await third.emit(stored)
+    await third.emit.close()
+    assert await shown(ann) == ["The first answer.", "The second answer.", seen(ANSWER[:300])]
+    assert await desk.broken_invariants() == []
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_a_process_that_died_after_the_commit_leaves_an_answer_that_comes_once(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person, *, live: bool
+) -> None:
+    before = desks()
+    answer = await before.begin(await before.place())
+    if live:
+        await answer.stream(ANSWER[:300])
+    await answer.commit(ANSWER)
+    await before.die()
+    after = desks()
+    assert await after.deliveries.left_by_the_dead([BOT_ID]) == 0
+    assert await after.recover() == 1
+    assert await shown(ann) == [seen(ANSWER)]
+    assert (await fake.counts())["sendMessage"] == 1
+    assert await after.states(answer) == ["delivered"]
+    assert await after.broken_invariants() == []
+
+
+async def test_a_process_that_died_between_sending_and_knowing_sends_nothing_twice(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+) -> None:
+    before = desks()
+    answer = await before.begin(await before.place())
+    await fake.fail("sendMessage", stall_after=5.0)
+    ending = asyncio.create_task(answer.end("Once."))
+    await ann.sees("Once.")
+    ending.cancel()
+    await asyncio.gather(ending, return_exceptions=True)
+    await before.die()
+    after = desks()
+    assert await after.deliveries.left_by_the_dead([BOT_ID]) == 1
+    assert await after.recover() == 0
+    assert await after.states(answer) == ["uncertain"]
+    assert await shown(ann) == ["Once."]
+
+
+async def test_a_sent_part_that_could_not_be_noted_is_noted_later_and_not_sent_again(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = await desk.begin(await desk.place())
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.deliveries, "delivered", away)
+        await answer.end("Once.")
+    assert await desk.states(answer) == ["sending"]
+    assert await desk.recover() == 1
+    assert await desk.states(answer) == ["delivered"]
+    assert await shown(ann) == ["Once."]
+
+
+async def away(*_: object, **__: object) -> None:
+    raise StorageUnavailable("for a moment")
+
+
+async def test_a_bubble_that_could_not_be_noted_is_taken_back(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = await desk.begin(await desk.place())
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.deliveries, "bubble_shown", away)
+        with capture_logs() as logs:
+            await answer.say(WORDS)
+    assert await shown(ann) == []
+    assert uncertain(logs) == []
+    await answer.end()
+    assert await shown(ann) == [seen(WORDS)]
+
+
+async def test_one_that_could_be_neither_noted_nor_taken_back_is_told(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await fake.fail("deleteMessage", status=400, description="Bad Request: message can't be deleted")
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(desk.deliveries, "bubble_shown", away)
+        await answer.say(WORDS)
+    assert len(await shown(ann)) == 1
+    assert [one["reason"].startswith("not deleted") for one in uncertain(logs)] == [True]
+
+
+async def test_two_who_bring_the_same_answer_bring_it_once(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+) -> None:
+    desk = desks()
+    answer = await desk.begin(await desk.place())
+    await answer.stream(LONG[:3_000])
+    await answer.commit(LONG)
+    others = [desks() for _ in range(3)]
+    await asyncio.gather(*(other.recover() for other in others))
+    await others[0].recover()
+    assert "".join("".join(await shown(ann)).split()) == "".join(seen(LONG).split())
+    assert set(await desk.states(answer)) == {"delivered"}
+
+
+async def test_a_process_that_died_in_the_middle_of_the_parts_is_continued(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+) -> None:
+    before = desks()
+    before.set_up(patience=0.1)
+    answer = await before.begin(await before.place())
+    await fake.fail("sendMessage", match={"nth": 2}, status=429, retry_after=9)
+    await answer.end(LONG)
+    assert await before.states(answer) == ["delivered", "queued"]
+    await before.die()
+    assert await desks().recover() == 1
+    assert "".join("".join(await shown(ann)).split()) == "".join(seen(LONG).split())
+
+
+async def test_a_new_attempt_of_another_process_edits_the_bubble_that_is_there(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+) -> None:
+    before = desks()
+    place = await before.place()
+    answer = await before.begin(place)
+    await answer.stream("This attempt will never come to its end, alas. ")
+    await before.die()
+    after = desks()
+    again = await after.claim(place)
+    assert (again.turn, again.claim.attempt) == (answer.turn, 2)
+    await again.stream(ANSWER)
+    (bubble,) = await shown(ann)
+    assert seen(ANSWER).startswith(bubble)
+    await again.end(ANSWER)
+    assert await shown(ann) == [seen(ANSWER)]
+    assert (await fake.counts())["sendMessage"] == 1
+
+
+async def test_the_bubble_of_a_turn_that_was_taken_away_is_deleted(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+) -> None:
+    before, after = desks(), desks()
+    place = await before.place()
+    answer = await before.begin(place)
+    assert before._worker_id is not None
+    await before.workers.stop(before._worker_id)
+    again = await after.claim(place)
+    await answer.stream(ANSWER)
+    assert await shown(ann) == []
+    await again.end("From the living.")
+    await answer.emit.close()
+    assert await shown(ann) == ["From the living."]
+
+
+@pytest.mark.row("F50")
+async def test_a_bubble_that_the_person_deleted_comes_back_as_the_answer(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await answer.stream(ANSWER[:200])
+    (line,) = (await ann.screen()).answers
+    await ann.delete(line.message_id)
+    await answer.stream(ANSWER[200:])
+    await answer.end()
+    assert await shown(ann) == [seen(ANSWER)]
+    assert await desk.states(answer) == ["delivered"]
+
+
+@pytest.mark.row("F50")
+async def test_a_blocked_chat_is_left_alone(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    place = await desk.place()
+    answer = await desk.begin(place)
+    await answer.stream(ANSWER[:200])
+    await ann.block()
+    await answer.end(ANSWER)
+    assert await desk.states(answer) == ["dead"]
+    stored = await desk.places.place(place.address_id)
+    assert stored is not None
+    assert stored.unreachable
+    calls = len(await fake.calls())
+    assert await desk.recover() == 0
+    assert len(await fake.calls()) == calls
+
+
+async def test_an_answer_follows_a_group_that_became_a_supergroup(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    group = await fake.group("Family", ann, kind="group")
+    place = await desk.place(group.id)
+    answer = await desk.begin(place)
+    await answer.stream(ANSWER[:200])
+    bigger = await group.migrate()
+    await answer.end(ANSWER)
+    assert (await bigger.screen()).texts == [seen(ANSWER)]
+    assert await desk.states(answer) == ["delivered"]
+    stored = await desk.places.place(place.address_id)
+    assert stored is not None
+    assert stored.chat_id == bigger.id
+
+
+@pytest.mark.control("S18")
+@pytest.mark.row("F50")
+async def test_refused_formatting_arrives_as_plain_text(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    answer = await desk.begin(await desk.place())
+    await fake.fail("sendMessage", status=400)
+    await answer.end("A **bold** word.")
+    (line,) = (await ann.screen()).answers
+    assert (line.text, line.entities) == ("A bold word.", [])
+    assert await desk.states(answer) == ["delivered"]
+
+
+async def test_what_telegram_will_never_take_is_dead_and_the_next_answer_comes(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    place = await desk.place()
+    answer = await desk.begin(place)
+    await fake.fail("sendMessage", status=400, description="Bad Request: nonsense")
+    await answer.end("Never.")
+    assert await desk.states(answer) == ["dead"]
+    second = await desk.begin(place)
+    await second.end("Next.")
+    assert await shown(ann) == ["Next."]
+
+
+async def test_a_stopped_answer_keeps_its_text_and_says_so(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await answer.stream("```python\nprint('this block is never closed")
+    await answer.end(state="stopped")
+    assert await shown(ann) == ["print('this block is never closed\n\n[stopped]"]
+    second = await desk.begin(await desk.place())
+    await second.end("Next.")
+    assert (await shown(ann))[-1] == "Next."
+
+
+async def test_trouble_is_one_line_and_not_repeated_within_a_minute(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    place = await desk.place()
+    for _ in range(3):
+        answer = await desk.begin(place)
+        await answer.end("please try again later.", state="failed")
+        assert await desk.states(answer) == ["delivered"]
+    assert await shown(ann) == ["Sorry: please try again later."]
+    bubble = await desk.begin(place)
+    await bubble.stream(WORDS)
+    await bubble.end("please try again later.", state="failed")
+    assert await shown(ann) == ["Sorry: please try again later."] * 2, "no draft stays behind"
+
+
+async def test_a_turn_that_waits_says_so_once(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    answer = await desk.begin(await desk.place())
+    payload = {"role": "notice", "text": "it takes longer.", "error": "busy", "waiting": True}
+    for _ in range(2):
+        await answer.emit(Stored(event_seq=9, kind="msg", payload=payload))
+        await answer.emit(RunEnded(turn=answer.turn, state="waiting"))
+        await answer.emit(RunStarted(turn=answer.turn, attempt=2, epoch=answer.claim.epoch))
+    await answer.say(ANSWER, attempt=2)
+    await answer.end()
+    assert await shown(ann) == ["Sorry: it takes longer.", seen(ANSWER)]
+    assert await desk.states(answer) == ["delivered"]
+
+
+async def test_a_tool_at_work_is_one_line_in_the_bubble(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    answer = await desk.begin(await desk.place())
+    await answer.emit(ToolRunning(turn=answer.turn, name="save_memory"))
+    assert await shown(ann) == []
+    await answer.emit(ToolRunning(turn=answer.turn, name="look_up"))
+    assert await shown(ann) == ["(look_up …)"]
+    await answer.stream(ANSWER)
+    await answer.end()
+    assert await shown(ann) == [seen(ANSWER)]
+    assert (await fake.counts())["sendMessage"] == 1
+
+
+async def test_a_summary_that_must_be_waited_for_is_one_line_in_the_bubble(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await answer.emit(Organizing(turn=answer.turn, job_id=7))
+    assert await shown(ann) == ["(organizing …)"]
+    await answer.stream(ANSWER)
+    await answer.end()
+    assert await shown(ann) == [seen(ANSWER)]
+
+
+async def test_buttons_are_under_the_last_part_of_the_newest_answer_only(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.buttons = True
+    place = await desk.place()
+    first = await desk.begin(place)
+    await first.stream(LONG, step=400, pause=0.03)
+    assert [line.buttons for line in (await ann.screen()).answers][-1] == ["Stop"]
+    await first.end()
+    lines = (await ann.screen()).answers
+    assert [line.buttons for line in lines] == [[]] * (len(lines) - 1) + [["Regenerate"]]
+    second = await desk.begin(place)
+    await second.end("Short.")
+    last_only: list[list[str]] = [[]] * len(lines) + [["Regenerate"]]
+    await ann.sees(lambda screen: [line.buttons for line in screen.answers] == last_only)
+
+
+async def test_an_answer_that_is_there_at_once_is_one_call(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    """Neither typing nor a bubble with an edit; the buttons above go when nobody waits for an answer."""
+    desk.buttons = True
+    desk.set_up(rhythm=Rhythm(settle_seconds=60.0), typing_after=60.0)
+    place = await desk.place()
+    answers = [await desk.begin(place)]
+    await answers[0].say("The first: ", WORDS)
+    await answers[0].end()
+    answers.append(await desk.begin(place))
+    await answers[1].say("The second: ", WORDS)
+    await answers[1].end()
+    await ann.sees(lambda screen: [bool(line.buttons) for line in screen.answers] == [False, True])
+    assert sorted(await called(fake)) == ["editMessageReplyMarkup", "sendMessage", "sendMessage"]
+    assert [await desk.states(each) for each in answers] == [["delivered"]] * 2
+
+
+async def test_an_answer_that_takes_its_time_is_shown_meanwhile(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.set_up(rhythm=PRIVATE, typing_after=0.0)
+    answer = await desk.begin(await desk.place())
+    await answer.say(ANSWER)
+    await asyncio.sleep(PRIVATE.settle_seconds)
+    await answer.say("And more.")
+    assert await shown(ann) == [seen(f"{ANSWER}And more.")]
+    await answer.say(" Done.")
+    await answer.end()
+    assert await shown(ann) == [seen(f"{ANSWER}And more. Done.")]
+    assert "sendChatAction" in await called(fake)
+
+
+async def test_answers_stay_in_their_topics(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    desk.set_up(typing_after=0.0)
+    group = await fake.group("Forum", ann, forum=True)
+    one, two = await group.create_topic("One"), await group.create_topic("Two")
+    for thread in (one, two, 0):
+        answer = await desk.begin(await desk.place(group.id, thread=thread))
+        await answer.stream(f"In topic {thread}: " + WORDS)
+        await answer.end()
+    lines = (await group.screen()).answers
+    assert [line.thread for line in lines] == [one, two, None]
+    typing = await fake.calls("sendChatAction")
+    assert [call["params"].get("message_thread_id") for call in typing] == [one, two, None]
+    await group.delete_topic(two)
+    answer = await desk.begin(await desk.place(group.id, thread=two))
+    await answer.end("After all.")
+    assert [line.thread for line in (await group.screen()).answers][-1] is None
+
+
+async def test_topics_of_a_private_chat_are_places_of_their_own(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    await fake.change_bot(topics=True)
+    topic = await ann.create_topic("Plans")
+    answer = await desk.begin(await desk.place(thread=topic))
+    await answer.stream(ANSWER)
+    await answer.end()
+    (line,) = (await ann.screen()).answers
+    assert (line.thread, line.text) == (topic, seen(ANSWER))
+
+
+async def test_typing_goes_on_through_silence_and_a_429_and_ends_with_the_answer(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.set_up(clock=Clock(speed=20.0), rhythm=FAST)
+    await fake.fail("sendChatAction", status=429, retry_after=6)
+    await fake.fail("sendChatAction", reset="before")
+    answer = await desk.begin(await desk.place())
+    while len(await fake.calls("sendChatAction")) < 5:
+        await asyncio.sleep(0.02)
+    await answer.end("Here it is, after a long silence.")
+    calls = [call["method"] for call in await fake.calls(chat=42)]
+    assert calls[0] == "sendChatAction"
+    assert calls[-1] == "sendMessage"
+    assert not (await ann.screen()).is_typing
+
+
+async def test_what_was_shown_before_a_human_answered_is_taken_back(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    place = await desk.place()
+    first = await desk.begin(place)
+    await first.stream(ANSWER[:300])
+    await desk.turns.postpone(first.claim, seconds=600.0, fault=True, notice=None)
+    await first.emit.close()
+    await desk.turns.accept(
+        Inbound(session_id=place.session_id, address_id=place.address_id, text="Anybody?", dedupe_key="tg:x"),
+        channel="telegram",
+        tokens=2,
+    )
+    operator = await desk.pool.fetchval(
+        "INSERT INTO operators (name, role) VALUES ('Anna', 'operator') RETURNING id"
+    )
+    humans = PostgresHandovers(desk.pool)
+    await humans.take(place.session_id, operator_id=operator, name="Anna")
+    await humans.reply(
+        place.session_id, operator_id=operator, cid="r1", blocks=(Text(text="Here I am."),), tokens=3
+    )
+    await desk.recover()
+    assert await shown(ann) == ["👤 Anna\n\nHere I am."]
+    assert await desk.states(first) == ["delivered"]
+    assert await desk.recover() == 0
+    assert await desk.broken_invariants() == []

@@ -1,0 +1,53 @@
+"""An operator settles an answer in doubt by its row alone: the bot's process does the sending."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
+from shared.core.ops.job_views import PartKey
+from tests.integration.bot.outbound.delivery_driver import Answer, Desk
+from tests.kit.fakes.bot_api import Person, RunningBotApi
+
+
+async def in_doubt(fake: RunningBotApi, desk: Desk) -> tuple[Answer, PartKey]:
+    """It did arrive, and nobody knows; the talk went on since."""
+    place = await desk.place()
+    answer = await desk.begin(place)
+    await fake.fail("sendMessage", reset="after")
+    await answer.end("The one in doubt.")
+    assert await desk.states(answer) == ["uncertain"]
+    later = await desk.begin(place)
+    await later.end("What came later.")
+    session = await desk.pool.fetchval("SELECT public_id::text FROM sessions LIMIT 1")
+    return answer, PartKey(session=session, turn=answer.turn, part=0)
+
+
+async def test_a_part_that_is_sent_again_comes_once_more_and_in_order_with_the_rules(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+) -> None:
+    desk = desks()
+    answer, part = await in_doubt(fake, desk)
+    changes = PostgresWorkChanges(desk.pool)
+    assert (await changes.change_parts("send_again", [part], actor="anna")).changed
+    assert await desk.broken_invariants() == []
+    assert await desk.recover() == 1
+    assert await desk.recover() == 0
+    await desk.tell()
+    assert (await ann.screen()).texts == ["The one in doubt.", "What came later.", "The one in doubt."]
+    assert await desk.states(answer) == ["delivered"]
+    assert await desk.broken_invariants() == []
+
+
+async def test_a_part_that_an_operator_saw_is_never_sent(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+) -> None:
+    desk = desks()
+    answer, part = await in_doubt(fake, desk)
+    assert (await PostgresWorkChanges(desk.pool).change_parts("arrived", [part], actor="anna")).changed
+    assert await desk.recover() == 0
+    assert await desks().recover() == 0
+    await desk.tell()
+    assert (await ann.screen()).texts == ["The one in doubt.", "What came later."]
+    assert await desk.states(answer) == ["delivered"]
+    assert await desk.broken_invariants() == []

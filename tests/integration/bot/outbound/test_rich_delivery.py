@@ -1,0 +1,209 @@
+"""Native drafts and rich messages, for those who want them; at the first refusal the classic form."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from bot.telegram.markup import render
+from bot.telegram.pacing import Clock
+from shared.core.session.events import ToolRunning
+from tests.integration.bot.outbound.delivery_driver import BOT_ID, UNCERTAIN, Desk
+from tests.kit.fakes.bot_api import Person, RunningBotApi
+
+WORDS = "A draft is shown while it is written, letter by letter. "
+LONG = "\n\n".join(f"Paragraph {number}. {'Word after word. ' * 20}".strip() for number in range(20))
+TABLE = "Prices:\n\n| fruit | price |\n|---|---|\n| apple | **2** |\n| pear | 3 |\n"
+
+
+def squeezed(*texts: str) -> str:
+    """Without white space, which is lost where an answer is cut."""
+    return "".join("".join(texts).split())
+
+
+async def test_a_native_draft_thinks_grows_and_becomes_one_message(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.wanted = {"drafts"}
+    answer = await desk.begin(await desk.place())
+    screen = await ann.sees(lambda screen: bool(screen.drafts))
+    assert (screen.drafts[0]["text"], screen.drafts[0]["can_stop"]) == ("", True)
+    await answer.stream(WORDS * 4, step=20, pause=0.06)
+    await answer.end()
+    screen = await ann.screen()
+    assert screen.texts == [render(WORDS * 4).text]
+    assert screen.drafts == []
+    assert screen.notifications == 1
+    calls = await fake.calls("sendMessageDraft")
+    assert len({call["params"]["draft_id"] for call in calls}) == 1
+    assert len(calls) >= 3
+    assert "editMessageText" not in await fake.counts()
+
+
+async def test_a_draft_that_outgrows_one_message_goes_on_in_messages(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.wanted = {"drafts"}
+    answer = await desk.begin(await desk.place())
+    await answer.stream(LONG, step=60)
+    await ann.sees(lambda screen: len(screen.answers) == 2)
+    screen = await ann.screen()
+    assert screen.drafts == []
+    assert squeezed(*screen.texts).startswith(squeezed(LONG)[:3_500])
+    drafted = [call["params"].get("text", "") for call in await fake.calls("sendMessageDraft")]
+    assert all(LONG.startswith(text.rstrip()) for text in drafted), "a draft shows the beginning, always"
+    await answer.end()
+    assert squeezed(*(await ann.screen()).texts) == squeezed(LONG)
+    assert desk.post.latch(BOT_ID).allows("drafts")
+    second = await desk.begin(await desk.place())
+    await ann.sees(lambda screen: bool(screen.drafts))
+    await second.end("Short.")
+
+
+@pytest.mark.parametrize("length", [600, 5_000], ids=["in its draft", "beyond its draft"])
+async def test_a_draft_whose_process_died_goes_on_in_the_next_one_with_nothing_missing(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person, length: int
+) -> None:
+    before = desks()
+    before.wanted = {"drafts"}
+    place = await before.place()
+    answer = await before.begin(place)
+    await answer.stream(LONG[:length], step=60)
+    await ann.sees(lambda screen: bool(screen.drafts) if length < 1_000 else len(screen.answers) == 2)
+    await before.die()
+    after = desks()
+    after.wanted = {"drafts"}
+    again = await after.claim(place)
+    assert again.claim.attempt == 2
+    await again.stream(LONG, step=60)
+    await ann.sees(lambda screen: len(screen.answers) == 2)
+    assert squeezed(*(await ann.screen()).texts).startswith(squeezed(LONG)[:3_500])
+    await again.end()
+    screen = await ann.screen()
+    assert squeezed(*screen.texts) == squeezed(LONG)
+    assert screen.drafts == []
+    assert len({call["params"]["draft_id"] for call in await fake.calls("sendMessageDraft")}) == 1
+    assert set(await after.states(again)) == {"delivered"}
+    assert await after.broken_invariants() == []
+
+
+async def test_a_draft_is_kept_alive_while_tools_run(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    desk.wanted = {"drafts"}
+    desk.set_up(clock=Clock(speed=50.0))
+    await fake.set_speed(50.0)
+    answer = await desk.begin(await desk.place())
+    await answer.say(WORDS)
+    await answer.emit(ToolRunning(turn=answer.turn, name="look_up"))
+    while len(await fake.calls("sendMessageDraft")) < 6:
+        await asyncio.sleep(0.02)
+    assert not [view for view in await ann.views() if view["kind"] == "draft_gone"]
+    await answer.end()
+    assert (await ann.screen()).texts == [WORDS.strip()]
+
+
+async def test_a_refused_draft_becomes_bubbles_in_the_same_answer_and_is_not_tried_again(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.wanted = {"drafts"}
+    await fake.fail("sendMessageDraft", times=-1, status=404)
+    place = await desk.place()
+    for _ in range(2):
+        answer = await desk.begin(place)
+        while not await fake.calls("sendMessageDraft"):
+            await asyncio.sleep(0.01)
+        await answer.stream(WORDS * 6)
+        assert (await ann.screen()).answers, "shown while it is written"
+        await answer.end()
+    assert (await ann.screen()).texts == [render(WORDS * 6).text] * 2
+    assert len(await fake.calls("sendMessageDraft")) == 1
+    assert not desk.post.latch(BOT_ID).allows("drafts")
+    assert desk.post.latch(BOT_ID).allows("rich")
+
+
+async def test_a_429_pauses_a_draft_and_closes_nothing(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    desk.wanted = {"drafts"}
+    desk.set_up(clock=Clock(speed=20.0))
+    await fake.fail("sendMessageDraft", status=429, retry_after=3)
+    answer = await desk.begin(await desk.place())
+    while len(await fake.calls("sendMessageDraft")) < 3:
+        await answer.say(WORDS)
+        await asyncio.sleep(0.03)
+    await answer.end()
+    assert desk.post.latch(BOT_ID).allows("drafts")
+    assert (await ann.screen()).texts == [render(answer.said).text]
+
+
+async def test_groups_have_no_drafts(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    desk.wanted = {"drafts"}
+    group = await fake.group("Family", ann)
+    answer = await desk.begin(await desk.place(group.id))
+    await answer.stream(WORDS)
+    await answer.end()
+    assert (await group.screen()).texts == [WORDS.strip()]
+    assert "sendMessageDraft" not in await fake.counts()
+
+
+async def test_a_table_comes_as_a_rich_message(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    desk.wanted = {"rich"}
+    desk.buttons = True
+    place = await desk.place()
+    answer = await desk.begin(place)
+    await answer.end(TABLE)
+    (call,) = await fake.calls("sendRichMessage")
+    assert [block["type"] for block in call["params"]["rich_message"]["blocks"]] == ["paragraph", "table"]
+    assert await desk.states(answer) == ["delivered"]
+    second = await desk.begin(place)
+    await second.end("Nothing that a plain message could not say.")
+    assert len(await fake.calls("sendRichMessage")) == 1
+
+
+async def test_a_bubble_becomes_a_rich_message(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    desk.wanted = {"rich"}
+    answer = await desk.begin(await desk.place())
+    await answer.stream(WORDS + "\n\n" + TABLE)
+    await answer.end()
+    (line,) = (await ann.screen()).answers
+    assert "rich_message" in line.raw
+    assert len(await fake.calls("sendMessage")) == 1
+    assert await desk.states(answer) == ["delivered"]
+
+
+async def test_a_refused_rich_message_comes_in_the_classic_form_and_is_not_tried_again(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.wanted = {"rich"}
+    await fake.fail("sendRichMessage", times=-1, status=400, description="Bad Request: unsupported")
+    place = await desk.place()
+    for _ in range(2):
+        answer = await desk.begin(place)
+        await answer.end(TABLE)
+        assert await desk.states(answer) == ["delivered"]
+    assert (await ann.screen()).texts == [render(TABLE).text] * 2
+    assert len(await fake.calls("sendRichMessage")) == 1
+
+
+async def test_a_refused_rich_edit_leaves_the_classic_answer_in_the_bubble(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.wanted = {"rich"}
+    answer = await desk.begin(await desk.place())
+    await answer.say(WORDS)
+    await fake.fail(
+        "editMessageText", times=-1, match={"has": "rich_message"}, status=400,
+        description="Bad Request: unsupported",
+    )  # fmt: skip
+    await answer.end(WORDS + "\n\n" + TABLE)
+    assert (await ann.screen()).texts == [render(WORDS + "\n\n" + TABLE).text]
+    assert not desk.post.latch(BOT_ID).allows("rich")
+
+
+async def test_a_lost_rich_message_is_uncertain(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    desk.wanted = {"rich"}
+    answer = await desk.begin(await desk.place())
+    await fake.fail("sendRichMessage", reset="after")
+    await answer.end(TABLE)
+    assert await desk.states(answer) == ["uncertain"]
+    assert await desk.recover() == 0
+    assert (await ann.screen()).texts[1:] == [UNCERTAIN]

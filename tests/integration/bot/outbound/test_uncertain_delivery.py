@@ -1,0 +1,421 @@
+"""An answer that may not have arrived: its person is told at once, and one press brings it, once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from bot.telegram.arrivals import Quoted
+from bot.telegram.keyboards import Press, read_press
+from bot.telegram.uncertain import UncertainNotices
+from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
+from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.turns.uncertain_notices import MOST_TRIES, Pressed
+from shared.core.ops.job_views import PartKey
+from shared.core.values.errors import StorageUnavailable
+from tests.integration.bot.outbound.delivery_driver import BOT_ID, UNCERTAIN, Answer, Desk
+from tests.integration.bot.outbound.test_delivery import LONG, away
+from tests.kit.fakes.bot_api import Line, Person, RunningBotApi
+
+HURRY = "UPDATE uncertain_notices SET due_at = now() WHERE due_at < 'infinity'"
+PARAGRAPHS = "\n\n".join(f"Paragraph {number}: {'One word follows another. ' * 25}" for number in range(20))
+NOTICES = "SELECT state, round, tries FROM uncertain_notices"
+
+
+async def notices(ann: Person) -> list[Line]:
+    return [line for line in (await ann.screen()).answers if line.text == UNCERTAIN]
+
+
+async def texts(ann: Person) -> list[str]:
+    return (await ann.screen()).texts
+
+
+def press_of(line: Line) -> Press:
+    """What the button of a notice says."""
+    (row,) = line.raw["reply_markup"]["inline_keyboard"]
+    press = read_press(row[0]["callback_data"])
+    assert press is not None
+    return press
+
+
+async def press(desk: Desk, place: PlaceRow, line: Line, *, accessible: bool = True) -> Pressed:
+    """As `Pressing` does it."""
+    button = press_of(line)
+    found = await desk.delivery.uncertain.press(
+        place, button.subject, round_number=int(button.word),
+        message_id=line.message_id if accessible else None,
+    )  # fmt: skip
+    if found.what == "brought":
+        desk.delivery.bring(found.session_id, found.turn)
+        await desk.tasks.rest()
+    return found
+
+
+async def lost(fake: RunningBotApi, desk: Desk, words: str, *, how: str = "before") -> Answer:
+    answer = await desk.begin(await desk.place())
+    await fake.fail("sendMessage", reset=how)
+    await answer.end(words)
+    assert await desk.states(answer) == ["uncertain"]
+    return answer
+
+
+async def state(desk: Desk) -> tuple[str, int, int]:
+    row = await desk.pool.fetchrow(NOTICES)
+    assert row is not None
+    return row["state"], row["round"], row["tries"]
+
+
+@pytest.mark.row("F50")
+async def test_a_lost_answer_comes_in_the_place_of_its_notice_when_the_button_is_pressed(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.buttons = True
+    answer = await lost(fake, desk, "The one and only.")
+    (notice,) = await notices(ann)
+    later = await desk.begin(await desk.place())
+    await later.end("What came later.")
+    assert (await press(desk, await desk.place(), notice)).what == "brought"
+    screen = await ann.screen()
+    assert screen.texts == ["The one and only.", "What came later."]
+    assert screen.answers[0].message_id == notice.message_id
+    assert "Bring the answer" not in screen.answers[0].buttons
+    assert await desk.states(answer) == ["delivered"]
+    assert await state(desk) == ("over", 1, 1)
+    assert await desk.broken_invariants() == []
+
+
+async def test_pressed_twice_at_once_by_two_processes_it_comes_once(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+) -> None:
+    one, other = desks(), desks()
+    await lost(fake, one, "The one and only.")
+    (notice,) = await notices(ann)
+    place = await one.place()
+    found = await asyncio.gather(press(one, place, notice), press(other, place, notice))
+    assert sorted(one.what for one in found) == ["before", "brought"]
+    assert (await press(one, place, notice)).what == "before"
+    assert await other.recover() == await one.recover() == 0
+    assert await texts(ann) == ["The one and only."]
+
+
+async def test_a_press_survives_the_process_that_heard_it(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+) -> None:
+    before = desks()
+    await lost(fake, before, "The one and only.")
+    (notice,) = await notices(ann)
+    button = press_of(notice)
+    await before.delivery.uncertain.press(
+        await before.place(), button.subject, round_number=1, message_id=notice.message_id
+    )
+    await before.die()
+    after = desks()
+    assert await after.recover() == 1
+    assert await texts(ann) == ["The one and only."]
+    assert await after.broken_invariants() == []
+
+
+async def test_an_edit_that_breaks_off_is_repeated_and_nothing_is_doubled(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    await lost(fake, desk, "The one and only.")
+    (notice,) = await notices(ann)
+    await fake.fail("editMessageText", times=3, reset="after")
+    await press(desk, await desk.place(), notice)
+    while not await desk.recover():
+        pass
+    assert await texts(ann) == ["The one and only."]
+    assert await state(desk) == ("over", 1, 1)
+
+
+async def test_what_is_in_the_middle_of_an_answer_comes_in_the_middle(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await answer.commit(PARAGRAPHS)
+    await answer.emit.close()
+    await fake.fail("sendMessage", times=1, match={"contains": "Paragraph 9:"}, reset="before")
+    assert await desk.recover() == 1
+    assert "uncertain" in await desk.states(answer)
+    (notice,) = await notices(ann)
+    await press(desk, await desk.place(), notice)
+    assert "\n\n".join(await texts(ann)).count("Paragraph") == PARAGRAPHS.count("Paragraph")
+    places = [row.remote_id or 0 for row in await desk.rows(answer)]
+    assert places == sorted(places)
+    assert set(await desk.states(answer)) == {"delivered"}
+
+
+async def test_several_lost_parts_are_told_once_and_all_come(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await answer.commit(PARAGRAPHS)
+    await answer.emit.close()
+    await fake.fail("sendMessage", match={"contains": "Paragraph 0:"}, reset="before")
+    await fake.fail("sendMessage", match={"contains": "Paragraph 19"}, reset="before")
+    assert await desk.recover() == 1
+    assert (await desk.states(answer)).count("uncertain") == 2
+    (notice,) = await notices(ann)
+    await press(desk, await desk.place(), notice)
+    assert "\n\n".join(await texts(ann)).count("Paragraph") == PARAGRAPHS.count("Paragraph")
+    assert await notices(ann) == []
+    assert await desk.broken_invariants() == []
+
+
+async def test_a_lost_file_comes_for_its_notice(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    answer = await desk.begin(await desk.place())
+    await fake.fail("sendDocument", reset="before")
+    await answer.end(LONG * 4)
+    assert await desk.states(answer) == ["delivered", "uncertain"]
+    (notice,) = await notices(ann)
+    await press(desk, await desk.place(), notice)
+    lines = (await ann.screen()).answers
+    assert [line.document for line in lines] == [None, "answer.md"]
+    assert await desk.states(answer) == ["delivered", "delivered"]
+    assert await desk.broken_invariants() == []
+
+
+async def test_a_notice_that_may_not_have_arrived_is_told_again_and_again_but_not_for_ever(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await fake.fail("sendMessage", times=MOST_TRIES + 1, reset="before")
+    await answer.end("The one and only.")
+    for tries in range(1, MOST_TRIES + 1):
+        assert await state(desk) == ("due", 1, tries)
+        pause = await desk.pool.fetchval("SELECT extract(epoch FROM due_at - now()) FROM uncertain_notices")
+        assert pause == float("inf") if tries == MOST_TRIES else 0 < pause <= 2 * 4 ** (tries - 1)
+        await desk.tell()
+        assert await state(desk) == ("due", 1, tries), "not before its time"
+        await desk.pool.execute(HURRY)
+        await desk.tell()
+    assert len(await fake.calls("sendMessage")) == MOST_TRIES + 1
+    assert await texts(ann) == []
+    assert await desk.broken_invariants() == []
+
+
+async def test_a_notice_of_unknown_fate_is_as_good_as_its_second(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    """Both are there: one becomes the answer, and the other goes."""
+    answer = await desk.begin(await desk.place())
+    await fake.fail("sendMessage", reset="before")
+    await fake.fail("sendMessage", times=1, match={"contains": UNCERTAIN}, reset="after")
+    await answer.end("The one and only.")
+    await desk.pool.execute(HURRY)
+    await desk.tell()
+    first, second = await notices(ann)
+    assert await state(desk) == ("shown", 1, 2)
+    place = await desk.place()
+    assert (await press(desk, place, first)).what == "brought"
+    assert await texts(ann) == ["The one and only."]
+    assert (await press(desk, place, first)).what == "before"
+    assert (await press(desk, place, second)).what == "before"
+    assert await texts(ann) == ["The one and only."]
+
+
+async def test_one_that_was_on_its_way_when_its_sender_died_is_told_again(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = desks()
+    with monkeypatch.context() as dying:
+        dying.setattr(UncertainNotices, "_note", away)
+        await lost(fake, before, "The one and only.")
+    assert await state(before) == ("sending", 1, 1)
+    await before.die()
+    after = desks()
+    assert await after.post.notices.left_by_the_dead([BOT_ID]) == 1
+    await after.pool.execute(HURRY)
+    await after.tell()
+    first, second = await notices(ann)
+    await press(after, await after.place(), second)
+    await press(after, await after.place(), first)
+    assert await texts(ann) == ["The one and only."]
+
+
+async def test_what_became_of_a_notice_is_stored_when_postgres_is_back(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.post.notices, "shown", away)
+        await lost(fake, desk, "The one and only.")
+    assert await state(desk) == ("sending", 1, 1)
+    await desk.tell()
+    assert await state(desk) == ("shown", 1, 1)
+    assert len(await notices(ann)) == 1
+
+
+@pytest.mark.parametrize("pressed", [False, True])
+async def test_a_notice_stays_though_the_reply_that_it_is_stored_was_lost(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch, *, pressed: bool
+) -> None:
+    """It is stored twice then; meanwhile it may have become the answer."""
+    stored = desk.post.notices.shown
+
+    async def reply_lost(*told: Any, **more: Any) -> bool:
+        await stored(*told, **more)
+        raise StorageUnavailable("the line broke")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.post.notices, "shown", reply_lost)
+        await lost(fake, desk, "The one and only.")
+    assert await state(desk) == ("shown", 1, 1)
+    (notice,) = await notices(ann)
+    if pressed:
+        await press(desk, await desk.place(), notice)
+    await desk.tell()
+    assert await texts(ann) == ["The one and only." if pressed else UNCERTAIN]
+
+
+async def test_a_notice_stays_when_the_next_round_comes_while_it_is_stored(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = desk.post.notices.shown
+
+    async def slow(*told: Any, **more: Any) -> bool:
+        await desk.delivery.uncertain.bring([BOT_ID])
+        return await stored(*told, **more)
+
+    monkeypatch.setattr(desk.post.notices, "shown", slow)
+    await lost(fake, desk, "The one and only.")
+    assert await texts(ann) == [UNCERTAIN]
+    assert await state(desk) == ("shown", 1, 1)
+
+
+async def test_a_part_is_told_as_soon_as_it_is_known_for_uncertain(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await fake.fail("sendMessage", reset="before")
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.deliveries, "give_up", away)
+        await answer.end("The one and only.")
+    assert await desk.states(answer) == ["sending"]
+    assert await desk.recover() == 1
+    await desk.tell()
+    assert len(await notices(ann)) == 1
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+async def test_who_quotes_an_answer_has_it(
+    fake: RunningBotApi, desk: Desk, ann: Person, *, chosen: bool
+) -> None:
+    answer = await lost(fake, desk, "The **one** and only.", how="after")
+    shown = (await ann.screen()).answers[0]
+    assert shown.text == "The one and only."
+    quoted = Quoted(author="bot", by_bot=True, text="one and" if chosen else shown.text, chosen=chosen)
+    await desk.delivery.uncertain.was_quoted(await desk.place(), shown.message_id, quoted)
+    await desk.tell()
+    assert await texts(ann) == ["The one and only."]
+    assert [row.remote_id for row in await desk.rows(answer)] == [shown.message_id]
+    assert await state(desk) == ("over", 1, 1)
+    assert await desk.broken_invariants() == []
+
+
+async def test_who_quotes_something_else_has_not(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    answer = await lost(fake, desk, "The one and only.")
+    (notice,) = await notices(ann)
+    known = await desk.begin(await desk.place())
+    await known.end("The one and only.")
+    (told, later) = (await ann.screen()).answers
+    for line in (told, later):
+        quoted = Quoted(author="bot", by_bot=True, text=line.text)
+        await desk.delivery.uncertain.was_quoted(await desk.place(), line.message_id, quoted)
+    assert await desk.states(answer) == ["uncertain"]
+    await desk.tell()
+    assert [line.message_id for line in await notices(ann)] == [notice.message_id]
+
+
+async def test_who_presses_a_button_under_an_answer_has_it(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.buttons = True
+    answer = await lost(fake, desk, "The one and only.", how="after")
+    shown = (await ann.screen()).answers[0]
+    await desk.delivery.uncertain.was_pressed(await desk.place(), answer.turn, shown.message_id)
+    await desk.tell()
+    assert await texts(ann) == ["The one and only."]
+    assert await desk.states(answer) == ["delivered"]
+
+
+@pytest.mark.parametrize("old", [False, True])
+async def test_when_an_operator_saw_it_the_notice_goes(
+    fake: RunningBotApi, desk: Desk, ann: Person, *, old: bool
+) -> None:
+    answer = await lost(fake, desk, "The one and only.", how="after")
+    if old:
+        await fake.fail("deleteMessage", status=400, description="Bad Request: message can't be deleted")
+    await changed(desk, "arrived", answer)
+    await desk.tell()
+    assert await texts(ann) == ["The one and only.", *(["It has arrived."] if old else [])]
+    assert await state(desk) == ("over", 1, 1)
+
+
+async def test_an_answer_that_is_lost_again_is_told_again_with_a_button_of_its_own(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await lost(fake, desk, "The one and only.")
+    (first,) = await notices(ann)
+    await fake.fail("sendMessage", times=1, match={"contains": "The one and only."}, reset="before")
+    place = await desk.place()
+    await press(desk, place, first, accessible=False)
+    assert await desk.states(answer) == ["uncertain"]
+    assert await state(desk) == ("shown", 2, 1)
+    assert (await press(desk, place, first)).what == "before", "of the round before"
+    (second,) = await notices(ann)
+    await press(desk, place, second)
+    assert await texts(ann) == ["The one and only."]
+    assert await desk.broken_invariants() == []
+
+
+async def test_a_forged_press_brings_nothing(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    answer = await lost(fake, desk, "The one and only.")
+    (notice,) = await notices(ann)
+    button = press_of(notice)
+    elsewhere = await desk.place(43)
+    for place, number, round_number in (
+        (elsewhere, button.subject, 1),
+        (await desk.place(), button.subject + 1, 1),
+        (await desk.place(), button.subject, 2),
+    ):
+        found = await desk.delivery.uncertain.press(place, number, round_number=round_number, message_id=None)
+        assert found.what != "brought"
+    assert await desk.states(answer) == ["uncertain"]
+
+
+async def test_a_press_while_postgres_is_away_is_heard_again(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The update stays in the inbox until this returns."""
+    await lost(fake, desk, "The one and only.")
+    (notice,) = await notices(ann)
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.post.notices, "press", away)
+        with pytest.raises(StorageUnavailable):
+            await press(desk, await desk.place(), notice)
+    await press(desk, await desk.place(), notice)
+    assert await texts(ann) == ["The one and only."]
+
+
+async def test_who_has_blocked_the_bot_is_told_when_they_are_back(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    answer = await desk.begin(await desk.place())
+    await fake.fail("sendMessage", reset="before")
+    await fake.fail("sendMessage", status=403, description="Forbidden: bot was blocked by the user")
+    await answer.end("The one and only.")
+    await desk.pool.execute(HURRY)
+    await desk.tell()
+    assert await notices(ann) == []
+    await desk.places.set_reachable(BOT_ID, 42, reachable=True)
+    await desk.tell()
+    assert len(await notices(ann)) == 1
+
+
+async def changed(desk: Desk, verb: Any, answer: Answer) -> Sequence[str]:
+    session = await desk.pool.fetchval("SELECT public_id::text FROM sessions LIMIT 1")
+    part = PartKey(session=session, turn=answer.turn, part=0)
+    return (await PostgresWorkChanges(desk.pool).change_parts(verb, [part], actor="anna")).changed

@@ -1,0 +1,349 @@
+"""Agents and sites at the terminal, on a real database: nothing typed is lost, nobody is overwritten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import asyncpg
+import pytest
+
+from shared.adapters.encryption import Vault
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.agents import PostgresAgents
+from shared.adapters.postgres.people.operator_auth import Operators
+from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
+from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.bootstrap.app import ground_of
+from shared.cli.agent import read_agent_arguments, run_agent
+from shared.cli.editor_session import Terminal, editor_command
+from shared.cli.site import read_site_arguments, run_site
+from shared.config.settings import load_settings
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+Edit = Callable[[Path], int]
+
+
+@dataclass
+class Desk:
+    """A person at a terminal, whose editor does what the test says."""
+
+    database_url: str
+    folder: Path
+    said: list[str] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+
+    async def agent(self, *words: str, edit: Edit | None = None) -> tuple[int, str]:
+        self.said.clear()
+        terminal = Terminal(say=self.said.append, ask=self._ask, editor=edit)
+        code = await run_agent(
+            read_agent_arguments(words), database_url=self.database_url,
+            ground=ground_of(load_settings(data_dir=self.folder)), drafts=self.folder / "drafts",
+            terminal=terminal,
+        )  # fmt: skip
+        return code, "\n".join(self.said)
+
+    async def site(self, *words: str, edit: Edit | None = None) -> tuple[int, str]:
+        self.said.clear()
+        terminal = Terminal(say=self.said.append, ask=self._ask, editor=edit)
+        code = await run_site(
+            read_site_arguments(words), database_url=self.database_url, drafts=self.folder / "drafts",
+            terminal=terminal, vault=lambda: Vault(b"k" * 40), public_url="https://bot.example",
+        )  # fmt: skip
+        return code, "\n".join(self.said)
+
+    def _ask(self, question: str) -> str:
+        if not self.answers:
+            raise EOFError
+        return self.answers.pop(0)
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    pool = await open_pool(database_url, size=2)
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+def desk(database_url: str, tmp_path: Path) -> Desk:
+    return Desk(database_url=database_url, folder=tmp_path)
+
+
+def writes(*texts: object) -> Edit:
+    """An editor that leaves one text after the other."""
+    left = [text if isinstance(text, str) else json.dumps(text) for text in texts]
+
+    def edit(path: Path) -> int:
+        path.write_text(left.pop(0), encoding="utf-8")
+        return 0
+
+    return edit
+
+
+async def config_of(pool: Pool, name: str = "default") -> object:
+    return await pool.fetchval("SELECT config FROM agents WHERE name = $1", name)
+
+
+async def test_a_list_fits_into_eighty_columns(desk: Desk, pool: Pool) -> None:
+    await desk.agent("create", "a-very-long-name-of-an-agent-indeed")
+    await pool.execute('UPDATE agents SET config = \'{"model": "claude-sonnet-5-5-with-a-tail"}\'')
+    for name in ("shop-of-the-north", "shop-of-the-south"):
+        await desk.site("add", name, "--origin", "https://a.very.long.host.example.org")
+    code, said = await desk.agent("list")
+    assert code == 0
+    assert "default" in said
+    assert all(len(line) <= 80 for line in said.splitlines())
+    _, sites = await desk.site("list")
+    assert all(len(line) <= 80 for line in sites.splitlines())
+
+
+async def test_an_edit_is_stored_and_told_and_audited(desk: Desk, pool: Pool) -> None:
+    code, said = await desk.agent("edit", "default", edit=writes({"persona": "You are Ada."}))
+    assert (code, said) == (0, "default is at version 2; it holds from each conversation's next message on.")
+    assert await config_of(pool) == {"persona": "You are Ada."}
+    row = await pool.fetchrow("SELECT actor, action, object, detail FROM audit ORDER BY id DESC LIMIT 1")
+    assert row is not None
+    agent_id = await pool.fetchval("SELECT id::text FROM agents WHERE name = 'default'")
+    assert tuple(row) == ("cli", "agent.changed", agent_id, {"version": 2})
+    operators = Operators(pool)
+    assert await operators.broken_audit_link() is None
+    await operators.close()
+    assert not list((desk.folder / "drafts").iterdir())
+
+
+async def test_the_editor_is_given_what_there_is_in_a_private_file(desk: Desk, pool: Pool) -> None:
+    await pool.execute('UPDATE agents SET config = \'{"persona": "Grüße"}\'')
+
+    def look(path: Path) -> int:
+        assert json.loads(path.read_text(encoding="utf-8")) == {"persona": "Grüße"}
+        assert path.stat().st_mode & 0o077 == 0
+        return 0
+
+    assert await desk.agent("edit", "default", edit=look) == (0, "Nothing was changed.")
+    assert await pool.fetchval("SELECT version FROM agents") == 1
+
+
+async def test_what_cannot_be_used_is_told_and_edited_again(desk: Desk, pool: Pool) -> None:
+    desk.answers = ["", "y"]
+    code, said = await desk.agent(
+        "edit", "default", edit=writes('{"persona": }', {"personna": "x"}, {"persona": "x"})
+    )
+    assert code == 0
+    assert "line 1, column 13: is not JSON" in said
+    assert "personna: there is no such key; did you mean persona?" in said
+    assert await config_of(pool) == {"persona": "x"}
+
+
+async def test_whoever_gives_up_finds_the_draft_again(desk: Desk, pool: Pool) -> None:
+    desk.answers = ["n"]
+    code, said = await desk.agent("edit", "default", edit=writes({"personna": "hours of work"}))
+    assert code == 1
+    assert "Your draft is in" in said
+    assert await config_of(pool) == {}
+
+    def repair(path: Path) -> int:
+        path.write_text(path.read_text().replace("personna", "persona"))
+        return 0
+
+    code, said = await desk.agent("edit", "default", edit=repair)
+    assert code == 0
+    assert said.startswith("Going on with the draft in")
+    assert await config_of(pool) == {"persona": "hours of work"}
+
+
+async def test_without_a_person_to_ask_the_draft_stays(desk: Desk) -> None:
+    code, said = await desk.agent("edit", "default", edit=writes("nonsense"))
+    assert code == 1
+    assert "Your draft is in" in said
+
+
+@pytest.mark.parametrize("words", [b"\xff\xfe\x00", b""])
+async def test_an_editor_that_leaves_rubbish_changes_nothing(desk: Desk, pool: Pool, words: bytes) -> None:
+    def spoil(path: Path) -> int:
+        path.write_bytes(words)
+        return 0
+
+    code, _ = await desk.agent("edit", "default", edit=spoil)
+    assert code == 1
+    assert await config_of(pool) == {}
+
+
+async def test_an_editor_that_fails_or_takes_the_file_away_changes_nothing(desk: Desk, pool: Pool) -> None:
+    code, said = await desk.agent("edit", "default", edit=lambda _: 3)
+    assert (code, said.splitlines()[-1][:25]) == (1, "The editor ended with 3. ")
+
+    def remove(path: Path) -> int:
+        path.unlink()
+        return 0
+
+    code, said = await desk.agent("edit", "default", edit=remove)
+    assert code == 1
+    assert await pool.fetchval("SELECT version FROM agents") == 1
+
+
+async def test_a_change_of_somebody_else_is_never_overwritten(desk: Desk, pool: Pool) -> None:
+    def slow(path: Path) -> int:
+        path.write_text('{"persona": "mine"}')
+        return 0
+
+    agents = PostgresAgents(pool)
+    row = await agents.find("default")
+    assert row is not None
+    assert await agents.change("default", {"persona": "theirs"}, seen=row.version) == 2
+    assert await agents.change("default", {"persona": "late"}, seen=row.version) is None
+    # The same through the terminal: the row moves while the editor is open.
+    await pool.execute(
+        """CREATE FUNCTION moved() RETURNS trigger LANGUAGE plpgsql AS $$
+           BEGIN RETURN NULL; END $$;
+           CREATE TRIGGER moved BEFORE UPDATE ON agents FOR EACH ROW EXECUTE FUNCTION moved()"""
+    )
+    code, said = await desk.agent("edit", "default", edit=slow)
+    assert code == 1
+    assert "Somebody else changed default meanwhile" in said
+    assert "Your draft is in" in said
+    assert await config_of(pool) == {"persona": "theirs"}
+
+
+async def test_export_and_import_make_the_same_agent_again(desk: Desk, pool: Pool) -> None:
+    wanted = {"persona": 'Zoë 🌿\nsays "hello"', "caps": {"session_usd": 1.5}, "modes": {"x": "y"}}
+    await desk.agent("create", "shop")
+    await desk.agent("edit", "shop", edit=writes(wanted))
+    file = desk.folder / "shop.json"
+    assert (await desk.agent("export", "shop", str(file)))[0] == 0
+    assert (await desk.agent("export", "shop", str(file)))[0] == 1
+    _, printed = await desk.agent("export", "shop")
+    assert json.loads(printed) == json.loads(file.read_text())
+    assert (await desk.agent("delete", "shop"))[0] == 0
+    assert (await desk.agent("import", str(file)))[0] == 0
+    assert await config_of(pool, "shop") == wanted
+    _, shown = await desk.agent("show", "shop")
+    assert json.loads(shown) == wanted
+
+
+async def test_an_import_over_a_newer_row_is_refused_unless_it_names_no_version(
+    desk: Desk, pool: Pool
+) -> None:
+    file = desk.folder / "default.json"
+    await desk.agent("export", "default", str(file))
+    await desk.agent("edit", "default", edit=writes({"persona": "newer"}))
+    code, said = await desk.agent("import", str(file))
+    assert code == 1
+    assert "default is at version 2, the file was made from version 1" in said
+    assert await config_of(pool) == {"persona": "newer"}
+    file.write_text('{"agent": "default", "config": {"persona": "mine"}}')
+    assert (await desk.agent("import", str(file)))[0] == 0
+    assert await config_of(pool) == {"persona": "mine"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"agent": "X Y", "config": {}}', '{"agent": "a", "config": []}',
+     '{"agent": "a", "config": {}, "version": true}', '{"agent": "a", "config": {}, "more": 1}',
+     '{"agent": "a", "config": {"personna": ""}}', "\ufeff{"],
+)  # fmt: skip
+async def test_a_file_that_cannot_be_used_makes_no_agent(desk: Desk, pool: Pool, text: str) -> None:
+    file = desk.folder / "file.json"
+    file.write_text(text, encoding="utf-8")
+    code, said = await desk.agent("import", str(file))
+    assert code == 1
+    assert "nothing was changed" in said
+    assert await pool.fetchval("SELECT count(*) FROM agents") == 1
+
+
+async def test_names_are_plain_and_taken_once(desk: Desk) -> None:
+    assert (await desk.agent("create", "shop"))[0] == 0
+    assert (await desk.agent("create", "shop"))[0] == 1
+    for name in ("Shop", "a b", "../x", "", "x" * 41, "\x1b[31m"):
+        code, said = await desk.agent("create", name)
+        assert code == 1
+        assert "\x1b" not in said
+    code, said = await desk.agent("show", "shopp")
+    assert (code, said) == (1, "There is no agent “shopp”. There are: default, shop.")
+
+
+async def test_an_agent_that_somebody_has_stays(desk: Desk, pool: Pool) -> None:
+    await desk.agent("create", "shop")
+    await desk.site("add", "north", "--agent", "shop")
+    code, said = await desk.agent("delete", "shop")
+    assert code == 1
+    assert "shop still answers: site north" in said
+    assert (await desk.agent("delete", "default"))[0] == 1
+    await desk.agent("assign", "default", "--site", "north")
+    await pool.execute(
+        """INSERT INTO knowledge (agent_id, path, place, sha256, text, terms, vector)
+           SELECT id, 'returns.md', 0, '', 'Thirty days.', 2, '' FROM agents WHERE name = 'shop'"""
+    )
+    assert (await desk.agent("delete", "shop"))[0] == 0
+    assert await pool.fetchval("SELECT count(*) FROM knowledge") == 0
+
+
+async def test_a_site_is_given_to_an_agent_for_new_conversations_or_for_all(desk: Desk, pool: Pool) -> None:
+    await desk.agent("create", "shop")
+    visitors = PostgresVisitors(pool)
+    before = await visitors.create(new_token(), site="default")
+    code, said = await desk.agent("assign", "shop", "--site", "default")
+    assert code == 0
+    assert "--existing moves them, too" in said
+    after = await visitors.create(new_token(), site="default")
+    assert before is not None
+    assert after is not None
+    sql = "SELECT a.name FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = $1"
+    assert await pool.fetchval(sql, before.session_id) == "default"
+    assert await pool.fetchval(sql, after.session_id) == "shop"
+    _, said = await desk.agent("assign", "shop", "--site", "default", "--existing")
+    assert "1 conversation moved to shop and goes on with its next message." in said
+    assert await pool.fetchval(sql, before.session_id) == "shop"
+    assert (await desk.agent("assign", "shop", "--site", "nowhere"))[0] == 1
+
+
+async def test_a_bot_has_its_agent_from_its_file_and_its_talks_can_be_moved(desk: Desk, pool: Pool) -> None:
+    await PostgresTelegramPlaces(pool).enrol(
+        7, username="ever_bot", agent="default", audience="personal", access="open", mode="polling"
+    )
+    await desk.agent("create", "shop")
+    code, said = await desk.agent("assign", "shop", "--bot", "@Ever_Bot")
+    assert code == 1
+    assert "bots file" in said
+    assert (await desk.agent("assign", "shop", "--bot", "7", "--existing"))[0] == 0
+    assert (await desk.agent("assign", "shop", "--bot", "other", "--existing"))[0] == 1
+
+
+async def test_a_site_is_made_and_changed(desk: Desk, pool: Pool) -> None:
+    await desk.agent("create", "shop")
+    code, said = await desk.site(
+        "add", "north", "--agent", "shop", "--audience", "public", "--origin", "https://a.example",
+        "--origin", "b.example",
+    )  # fmt: skip
+    assert code == 0
+    assert 'data-site="north"' in said
+    assert (await desk.site("add", "north"))[0] == 1
+    assert (await desk.site("edit", "north", "--audience", "personal"))[0] == 0
+    row = await pool.fetchrow("SELECT audience, allowed_origins FROM sites WHERE name = 'north'")
+    assert row is not None
+    assert tuple(row) == ("personal", ["https://a.example", "b.example"])
+    for wish, kept in (("on", "true"), ("off", "false")):
+        assert (await desk.site("edit", "north", "--uploads", wish))[0] == 0
+        assert (await desk.site("edit", "north", "--audience", "personal"))[0] == 0
+        assert await pool.fetchval("SELECT config ->> 'uploads' FROM sites WHERE name = 'north'") == kept
+    wrong_ones = (
+        ["edit", "south"], ["add", "x", "--agent", "none"], ["add", "Ä"],
+        ["add", "x", "--origin", "javascript:alert(1)"], ["add", "x", "--origin", "https://a.example/path"],
+    )  # fmt: skip
+    for wrong in wrong_ones:
+        assert (await desk.site(*wrong))[0] == 1, wrong
+    assert await pool.fetchval("SELECT count(*) FROM sites") == 2
+
+
+@pytest.mark.parametrize(
+    ("environ", "command"),
+    [
+        ({"VISUAL": "code --wait", "EDITOR": "vi"}, ["code", "--wait"]),
+        ({"EDITOR": "'/opt/my editor/ed' -f"}, ["/opt/my editor/ed", "-f"]),
+    ],
+)
+def test_the_editor_is_the_one_of_the_environment(environ: dict[str, str], command: list[str]) -> None:
+    assert editor_command(environ) == command

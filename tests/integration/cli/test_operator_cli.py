@@ -1,0 +1,115 @@
+"""Operators at the terminal: let in by a link, given a password, listed, and locked out at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.operator_admin import Roster
+from shared.adapters.postgres.people.operator_auth import Operators, SignedIn
+from shared.cli.operator import read_operator_arguments, run_operator
+
+
+@dataclass(slots=True)
+class Terminal:
+    url: str
+    pool: asyncpg.Pool[asyncpg.Record]
+    operators: Operators
+    typed: list[str] = field(default_factory=list)
+
+    async def operator(self, *words: str) -> tuple[int, str, str]:
+        said: list[str] = []
+        told: list[str] = []
+        code = await run_operator(
+            read_operator_arguments(words), database_url=self.url, say=said.append, tell=told.append,
+            ask=lambda: self.typed.pop(0), url=lambda token: token,
+        )  # fmt: skip
+        return code, "\n".join(said), "\n".join(told)
+
+    async def who(self, token: str) -> SignedIn | None:
+        session = await self.operators.use_link(token=token, source="a")
+        return await self.operators.signed_in(session) if isinstance(session, str) else None
+
+
+@pytest.fixture
+async def terminal(database_url: str) -> AsyncIterator[Terminal]:
+    pool = await open_pool(database_url, size=2)
+    operators = Operators(pool)
+    yield Terminal(url=database_url, pool=pool, operators=operators)
+    await operators.close()
+    await pool.close()
+
+
+async def test_an_operator_is_added_with_a_link_that_opens_once(terminal: Terminal) -> None:
+    code, link, told = await terminal.operator("add", "grace", "--role", "admin")
+    assert (code, "within 24 hours" in told, link in told) == (0, True, False)
+    who = await terminal.who(link)
+    assert who is not None
+    assert (who.name, who.role) == ("grace", "admin")
+    assert await terminal.who(link) is None
+    _, listed, _ = await terminal.operator("list")
+    assert "grace  admin  1 open  last login 20" in listed
+
+
+async def test_without_operators_the_list_says_how_to_begin(terminal: Terminal) -> None:
+    assert "operator add NAME" in (await terminal.operator("list"))[1]
+
+
+async def test_a_password_is_set_and_ends_what_was_open(terminal: Terminal) -> None:
+    _, link, _ = await terminal.operator("add", "grace")
+    old = await terminal.operators.use_link(token=link, source="a")
+    assert isinstance(old, str)
+    terminal.typed = ["too short", "three yellow cups"]
+    code, _, told = await terminal.operator("passwd", "grace")
+    assert (code, "12 characters" in told) == (1, True)
+    assert await terminal.operators.signed_in(old) is not None
+    assert (await terminal.operator("passwd", "Grace"))[0] == 0
+    assert await terminal.operators.signed_in(old) is None
+    token = await terminal.operators.log_in(name="grace", password="three yellow cups", source="a")
+    assert isinstance(token, str)
+
+
+async def test_a_revoked_operator_is_out_at_once_and_the_last_admin_is_not(terminal: Terminal) -> None:
+    await terminal.operator("add", "ada", "--role", "admin")
+    _, link, _ = await terminal.operator("add", "grace", "--role", "admin")
+    token = await terminal.operators.use_link(token=link, source="a")
+    assert isinstance(token, str)
+    assert (await terminal.operator("revoke", "grace"))[0] == 0
+    assert await terminal.operators.signed_in(token) is None
+    code, _, told = await terminal.operator("revoke", "ada")
+    assert (code, "last admin" in told) == (1, True)
+    assert "locked" in (await terminal.operator("list"))[1]
+    assert await terminal.operators.broken_audit_link() is None
+
+
+async def test_what_cannot_be_done_is_told_with_advice(terminal: Terminal) -> None:
+    await terminal.operator("add", "ada")
+    await Roster(terminal.pool).of_provider(
+        issuer="https://id.example", subject="1", name="ida", role="viewer"
+    )
+    for words, advice in (
+        (("add", "ADA"), "already"), (("add", "key:x"), "letters"), (("add", "nobody"), "audit log"),
+        (("passwd", "eve"), "operator list"), (("revoke", "eve"), "operator list"),
+        (("passwd", "ida"), "identity provider"),
+    ):  # fmt: skip
+        code, said, told = await terminal.operator(*words)
+        assert (code, said) == (1, ""), words
+        assert advice in told, words
+
+
+@pytest.mark.control("S09", "S14")
+async def test_a_second_factor_is_reset_at_the_machine(terminal: Terminal) -> None:
+    await terminal.operator("add", "Grace")
+    assert (await terminal.operator("totp", "reset", "Grace"))[0] == 1
+    await terminal.pool.execute(
+        """INSERT INTO operator_factors (operator_id, key_id, sealed, confirmed_at)
+           SELECT id, 'k', '\\x01', now() FROM operators WHERE name = 'Grace'"""
+    )
+    assert "second factor" in str(await terminal.operator("list"))
+    assert (await terminal.operator("totp", "reset", "Grace"))[0] == 0
+    assert "second factor" not in str(await terminal.operator("list"))
+    assert await terminal.pool.fetchval("SELECT actor FROM audit ORDER BY id DESC LIMIT 1") == "command line"

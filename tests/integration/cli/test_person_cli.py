@@ -1,0 +1,106 @@
+"""People at the terminal: found, exported, and erased only by whoever types the id again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from shared.cli.person import Desk, read_arguments, run_person
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.canaries import dumped
+
+CANARY = "Terminal-Kanarienvogel-77"
+
+
+@pytest.fixture
+async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
+    async with running_app(settings_for(database_url, redis_url)) as app:
+        yield await visit(app)
+
+
+async def person(guest: Visit, *words: str, typed: str = "") -> tuple[int, str, str]:
+    said: list[str] = []
+    written: list[bytes] = []
+    desk = Desk(say=said.append, ask=lambda _: typed, write=written.append)
+    url = guest.app.settings.database_url
+    assert url is not None
+    code = await run_person(read_arguments(words), database_url=url.get_secret_value(), desk=desk)
+    return code, "\n".join(said), b"".join(written).decode()
+
+
+async def id_of(guest: Visit) -> str:
+    return str(
+        await guest.one(
+            "SELECT p.public_id FROM parties p JOIN sessions s ON s.party_id = p.id WHERE s.id = $1",
+            guest.session_id,
+        )
+    )
+
+
+async def test_people_are_listed_and_found_by_a_part_of_their_name(guest: Visit) -> None:
+    await guest.ask(f"Hello {CANARY}")
+    await guest.app.pool.execute("UPDATE parties SET display_name = 'Ada_50%'")
+    _, listed, _ = await person(guest, "list")
+    assert await id_of(guest) in listed
+    assert "Ada_50%" in listed
+    assert "2 messages" in listed
+    assert CANARY not in listed
+    assert await id_of(guest) in (await person(guest, "list", "a_50%"))[1]
+    assert (await person(guest, "list", "a%x"))[1] == "Nobody was found."
+
+
+@pytest.mark.control("S14", "S41")
+async def test_an_export_is_everything_and_leaves_a_link_in_the_audit(guest: Visit) -> None:
+    await guest.ask(f"Hello {CANARY}")
+    code, said, written = await person(guest, "export", await id_of(guest))
+    assert (code, said) == (0, "")
+    exported = json.loads(written)
+    assert (exported["schema"], exported["version"]) == ("evertalk-export", 1)
+    assert CANARY in exported["conversations"][0]["messages"][0]["text"]
+    assert await guest.one("SELECT action FROM audit ORDER BY id DESC LIMIT 1") == "person.export"
+    _, _, markdown = await person(guest, "export", await id_of(guest), "--format", "md")
+    assert markdown.startswith("---\nschema: ")
+
+
+@pytest.mark.control("S40")
+async def test_erasing_asks_for_the_id_and_then_does_it(guest: Visit) -> None:
+    other = await visit(guest.app)
+    await other.ask("Something else altogether")
+    await guest.ask(f"Hello {CANARY}")
+    mine = await id_of(guest)
+    code, said, _ = await person(guest, "erase", mine, typed="yes")
+    assert (code, "Nothing was erased" in said) == (1, True)
+    assert CANARY in await dumped(guest.app.settings)
+    code, said, _ = await person(guest, "erase", mine, typed=f"{mine}\n")
+    assert (code, "Erased: 2 messages" in said) == (0, True), said
+    after = await dumped(guest.app.settings)
+    assert CANARY not in after
+    assert "Something else altogether" in after
+    assert await guest.one("SELECT actor FROM erasures") == "command line"
+
+
+async def test_an_unknown_id_and_a_bad_one_are_refused(guest: Visit) -> None:
+    code, said, _ = await person(guest, "erase", "00000000-0000-0000-0000-000000000000")
+    assert (code, "Nobody has the id" in said) == (1, True)
+    with pytest.raises(SystemExit):
+        read_arguments(["erase", "7"])
+
+
+@pytest.mark.control("S14", "S42")
+async def test_who_is_on_hold_is_not_erased_until_released(guest: Visit) -> None:
+    await guest.ask(f"Hello {CANARY}")
+    mine = await id_of(guest)
+    assert (await person(guest, "hold", mine))[0] == 0
+    code, said, _ = await person(guest, "erase", mine, typed=mine)
+    assert (code, "on hold" in said) == (1, True)
+    assert CANARY in await dumped(guest.app.settings)
+    assert (await person(guest, "hold", mine))[1] == "They are on hold already."
+    assert (await person(guest, "release", mine))[0] == 0
+    assert (await person(guest, "erase", mine, typed=mine))[0] == 0
+    assert CANARY not in await dumped(guest.app.settings)
+    nobody = "00000000-0000-0000-0000-000000000007"
+    assert (await person(guest, "hold", nobody))[0] == 1
+    done = await guest.app.pool.fetch("SELECT action FROM audit WHERE actor = 'command line' ORDER BY id")
+    assert [row["action"] for row in done][:2] == ["person.hold", "person.release"]

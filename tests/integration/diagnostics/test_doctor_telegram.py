@@ -1,0 +1,120 @@
+"""The doctor's look at Telegram, against a fake of it and real rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from shared.adapters.postgres.db.leases import PostgresLeases
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.db.workers import PostgresWorkers
+from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.telegram_probe import TelegramSilent, TokenRefused, look_at_bot
+from shared.config.settings import Settings, load_settings
+from shared.diagnostics.telegram_checks import bots_in_service, check_bots
+from tests.kit.fakes.bot_api import TOKEN, USERNAME, RunningBotApi, running_bot_api
+
+BOT = int(TOKEN.partition(":")[0])
+
+
+@pytest.fixture(scope="module")
+async def running() -> AsyncIterator[RunningBotApi]:
+    async with running_bot_api() as fake:
+        yield fake
+
+
+@pytest.fixture
+async def telegram(running: RunningBotApi) -> RunningBotApi:
+    await running.reset()
+    return running
+
+
+def settings(fake: RunningBotApi, **changes: object) -> Settings:
+    given: dict[str, Any] = {
+        "telegram_bot_token": SecretStr(TOKEN),
+        "telegram_api_url": fake.base_url,
+        "public_url": "https://chat.example.org",
+    }
+    return load_settings(**{**given, **changes})
+
+
+async def looked(fake: RunningBotApi, **changes: object) -> str:
+    return "\n".join(map(str, await check_bots(settings(fake, **changes))))
+
+
+async def test_a_bot_that_telegram_knows_is_named(telegram: RunningBotApi) -> None:
+    assert await looked(telegram) == f"ok    Telegram knows @{USERNAME} (polling, access pairing)"
+    seen = await look_at_bot(SecretStr(TOKEN), api_url=telegram.base_url)
+    assert (seen.bot_id, seen.reads_all_group_messages) == (BOT, False)
+
+
+async def test_without_a_token_there_is_nothing_to_say() -> None:
+    assert await check_bots(load_settings()) == []
+
+
+@pytest.mark.control("S03")
+async def test_a_token_that_telegram_refuses_is_a_failure_and_is_not_shown(telegram: RunningBotApi) -> None:
+    wrong = "700001:" + "w" * 35
+    said = await looked(telegram, telegram_bot_token=SecretStr(wrong))
+    assert said.startswith("fail  TELEGRAM_BOT_TOKEN: Telegram knows no bot with this token")
+    assert "wwww" not in said
+    with pytest.raises(TokenRefused):
+        await look_at_bot(SecretStr(wrong), api_url=telegram.base_url)
+
+
+@pytest.mark.control("S03")
+async def test_a_silent_telegram_is_a_warning_and_the_token_stays_hidden(telegram: RunningBotApi) -> None:
+    nowhere = load_settings(telegram_bot_token=SecretStr(TOKEN), telegram_api_url="http://127.0.0.1:1")
+    (finding,) = await check_bots(nowhere)
+    assert finding.level == "warn"
+    assert "127.0.0.1 did not answer" in finding.what
+    assert "FAKE" not in str(finding)
+    await telegram.fail("getMe", status=502, html=True)
+    with pytest.raises(TelegramSilent) as silent:
+        await look_at_bot(SecretStr(TOKEN), api_url=telegram.base_url)
+    assert "FAKE" not in str(silent.value)
+
+
+async def test_what_waits_at_telegram_is_counted(telegram: RunningBotApi) -> None:
+    ada = await telegram.person(42)
+    await ada.say("Hello")
+    await ada.say("Are you there?")
+    assert f"messages for @{USERNAME} that wait at Telegram: 2" in await looked(telegram)
+
+
+async def test_a_webhook_that_is_missing_is_told(telegram: RunningBotApi) -> None:
+    said = await looked(telegram, telegram_mode="webhook", telegram_webhook_secret=SecretStr("s" * 32))
+    assert f"Telegram has no webhook for @{USERNAME}" in said
+
+
+async def test_an_open_bot_is_warned_about(telegram: RunningBotApi) -> None:
+    assert "spend up to $5.00 a day" in await looked(telegram, telegram_access="open")
+
+
+async def in_service(fake: RunningBotApi, database_url: str) -> str:
+    return "\n".join(map(str, await bots_in_service(settings(fake), database_url)))
+
+
+async def test_who_serves_a_bot_and_what_it_complains_of_is_told(
+    telegram: RunningBotApi, database_url: str
+) -> None:
+    assert "has not been started yet" in await in_service(telegram, database_url)
+    pool = await open_pool(database_url, size=2)
+    try:
+        places = PostgresTelegramPlaces(pool)
+        await places.enrol(
+            BOT, username=USERNAME, agent="default", audience="personal", access="pairing", mode="polling"
+        )
+        assert f"nobody serves @{USERNAME}" in await in_service(telegram, database_url)
+        worker_id = await PostgresWorkers(pool).register("bot")
+        await PostgresLeases(pool).take(f"telegram:{BOT}", worker_id=worker_id)
+        await places.tell_problem(BOT, "Another program polls this bot.")
+        said = await in_service(telegram, database_url)
+    finally:
+        await pool.close()
+    assert f"@{USERNAME} is served by process {os.getpid()}" in said
+    assert f"warn  @{USERNAME}: Another program polls this bot." in said

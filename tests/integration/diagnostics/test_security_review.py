@@ -1,0 +1,328 @@
+"""A deployment is reviewed: what is grave comes first, each finding with the change to make."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.api_keys import PostgresApiKeys
+from shared.config.settings import Settings, load_settings
+from shared.core.identity.api_keys import SCOPES
+from shared.core.ops.backups import name_of
+from shared.diagnostics.security_database import NOTHING, read_stored, review_stored
+from shared.diagnostics.security_files import review_files
+from shared.diagnostics.security_findings import Risk, nearness
+from shared.diagnostics.security_review import read_doctor_arguments, run_review
+from shared.diagnostics.security_settings import review_settings, why_weak
+
+STRONG = "hK3v9Qe7Lr2xTn8Wb5Yc1Zd6Ug4Ms0Pa"
+AWAY = "postgresql://u:p@db.example.org/x"
+POOLED = {"database_url": "postgresql://u:p@127.0.0.1:6432/x"}
+
+
+def found(settings: Settings, words: str, *, in_container: bool = False) -> str:
+    """The grade of the finding that says so, or nothing."""
+    risks = [risk for risk in review_settings(settings, in_container=in_container) if words in risk.what]
+    assert all(risk.why.endswith(".") and risk.change for risk in risks)
+    return risks[0].grade if risks else ""
+
+
+def test_a_usual_installation_on_ones_own_machine_has_nothing_to_change() -> None:
+    assert list(review_settings(load_settings(), in_container=False)) == []
+
+
+@pytest.mark.control("S39")
+@pytest.mark.parametrize(
+    ("words", "settings", "grade"),
+    [
+        ("without encryption", {"http_host": "0.0.0.0"}, "grave"),
+        ("without encryption", {"http_host": "0.0.0.0", "public_url": "https://chat.example.org"}, "serious"),
+        ("begins with http://", {"public_url": "http://chat.example.org"}, "grave"),
+        ("begins with http://", {"public_url": "http://127.0.0.1:8080"}, ""),
+        ("begins with http://", {"anthropic_base_url": "http://models.example.org"}, "grave"),
+        ("begins with http://", {"anthropic_base_url": "http://127.0.0.1:11434"}, ""),
+        ("trusts half the world", {"trusted_proxies": "0.0.0.0/0"}, "grave"),
+        ("trusts half the world", {"trusted_proxies": "::/0"}, "grave"),
+        ("trusts half the world", {"trusted_proxies": "10.0.0.0/8"}, ""),
+        ("no trusted proxy", {"public_url": "https://chat.example.org"}, "serious"),
+        ("no trusted proxy", {"public_url": "https://chat.example.org", "trusted_proxies": "127.0.0.1"}, ""),
+        ("allows https://*.org", {"allowed_origins": "https://*.org"}, "grave"),
+        ("allows https://*", {"allowed_origins": "https://*"}, "grave"),
+        ("allows http://shop.example", {"allowed_origins": "http://shop.example"}, "serious"),
+        ("allows", {"allowed_origins": "https://*.shop.example https://shop.example"}, ""),
+        ("EVERTALK_SECRET_KEY can be guessed", {"secret_key": "changeme" * 5}, "grave"),
+        ("EVERTALK_SECRET_KEY can be guessed", {"secret_key": "a" * 40}, "grave"),
+        ("EVERTALK_SECRET_KEY can be guessed", {"secret_key": STRONG}, ""),
+        ("EVERTALK_METRICS_TOKEN can be guessed", {"metrics_token": "short"}, "grave"),
+        ("insist on encryption", {"database_url": "postgresql://u:p@db.example.org/x"}, "grave"),
+        ("insist on encryption", {"database_url": "postgresql://u:p@db/x"}, "slight"),
+        ("insist on encryption", {"database_url": "postgresql://u:p@db.example.org/x?sslmode=require"}, ""),
+        ("insist on encryption", {"database_url": "postgresql://u:p@db:1,db.example.org:2/x"}, "grave"),
+        ("DIRECT_DATABASE_URL does not insist", {**POOLED, "direct_database_url": AWAY}, "grave"),
+        ("insist on encryption", {"database_url": "postgresql:///x?host=/run/postgresql"}, ""),
+        ("password in DATABASE_URL is short", {"database_url": "postgresql://u:p@db.example.org/x"}, "grave"),
+        ("DATABASE_URL has no password", {"database_url": "postgresql://u@db/x"}, "serious"),
+        ("REDIS_URL has no password", {"redis_url": "redis://cache.example.org:6379/0"}, "grave"),
+        ("REDIS_URL has no password", {"redis_url": "redis://valkey:6379/0"}, "serious"),
+        ("REDIS_URL has no password", {"redis_url": "redis://127.0.0.1:6379/0"}, "slight"),
+        ("REDIS_URL has no password", {"redis_url": f"redis://:{STRONG}@valkey:6379/0"}, ""),
+        ("REDIS_URL is not encrypted", {"redis_url": f"redis://:{STRONG}@cache.example.org/0"}, "grave"),
+        ("CRASH_POINT", {"crash_point": "after_answer"}, "grave"),
+        ("finds the bot", {"telegram_access": "open"}, "serious"),
+        ("finds the bot", {"telegram_access": "open", "profile": "public"}, ""),
+        ("kept until they ask", {"profile": "public"}, "slight"),
+        ("the log says everything", {"log_level": "debug"}, "slight"),
+    ],
+)
+def test_a_setting_that_opens_a_door_is_found(words: str, settings: dict[str, Any], grade: str) -> None:
+    assert found(load_settings(**settings), words) == grade
+
+
+def test_in_a_container_every_address_is_usual_and_the_port_is_what_matters() -> None:
+    (risk,) = review_settings(load_settings(http_host="0.0.0.0"), in_container=True)
+    assert (risk.grade, "127.0.0.1:8080:8080" in risk.change) == ("slight", True)
+
+
+def test_a_secret_that_a_machine_made_is_strong() -> None:
+    assert why_weak(STRONG) == ""
+    assert [bool(why_weak(one)) for one in ("", "x" * 40, "abc123" * 8, f"{STRONG}password")] == [True] * 4
+
+
+def test_hosts_are_here_around_or_away() -> None:
+    here = ("", "localhost", "127.0.0.1", "::1", "[::1]", "/run/postgresql", "a.localhost")
+    around = ("db", "10.1.2.3", "192.168.1.4", "fd00::1", "nas.local", "0.0.0.0")
+    assert {nearness(one) for one in here} == {"here"}
+    assert {nearness(one) for one in around} == {"around"}
+    assert {nearness(one) for one in ("db.example.org", "8.8.8.8", "2001:4860:4860::8888")} == {"away"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o700)
+    return tmp_path
+
+
+def about(risks: Iterator[Risk], words: str) -> Sequence[Risk]:
+    return [risk for risk in risks if words in risk.what]
+
+
+@pytest.mark.control("S37", "S44")
+def test_files_that_others_can_read_or_change_are_found(folder: Path) -> None:
+    settings = load_settings(data_dir=folder)
+    assert not about(review_files(settings), "others on this machine")
+    (folder / "secret_key").write_text(STRONG)
+    (folder / "secret_key").chmod(0o640)
+    (folder / "workspaces").mkdir()
+    (folder / "workspaces").chmod(0o777)
+    folder.chmod(0o755)
+    grades = {risk.change: risk.grade for risk in about(review_files(settings), "others on this machine")}
+    assert grades == {
+        # The servers that root starts as `nobody` must get through to their files.
+        f"chmod {711 if os.geteuid() == 0 else 700} {folder}": "serious",
+        f"chmod 600 {folder / 'secret_key'}": "grave",
+        f"chmod -R go-w {folder / 'workspaces'}": "grave",
+    }
+
+
+def test_a_backup_that_is_old_or_was_never_made_is_found(folder: Path) -> None:
+    settings = load_settings(data_dir=folder)
+    (risk,) = about(review_files(settings), "the newest backup")
+    assert "is none" in risk.what
+    (folder / "backups").mkdir(mode=0o700)
+    (folder / "backups" / "erasures.jsonl").touch()
+    (folder / "backups" / "evertalk-20200101T000000Z.tar").touch()
+    assert "days old" in about(review_files(settings), "the newest backup")[0].what
+    (folder / "backups" / name_of(datetime.now(UTC))).touch()
+    assert not about(review_files(settings), "the newest backup")
+    elsewhere = load_settings(data_dir=folder, database_url="postgresql:///x", secret_key=STRONG)
+    assert about(review_files(elsewhere), "cannot be seen from here")
+
+
+@pytest.mark.control("S25", "S43")
+def test_servers_of_tools_are_looked_at(folder: Path) -> None:
+    path = folder / "mcp.json"
+    servers = {
+        "open": {"url": "http://tools.example.org/mcp"},
+        "mine": {"url": "http://127.0.0.1:9000/mcp", "headers": {"Authorization": "Bearer abc"}},
+        "newest": {"command": "/usr/bin/npx", "args": ["-y", "@scope/tools"]},
+        "pinned": {"command": "uvx", "args": ["tools==1.2.3"]},
+        "scoped": {"command": "npx", "args": ["-y", "@scope/tools@1.2.3"]},
+        "script": {"command": "/opt/tools", "args": []},
+    }
+    path.write_text(json.dumps({"mcpServers": servers}))
+    path.chmod(0o644)
+    risks = {risk.what: risk.grade for risk in review_files(load_settings(data_dir=folder, mcp_file=path))}
+    assert risks["the tools of open are asked over http"] == "grave"
+    assert risks["the tools of newest are whatever npx finds newest today"] == "serious"
+    assert risks[f"others can read {path}, which holds secrets of mine"] == "grave"
+    assert not [what for what in risks if "pinned" in what or "scoped" in what or "script" in what]
+    path.chmod(0o620)
+    risks = {risk.what: risk.grade for risk in review_files(load_settings(data_dir=folder, mcp_file=path))}
+    assert risks[f"others on this machine can change {path} (620)"] == "grave"
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    opened = await open_pool(database_url, size=2)
+    yield opened
+    await opened.close()
+
+
+@pytest.mark.control("S14", "S39")
+async def test_what_rows_tell_is_found(
+    database_url: str, pool: asyncpg.Pool[asyncpg.Record], folder: Path
+) -> None:
+    quiet = load_settings(data_dir=folder)
+    assert list(review_stored(quiet, await read_stored(database_url))) == []
+    await pool.execute(
+        """INSERT INTO operators (name, role, password_hash, last_login_at)
+           SELECT 'admin' || n, 'admin', 'x', now() - make_interval(days => n * 40)
+             FROM generate_series(1, 4) n"""
+    )
+    keys = PostgresApiKeys(pool)
+    await keys.create("all", tuple(SCOPES))
+    await keys.create("all for a while", tuple(SCOPES), days=30)
+    await keys.create("reader", ("sessions:read",))
+    await keys.create("good", ("sessions:read",), days=30)
+    await pool.execute("UPDATE sites SET allowed_origins = '{https://*.org}', config = '{\"webview\": true}'")
+    await pool.execute(
+        """INSERT INTO telegram_bots (bot_id, username, agent_id, access)
+           SELECT 7, 'ours_bot', id, 'open' FROM agents LIMIT 1"""
+    )
+    await pool.execute(
+        """INSERT INTO sites (name, agent_id, audience) SELECT 'shop', id, 'public' FROM agents LIMIT 1"""
+    )
+    (folder / "mcp.json").write_text('{"mcpServers": {"files": {"command": "/opt/files"}}}')
+    away = load_settings(
+        data_dir=folder, public_url="https://chat.example.org", database_url=database_url, secret_key=STRONG
+    )
+    risks = {risk.what: risk.grade for risk in review_stored(away, await read_stored(database_url))}
+    wanted = {
+        "4 admins: admin1, admin2, admin3, admin4": "slight",
+        "admin3 (admin) has not logged in for 90 days": "serious",
+        "the password of admin1 is older than a year": "slight",
+        "the key all may do everything for everybody, for ever": "grave",
+        "the key all for a while may do everything for everybody": "serious",
+        "the key reader never ends": "serious",
+        "the site default (./evertalk site edit default) allows https://*.org": "grave",
+        "the site default is personal, and anybody can open it at https://chat.example.org": "serious",
+        "the site default lets in pages that do not say where they are from (webview)": "slight",
+        "anybody who finds @ours_bot talks with an assistant that is meant for you": "serious",
+        "strangers at site shop have all tools of files": "serious",
+        "strangers at site shop can have pages fetched (fetch_url)": "serious",
+    }
+    assert wanted.items() <= risks.items()
+    assert not [what for what in risks if "good" in what]
+    assert any("log in by a password alone" in what for what in risks)
+    await pool.execute(
+        """INSERT INTO operator_factors (operator_id, key_id, sealed, confirmed_at)
+           SELECT id, 'k', '\\x01', CASE WHEN name <> 'admin2' THEN now() END FROM operators"""
+    )
+    await pool.execute("""UPDATE agents SET config = '{"tools": {"allow": ["c*"], "deny": []}}'::jsonb""")
+    risks = {risk.what: risk.grade for risk in review_stored(away, await read_stored(database_url))}
+    assert not [what for what in risks if what.startswith("strangers at site shop")]
+    (alone,) = [what for what in risks if "log in by a password alone" in what]
+    assert alone.startswith("admin2 log in"), "who has begun with a second factor has none yet"
+
+
+@pytest.mark.parametrize(("followers", "waits", "found"), [(0, False, 0), (1, False, 1), (2, True, 0)])
+def test_a_standby_that_no_commit_waits_for_is_found(
+    folder: Path, followers: int, waits: bool, found: int
+) -> None:
+    stored = replace(NOTHING, followers=followers, waits_for_followers=waits)
+    risks = list(review_stored(load_settings(data_dir=folder), stored))
+    assert [risk.what for risk in risks] == [
+        "a standby follows the database, and no commit waits for it"
+    ] * found
+
+
+@asynccontextmanager
+async def _given(settings: Settings) -> AsyncIterator[str]:
+    assert settings.database_url is not None
+    yield settings.database_url.get_secret_value()
+
+
+async def test_the_review_is_told_in_words_or_for_programs_and_ends_with_1_where_it_is_grave(
+    database_url: str, folder: Path
+) -> None:
+    said: list[str] = []
+    settings = load_settings(data_dir=folder, database_url=database_url, secret_key=STRONG)
+    done = await run_review(settings, as_json=False, say=said.append, open_database=_given)
+    assert done == 0, said
+    assert "docs/controls.md" in said[-1]
+    said.clear()
+    open_door = load_settings(
+        data_dir=folder, database_url=database_url, secret_key=STRONG, trusted_proxies="0.0.0.0/0"
+    )
+    assert await run_review(open_door, as_json=True, say=said.append, open_database=_given) == 1
+    told = json.loads("\n".join(said))
+    assert told["counts"]["grave"] == 1
+    assert told["risks"][0] == {
+        "grade": "grave",
+        "what": "EVERTALK_TRUSTED_PROXIES=0.0.0.0/0 trusts half the world",
+        "why": told["risks"][0]["why"],
+        "change": "EVERTALK_TRUSTED_PROXIES= the addresses of your own proxies, such as 127.0.0.1",
+    }
+
+
+async def test_a_database_before_its_first_start_tells_nothing(empty_database_url: str, folder: Path) -> None:
+    stored = await read_stored(empty_database_url)
+    assert list(review_stored(load_settings(data_dir=folder), stored)) == []
+
+
+async def test_a_database_that_is_away_is_told_and_the_rest_reviewed(folder: Path) -> None:
+    said: list[str] = []
+    away = load_settings(
+        data_dir=folder, database_url="postgresql://u@127.0.0.1:1/x", secret_key=STRONG, log_level="debug"
+    )
+    assert await run_review(away, as_json=False, say=said.append, open_database=_given) == 0
+    told = "\n".join(said)
+    assert "could not be looked at: PostgreSQL at 127.0.0.1:1/x cannot be used" in told
+    assert "EVERTALK_LOG_LEVEL=info" in told
+
+
+@pytest.mark.control("S38")
+async def test_a_redis_that_asks_nobody_for_the_password_is_found(
+    database_url: str, redis_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shared.diagnostics.security_review as review
+
+    asked: list[str] = []
+
+    async def lets_in(url: str) -> bool:
+        asked.append(url)
+        return True
+
+    monkeypatch.setattr(review, "_lets_in", lets_in)
+    said: list[str] = []
+    settings = load_settings(
+        data_dir=folder,
+        database_url=database_url,
+        secret_key=STRONG,
+        redis_url=f"redis://:{STRONG}@valkey:6379/0",
+    )
+    assert await run_review(settings, as_json=False, say=said.append, open_database=_given) == 1
+    assert asked == ["redis://valkey:6379/0"]
+    assert "lets in without the password" in said[0]
+    monkeypatch.undo()
+    assert await review._lets_in(redis_url)
+    assert not await review._lets_in("redis://127.0.0.1:1/0")
+
+
+def test_words_that_mean_nothing_end_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert read_doctor_arguments([]).security is False
+    assert read_doctor_arguments(["--security", "--json"]).as_json is True
+    for words in (["--json"], ["x"]):
+        with pytest.raises(SystemExit) as ended:
+            read_doctor_arguments(words)
+        assert ended.value.code == 2

@@ -1,0 +1,75 @@
+"""A container says whether its process is well, by the heart of the process itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.db.workers import PostgresWorkers
+from shared.supervision.liveness import PATIENCE_SECONDS, mark, why_not
+from shared.supervision.process_handoff import succeed
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    pool = await open_pool(database_url)
+    yield pool
+    await pool.close()
+
+
+async def test_each_beat_that_reaches_the_database_marks_the_file(
+    pool: asyncpg.Pool[asyncpg.Record], tmp_path: Path
+) -> None:
+    file = tmp_path / "process"
+    workers = PostgresWorkers(pool, beaten=lambda: mark(file))
+    worker = await succeed(workers, "worker", file)
+    begun = file.stat().st_mtime
+    os.utime(file, (begun - 60, begun - 60))
+    assert "no heartbeat for 60 seconds" in why_not(str(file), now=begun)
+    assert await workers.beat(worker)
+    assert why_not(str(file), now=file.stat().st_mtime) == ""
+    os.utime(file, (begun - 60, begun - 60))
+    await workers.stop(worker)
+    assert not await workers.beat(worker)
+    assert file.stat().st_mtime == pytest.approx(begun - 60), "who was declared dead is not well"
+
+
+def test_a_late_heart_a_missing_file_and_none_at_all_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "process"
+    assert "not begun" in why_not(str(file), now=0)
+    assert "EVERTALK_PROCESS_FILE" in why_not(None, now=0)
+    file.touch()
+    at = file.stat().st_mtime
+    assert why_not(str(file), now=at + PATIENCE_SECONDS - 1) == ""
+    assert "no heartbeat for 21 seconds" in why_not(str(file), now=at + PATIENCE_SECONDS + 1)
+    mark(tmp_path / "of a folder" / "that is away")
+    mark(None)
+
+
+@pytest.mark.control("S44")
+def test_the_command_of_the_container_says_it_by_its_exit_code(tmp_path: Path) -> None:
+    file = tmp_path / "process"
+    command = [sys.executable, "-X", "importtime", "-m", "shared.supervision.liveness"]
+    environment = {**os.environ, "EVERTALK_PROCESS_FILE": str(file)}
+    root = Path(__file__).resolve().parents[3]
+
+    def asked() -> tuple[int, str, str]:
+        done = subprocess.run(
+            command, env=environment, cwd=root, capture_output=True, text=True, timeout=30, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    assert asked()[:2] == (1, "the process has not begun\n")
+    file.touch()
+    code, said, imported = asked()
+    assert (code, said) == (0, "")
+    assert not [
+        name for name in ("asyncpg", "pydantic", "asyncio", "shared.config.settings") if name in imported
+    ]

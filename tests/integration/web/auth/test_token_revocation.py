@@ -1,0 +1,113 @@
+"""Whose token, key or login has ended is sent away from open screens, too, with or without Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+from pydantic import SecretStr
+
+from shared.adapters.postgres.people.api_keys import PostgresApiKeys
+from shared.core.values.errors import StorageUnavailable
+from tests.integration.web.api.test_messages_api import events_of, opened
+from tests.integration.web.auth.test_site_identity import KEY, signed, with_people
+from tests.kit.web.callers import make_key
+from tests.kit.web.event_stream_client import open_stream
+from tests.kit.web.fixtures import Server, Starter
+from web.admissions import Admissions
+
+
+async def looked_twice(server: Server) -> None:
+    for _ in range(2):
+        await server.parts.admissions.look()
+
+
+async def end_all(server: Server) -> None:
+    await server.services.pool.execute("UPDATE visitors SET expires_at = now() - interval '1 s'")
+
+
+async def test_a_sign_out_reaches_screens_of_other_processes_without_redis(starter: Starter) -> None:
+    one = await with_people(starter)
+    two = await starter.start(redis=False, secret_key=SecretStr(KEY))
+    here, mine = await one.greet(identity=signed())
+    there, same = await two.greet(token=mine["token"])
+    other, _ = await two.greet()
+    assert same["session"] == mine["session"]
+    await here.send({"t": "identify", "identity": None})
+    await here.until("welcome")
+    await looked_twice(two)
+    assert (await there.until("error"))["code"] == "unknown_token"
+    assert await there.closed() == 4401
+    await other.say("Still here")
+    await other.until("ack")
+
+
+@pytest.mark.control("S05", "S11")
+async def test_no_socket_and_no_stream_outlives_its_token(server: Server) -> None:
+    socket, _ = await server.greet()
+    stream, _ = await open_stream(server)
+    await looked_twice(server)
+    assert server.parts.hub.screens == 2
+    await end_all(server)
+    await looked_twice(server)
+    assert await socket.closed() == 4401
+    assert await stream.closed() == 4401
+
+
+async def test_no_answer_is_told_to_a_key_that_was_revoked(server: Server) -> None:
+    pool = server.services.pool
+    key = await make_key(pool, "messages:write", name="shop")
+    path = f"{server.url}/api/v1/sessions/{await opened(server, key)}/messages"
+    server.conversation.hold.clear()
+    events = {**key, "Accept": "text/event-stream"}
+    async with server.client.post(path, json={"text": "Hi"}, headers=events) as answer:
+        async with asyncio.timeout(30):
+            while server.parts.hub.screens == 0:
+                await asyncio.sleep(0.01)
+        await PostgresApiKeys(pool).revoke("shop")
+        await looked_twice(server)
+        told = await events_of(answer)
+    assert told[-1] == ("done", {"turn": 1, "state": "waiting"})
+    assert "message" not in [name for name, _ in told]
+
+
+async def test_who_has_just_signed_in_is_not_sent_away_for_the_former_token(starter: Starter) -> None:
+    """Found without a token once may be a look in the middle of a change."""
+    server = await with_people(starter)
+    screen, _ = await server.greet()
+    seat = server.parts.hub.seats()[0]
+    await end_all(server)
+    await server.parts.admissions.look()
+    await server.services.pool.execute("UPDATE visitors SET expires_at = now() + interval '1 day'")
+    await server.parts.admissions.look()
+    await end_all(server)
+    await server.parts.admissions.look()
+    assert not seat.outbox.closing
+    await server.services.pool.execute("UPDATE visitors SET expires_at = now() + interval '1 day'")
+    await screen.send({"t": "identify", "identity": signed()})
+    assert (await screen.until("welcome"))["identified"]
+    await looked_twice(server)
+    assert not server.parts.hub.seats()[0].outbox.closing
+
+
+async def test_while_postgres_is_away_nobody_is_sent_away_and_all_are_asked_for_at_once(
+    server: Server,
+) -> None:
+    class Away:
+        asked = 0
+
+        async def ended(
+            self, token_hashes: Iterable[bytes], key_ids: Iterable[int]
+        ) -> tuple[frozenset[bytes], frozenset[int]]:
+            self.asked += len(set(token_hashes))
+            raise StorageUnavailable("away")
+
+    tokens = Away()
+    admissions = Admissions(server.parts.hub, tokens)
+    for _ in range(3):
+        await server.greet()
+    for _ in range(3):
+        await admissions.look()
+    assert tokens.asked == 9
+    assert not any(seat.outbox.closing for seat in server.parts.hub.seats())

@@ -1,0 +1,190 @@
+"""Operators take conversations over the dashboard's routes: by role, one at a time, and on the record."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import asyncpg
+import pytest
+from aiohttp import web
+
+from shared.adapters.models.token_counter import VocabularyCounter
+from shared.adapters.postgres.people.handover import PostgresHandovers
+from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
+from shared.config.settings import load_settings
+from shared.core.identity.handover import NewHandover
+from shared.core.values.messages import Text
+from shared.runtime.crash_points import no_crash
+from shared.services.tools.handover import OperatorDesk
+from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard, RunCommands
+from tests.kit.dashboard.serve import served
+from tests.kit.operator_driver import Unheard
+
+
+@asynccontextmanager
+async def serving(
+    pool: asyncpg.Pool[asyncpg.Record], database_url: str, **settings: Any
+) -> AsyncIterator[Dashboard]:
+    desk = OperatorDesk(PostgresHandovers(pool), Unheard(), VocabularyCounter(), crash_point=no_crash)
+    commands = RunCommands()
+    http = aiohttp.ClientSession(
+        cookie_jar=aiohttp.CookieJar(unsafe=True), timeout=aiohttp.ClientTimeout(total=20)
+    )
+    app = web.Application()
+    async with (
+        served(app, pool=pool, settings=load_settings(**settings), commands=commands, handovers=desk) as url,
+        http,
+    ):
+        yield Dashboard(url=url, database_url=database_url, pool=pool, http=http, commands=commands)
+
+
+@pytest.fixture
+async def anna(pool: asyncpg.Pool[asyncpg.Record], database_url: str) -> AsyncIterator[Dashboard]:
+    async with serving(pool, database_url, handover="on") as dashboard:
+        await dashboard.log_in()
+        await pool.execute("UPDATE operators SET role = 'operator', name = 'anna'")
+        yield dashboard
+
+
+async def waiting(dashboard: Dashboard) -> str:
+    row = await PostgresVisitors(dashboard.pool).create(new_token(), site="default")
+    assert row is not None
+    await PostgresHandovers(dashboard.pool).ask(
+        NewHandover(
+            session_id=row.session_id, address_id=row.address_id, asked_by="person", reason="a refund"
+        )
+    )
+    return str(row.session_public_id)
+
+
+async def post(dashboard: Dashboard, path: str, body: Any, **headers: str) -> tuple[int, dict[str, Any]]:
+    url = f"{dashboard.url}/api/v1/sessions/{path}"
+    async with dashboard.http.post(url, json=body, headers={**SAME_ORIGIN, **headers}) as response:
+        return response.status, await response.json()
+
+
+async def test_who_waits_is_listed_taken_answered_and_given_back(anna: Dashboard) -> None:
+    session = await waiting(anna)
+    listed = (await anna.get("/handovers?state=waiting"))["handovers"]
+    assert [(one["session"], one["reason"], one["asked_by"]) for one in listed] == [
+        (session, "a refund", "person")
+    ]
+    status, told = await post(anna, f"{session}/replies", {"cid": "r1", "text": "Hi"})
+    assert (status, told["code"]) == (409, "not_taken")
+    status, told = await post(anna, f"{session}/handover", {"action": "take"})
+    assert (status, told) == (200, {"state": "human", "changed": True, "name": "anna"})
+    assert (await anna.get("/handovers?state=waiting"))["handovers"] == []
+    _, first = await post(anna, f"{session}/replies", {"cid": "r1", "text": "Hi"})
+    _, again = await post(anna, f"{session}/replies", {"cid": "r1", "text": "Hi"})
+    assert again == {**first, "dup": True}
+    assert (await post(anna, f"{session}/handover", {"action": "return"}))[1]["state"] == "bot"
+    assert (await post(anna, f"{session}/handover", {"action": "return"}))[1]["changed"] is False
+    audit = [row["action"] for row in await anna.pool.fetch("SELECT action FROM audit ORDER BY id")]
+    assert [one for one in audit if "handover" in one] == [
+        "read.handovers", "handover.take", "read.handovers", "handover.reply", "handover.return",
+    ]  # fmt: skip
+
+
+async def test_what_cannot_be_put_on_record_is_not_said(anna: Dashboard) -> None:
+    session = await waiting(anna)
+    await post(anna, f"{session}/handover", {"action": "take"})
+    row = await anna.pool.fetchrow("SELECT session_id, operator_id FROM handovers WHERE ended_at IS NULL")
+    assert row is not None
+    session_id, operator_id = row
+    store, words = PostgresHandovers(anna.pool), (Text(text="Hi"),)
+    await anna.pool.execute(
+        "ALTER TABLE audit ADD CONSTRAINT full_disk CHECK (action <> 'handover.reply') NOT VALID"
+    )
+    with pytest.raises(asyncpg.CheckViolationError):
+        await store.reply(session_id, operator_id=operator_id, cid="r1", blocks=words, tokens=1)
+    assert await anna.pool.fetchval("SELECT count(*) FROM entries WHERE author = 'operator'") == 0
+    await anna.pool.execute("ALTER TABLE audit DROP CONSTRAINT full_disk")
+    for _ in range(2):
+        await store.reply(session_id, operator_id=operator_id, cid="r1", blocks=words, tokens=1)
+    rows = await anna.pool.fetch("SELECT actor, object, detail FROM audit WHERE action = 'handover.reply'")
+    assert [(row["actor"], row["object"], row["detail"]) for row in rows] == [
+        ("anna", session, {"mid": "m1"})
+    ]
+
+
+async def test_a_session_tells_who_has_it_and_its_transcript_how_that_came(anna: Dashboard) -> None:
+    session = await waiting(anna)
+    page = await anna.get(f"/sessions/{session}")
+    assert page["newest_seq"] == 0
+    held = page["handover"]
+    assert (held["state"], held["asked_by"], held["reason"], held["mine"]) == (
+        "waiting", "person", "a refund", False,
+    )  # fmt: skip
+    await post(anna, f"{session}/handover", {"action": "take"})
+    await post(anna, f"{session}/replies", {"cid": "r1", "text": "Hi"})
+    held = (await anna.get(f"/sessions/{session}"))["handover"]
+    assert (held["state"], held["operator"], held["mine"]) == ("human", "anna", True)
+    await post(anna, f"{session}/handover", {"action": "return"})
+    assert (await anna.get(f"/sessions/{session}"))["handover"] is None
+    said = await anna.get(f"/sessions/{session}/messages")
+    assert [(one["author"], one["name"]) for one in said["messages"]] == [("operator", "anna")]
+    assert [(one["asked_by"], one["operator"], one["ended_by"]) for one in said["handovers"]] == [
+        ("person", "anna", "operator")
+    ]
+    assert (await anna.get("/me"))["can_take"] is True
+    await anna.pool.execute("UPDATE operators SET role = 'viewer'")
+    assert (await anna.get("/me"))["can_take"] is False
+
+
+async def test_another_operator_is_told_who_has_it(
+    anna: Dashboard, pool: asyncpg.Pool[asyncpg.Record], database_url: str
+) -> None:
+    session = await waiting(anna)
+    await post(anna, f"{session}/handover", {"action": "take"})
+    async with serving(pool, database_url, handover="on") as bert:
+        await bert.log_in()
+        await pool.execute("UPDATE operators SET role = 'operator', name = 'bert' WHERE role = 'admin'")
+        for path, body in (
+            ("handover", {"action": "take"}),
+            ("handover", {"action": "return"}),
+            ("replies", {"cid": "x", "text": "Me!"}),
+        ):
+            status, told = await post(bert, f"{session}/{path}", body)
+            assert (status, told["code"]) == (409, "taken_by_other")
+            assert told["details"] == {"operator": "anna"}
+        await pool.execute("UPDATE operators SET role = 'admin' WHERE name = 'bert'")
+        assert (await post(bert, f"{session}/handover", {"action": "return"}))[0] == 200
+
+
+async def test_what_cannot_be_used_is_refused_and_changes_nothing(anna: Dashboard) -> None:
+    session = await waiting(anna)
+    for path, body in (
+        (f"{session}/handover", {"action": "steal"}),
+        (f"{session}/handover", ["take"]),
+        (f"{session}/replies", {"cid": "", "text": "Hi"}),
+        (f"{session}/replies", {"cid": "a\u0000", "text": "Hi"}),
+        (f"{session}/replies", {"cid": "a", "text": 7}),
+        (f"{session}/replies", {"cid": "a", "text": "  "}),
+        (f"{session}/replies", {"cid": "a", "text": "x" * 9_000}),
+        (f"{session}/replies", {"cid": "a", "text": "a\u0000b"}),
+    ):
+        status, told = await post(anna, path, body)
+        assert (status, bool(told["message"])) == (400, True), body
+    assert (await post(anna, f"{uuid4()}/handover", {"action": "take"}))[0] == 404
+    assert (await post(anna, "nonsense/replies", {"cid": "a", "text": "Hi"}))[0] == 404
+    foreign = {"Sec-Fetch-Site": "cross-site"}
+    assert (await post(anna, f"{session}/handover", {"action": "take"}, **foreign))[0] == 403
+    await anna.pool.execute("UPDATE operators SET role = 'viewer'")
+    assert (await post(anna, f"{session}/handover", {"action": "take"}))[0] == 403
+    assert (await post(anna, f"{session}/replies", {"cid": "a", "text": "Hi"}))[0] == 403
+    assert await anna.pool.fetchval("SELECT state FROM handovers") == "waiting"
+    assert await anna.status("GET", "/api/v1/handovers?state=ended") == 400
+
+
+async def test_where_it_is_switched_off_nobody_takes(
+    pool: asyncpg.Pool[asyncpg.Record], database_url: str
+) -> None:
+    async with serving(pool, database_url, handover="off") as dashboard:
+        await dashboard.log_in()
+        session = await waiting(dashboard)
+        status, told = await post(dashboard, f"{session}/handover", {"action": "take"})
+        assert (status, told["code"]) == (409, "handover_off")

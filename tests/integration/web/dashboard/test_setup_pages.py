@@ -1,0 +1,250 @@
+"""Pairing, agents, sites and settings: the checks of the command line, and nobody overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from shared.adapters.encryption import Sealed, Vault
+from shared.adapters.postgres.people.agents import PostgresAgents
+from shared.adapters.postgres.people.sites import secret_about
+from shared.config.settings import load_settings, resolve_secret_key, setting_names
+from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard, RunCommands
+from tests.kit.dashboard.people_seed import a_bot, a_site
+from tests.kit.dashboard.serve import served
+from tests.kit.web.callers import make_operator
+
+TOKEN = "123456789:" + "A" * 35
+KEY = "k" * 40
+
+
+@pytest.fixture
+async def house(
+    database_url: str, pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Dashboard]:
+    """With secrets of its own, an agent, a site and a bot."""
+    monkeypatch.setenv("EVERTALK_SOFT_BUDGET", "33000")
+    settings = load_settings(
+        data_dir=tmp_path, telegram_bot_token=TOKEN, secret_key=KEY, public_url="https://bot.example.org"
+    )
+    async with pool.acquire() as connection:
+        await a_bot(connection)
+        await a_site(connection)
+    commands = RunCommands()
+    async with (
+        served(web.Application(), pool=pool, settings=settings, commands=commands) as url,
+        aiohttp.ClientSession(
+            cookie_jar=aiohttp.CookieJar(unsafe=True), timeout=aiohttp.ClientTimeout(total=20)
+        ) as http,
+    ):
+        yield Dashboard(url=url, database_url=database_url, pool=pool, http=http, commands=commands)
+
+
+async def ask(
+    house: Dashboard, method: str, path: str, *, role: str = "admin", match: str = "", **more: Any
+) -> Any:
+    """Status and answer, as an operator of this role."""
+    known = house.commands.asked
+    cookies = next((one for one in known if one["role"] == role), None)
+    if cookies is None:
+        cookies = {"role": role, **await make_operator(house.pool, role)}
+        known.append(cookies)
+    headers = {**SAME_ORIGIN, "Cookie": cookies["Cookie"], **({"If-Match": match} if match else {})}
+    async with house.http.request(method, f"{house.url}/api/v1{path}", headers=headers, **more) as response:
+        return response.status, await response.json()
+
+
+async def test_a_request_is_approved_by_its_code_and_decided_once(house: Dashboard) -> None:
+    _, page = await ask(house, "GET", "/pairing")
+    rows = await house.pool.fetch("SELECT chat_id FROM telegram_access")
+    assert {one["chat"] for one in page["requests"]} == {row["chat_id"] for row in rows}
+    states = {one["chat"]: (one["state"], one["code"]) for one in page["requests"]}
+    assert states[4001] == ("pending", "ABCD2345")
+    assert states[4002] == ("lapsed", None)
+    move = {"action": "approve", "code": "abcd2345"}
+    status, told = await ask(house, "POST", "/pairing", json=move)
+    assert (status, told["request"]["state"]) == (200, "allowed")
+    assert (await ask(house, "POST", "/pairing", json=move))[0] == 409
+    assert (await ask(house, "POST", "/pairing", json={"action": "refuse", "code": "WXYZ6789"}))[0] == 409
+    assert await house.pool.fetchval("SELECT state FROM telegram_access WHERE chat_id = 4002") == "pending"
+    audit = await house.pool.fetchrow("SELECT actor, object FROM audit WHERE action = 'pairing.approve'")
+    assert audit is not None
+    assert tuple(audit) == ("admin", "telegram:777:4001")
+
+
+async def test_who_may_write_is_blocked_and_allowed_again(house: Dashboard) -> None:
+    place = {"bot": 777, "chat": 4003}
+    for action, state in (("block", "refused"), ("allow", "allowed")):
+        status, told = await ask(house, "POST", "/pairing", json={"action": action, **place})
+        assert (status, told["request"]["state"], told["request"]["owner"]) == (200, state, False)
+    unknown = {"action": "allow", "bot": 777, "chat": 9}
+    assert (await ask(house, "POST", "/pairing", json=unknown))[0] == 404
+    assert await house.pool.fetchval("SELECT count(*) FROM telegram_access WHERE chat_id = 9") == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {}, {"action": "own"}, {"action": "approve"}, {"action": "approve", "code": "x\x00"},
+        {"action": "block", "bot": "777", "chat": 4001}, {"action": "block", "bot": True, "chat": 1},
+        {"action": "allow", "bot": 2**70, "chat": 1},
+    ],
+)  # fmt: skip
+async def test_a_decision_that_names_nobody_is_refused(house: Dashboard, body: Any) -> None:
+    assert (await ask(house, "POST", "/pairing", json=body))[0] == 400
+
+
+async def test_codes_are_for_those_who_may_use_them(house: Dashboard) -> None:
+    status, page = await ask(house, "GET", "/pairing", role="viewer")
+    assert status == 200
+    assert {one["code"] for one in page["requests"]} == {None}
+    move = {"action": "approve", "code": "ABCD2345"}
+    assert (await ask(house, "POST", "/pairing", role="viewer", json=move))[0] == 403
+
+
+async def test_an_agents_numbers_are_those_that_hold(house: Dashboard) -> None:
+    await house.pool.execute(
+        """UPDATE agents SET config = '{"preset": "steady", "context": {"reserve": 25000}}'
+            WHERE name = 'default'"""
+    )
+    _, found = await ask(house, "GET", "/agents/default", role="viewer")
+    numbers = {one["name"]: one for one in found["effective"]["settings"]}
+    assert (numbers["reserve"]["value"], numbers["reserve"]["from"]) == (25_000, "agent")
+    assert (numbers["soft_budget"]["value"], numbers["soft_budget"]["from"]) == (33_000, "deployment")
+    budget = found["effective"]["budget"]
+    assert budget["limit"] == 33_000 + budget["fixed"]
+    assert "save_memory" in found["effective"]["tools"]
+    _, page = await ask(house, "GET", "/agents")
+    listed = next(one for one in page["agents"] if one["name"] == "default")
+    assert (listed["overrides"], listed["sites"], listed["bots"]) == (1, ["default", "shop"], ["@ever_bot"])
+
+
+async def test_an_agent_is_refused_as_at_the_command_line_and_never_overwritten(house: Dashboard) -> None:
+    path = "/agents/default"
+    _, found = await ask(house, "GET", path)
+    seen = f'"{found["version"]}"'
+    wrong = {"presett": "steady", "caps": {"session_usd": -1}}
+    _, judged = await ask(house, "POST", f"{path}/check", json={"config": wrong})
+    assert len(judged["problems"]) == 2
+    assert "did you mean preset" in "\n".join(judged["problems"])
+    status, told = await ask(house, "PUT", path, match=seen, json={"config": wrong})
+    assert (status, told["details"]["problems"]) == (422, judged["problems"])
+    assert (await ask(house, "PUT", path, json={"config": {}}))[0] == 428
+    assert (await ask(house, "PUT", path, match="x", json={"config": {}}))[0] == 400
+    status, saved = await ask(house, "PUT", path, match=seen, json={"config": {"name": "Ada"}})
+    assert (status, saved["version"], saved["config"]) == (200, found["version"] + 1, {"name": "Ada"})
+    status, told = await ask(house, "PUT", path, match=seen, json={"config": {"name": "Bob"}})
+    assert (status, told["code"]) == (409, "stale")
+    assert told["details"]["yours"] == {"name": "Bob"}
+    assert told["details"]["theirs"]["config"] == {"name": "Ada"}
+    row = await PostgresAgents(house.pool).find("default")
+    assert row is not None
+    assert row.config == {"name": "Ada"}
+    for role in ("viewer", "operator"):
+        assert (await ask(house, "PUT", path, role=role, match=seen, json={"config": {}}))[0] == 403
+    audited = await house.pool.fetch("SELECT actor, detail FROM audit WHERE action = 'agent.changed'")
+    assert [(row["actor"], row["detail"]["version"]) for row in audited] == [("admin", saved["version"])]
+
+
+@pytest.mark.parametrize(("things", "page"), [("agents", "/agents/{}"), ("sites", "/sites/{}/settings")])
+async def test_an_agent_and_a_site_are_made_once_by_admins(house: Dashboard, things: str, page: str) -> None:
+    count = f"SELECT count(*) FROM {things}"
+    before = await house.pool.fetchval(count)
+    bad = ("", "Ada", "-a", "a b", "a" * 41, "ü", 7, None)
+    for body in (*({"name": name} for name in bad), {}, {"name": "ada", "config": {}}, []):
+        status, told = await ask(house, "POST", f"/{things}", json=body)
+        assert (status, told["code"]) == (400, "bad_input"), body
+    for role in ("viewer", "operator"):
+        assert (await ask(house, "POST", f"/{things}", role=role, json={"name": "ada"}))[0] == 403
+    assert await house.pool.fetchval(count) == before
+    assert await ask(house, "POST", f"/{things}", json={"name": "ada"}) == (201, {"name": "ada"})
+    status, found = await ask(house, "GET", page.format("ada"))
+    assert (status, found["name"], found["version"]) == (200, "ada", 1)
+    status, told = await ask(house, "POST", f"/{things}", json={"name": "ada"})
+    assert (status, told["code"]) == (409, "name_taken")
+    made = await house.pool.fetch("SELECT actor FROM audit WHERE action LIKE '%.made'")
+    assert [row["actor"] for row in made] == ["admin"]
+
+
+async def test_a_site_is_checked_whole_and_never_overwritten(house: Dashboard) -> None:
+    path = "/sites/shop"
+    _, found = await ask(house, "GET", f"{path}/settings", role="viewer")
+    seen, settings = f'"{found["version"]}"', found["settings"]
+    assert settings["origins"] == ["https://shop.example.org"]
+    assert found["snippet"] == (
+        '<script src="https://bot.example.org/widget.js" data-site="shop" async></script>'
+    )
+    wrong = {**settings, "accent": "red", "origins": ["not an origin"], "agent": "default"}
+    _, judged = await ask(house, "POST", f"{path}/check", json={"settings": wrong})
+    assert len(judged["problems"]) == 2
+    assert (await ask(house, "PUT", f"{path}/settings", match=seen, json={"settings": wrong}))[0] == 422
+    nobody = {**settings, "agent": "nobody"}
+    _, judged = await ask(house, "POST", f"{path}/check", json={"settings": nobody})
+    assert judged["problems"] == ["agent: there is no such agent"]
+    new = {**settings, "welcome": "Hallo", "uploads": True, "texts": {"de": {"title": "Der Laden"}}}
+    _, judged = await ask(house, "POST", f"{path}/check", json={"settings": new, "language": "de-AT"})
+    assert (judged["look"]["title"], judged["look"]["welcome"]) == ("Der Laden", "Hallo")
+    status, saved = await ask(house, "PUT", f"{path}/settings", match=seen, json={"settings": new})
+    assert (status, saved["settings"]) == (200, new)
+    status, told = await ask(house, "PUT", f"{path}/settings", match=seen, json={"settings": settings})
+    assert (status, told["details"]["theirs"]["settings"]) == (409, new)
+    row = await house.pool.fetchrow("SELECT config, allowed_origins FROM sites WHERE name = 'shop'")
+    assert row is not None
+    assert (row["config"]["uploads"], row["allowed_origins"]) == (True, ["https://shop.example.org"])
+    assert (await ask(house, "PUT", f"{path}/settings", role="operator", json={"settings": new}))[0] == 403
+
+
+@pytest.mark.control("S37")
+async def test_a_secret_is_shown_once_and_two_may_hold_at_once(house: Dashboard, tmp_path: Path) -> None:
+    path = "/sites/shop/secrets"
+    status, made = await ask(house, "POST", path)
+    assert status == 200
+    row = await house.pool.fetchrow(
+        "SELECT key_id, sealed FROM site_secrets WHERE secret_id = $1", made["id"]
+    )
+    assert row is not None
+    vault = Vault(resolve_secret_key(load_settings(data_dir=tmp_path, secret_key=KEY)))
+    sealed = Sealed(key_id=row["key_id"], data=row["sealed"])
+    assert vault.open(sealed, about=secret_about("shop", made["id"])).decode() == made["secret"]
+    assert (await ask(house, "POST", path))[0] == 200
+    assert (await ask(house, "POST", path))[0] == 409
+    _, found = await ask(house, "GET", "/sites/shop/settings")
+    assert made["id"] in {one["id"] for one in found["secrets"]}
+    assert made["secret"] not in str(found)
+    assert (await ask(house, "DELETE", f"{path}/{made['id']}", role="operator"))[0] == 403
+    assert (await ask(house, "DELETE", f"{path}/{made['id']}"))[0] == 200
+    assert (await ask(house, "DELETE", f"{path}/{made['id']}"))[0] == 404
+    assert made["secret"] not in str(await house.pool.fetch("SELECT * FROM audit"))
+
+
+@pytest.mark.control("S37")
+async def test_every_setting_is_told_with_its_source_and_no_secret_is(house: Dashboard) -> None:
+    status, told = await ask(house, "GET", "/settings", role="operator")
+    assert status == 200
+    rows = {one["name"]: one for one in told["settings"]}
+    assert set(rows) == set(setting_names().values())
+    assert (rows["EVERTALK_SOFT_BUDGET"]["value"], rows["EVERTALK_SOFT_BUDGET"]["from"]) == (
+        "33000", "environment",
+    )  # fmt: skip
+    assert rows["EVERTALK_HTTP_PORT"]["from"] == "default"
+    assert rows["EVERTALK_HTTP_PORT"]["meaning"].startswith("port to listen on")
+    assert (rows["TELEGRAM_BOT_TOKEN"]["value"], rows["TELEGRAM_BOT_TOKEN"]["from"]) == ("set", "start")
+    assert rows["EVERTALK_METRICS_TOKEN"]["value"] == "not set"
+    assert all(one["meaning"] for one in rows.values())
+    assert TOKEN not in str(told)
+    assert KEY not in str(told)
+    assert (await ask(house, "GET", "/settings", role="viewer"))[0] == 403
+
+
+async def test_the_preview_may_stand_in_our_own_frames_only(house: Dashboard) -> None:
+    cookie = (await make_operator(house.pool, "viewer"))["Cookie"]
+    async with house.http.get(f"{house.url}/dashboard/preview", headers={"Cookie": cookie}) as response:
+        policy = response.headers["Content-Security-Policy"]
+    assert "frame-ancestors 'self'" in policy
+    assert "connect-src" not in policy
+    assert "unsafe" not in policy

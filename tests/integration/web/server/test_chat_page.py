@@ -1,0 +1,132 @@
+"""The chat page and its cookie, files and their caching, health."""
+
+from __future__ import annotations
+
+import asyncpg
+from aiohttp import CookieJar
+
+from tests.kit.web.fixtures import Server, Starter
+
+
+async def test_the_chat_page_makes_the_browser_a_visitor(server: Server) -> None:
+    async with server.client.get(f"{server.url}/chat") as answer:
+        page = await answer.text()
+        cookie = answer.cookies["evertalk_visitor"]
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert f"static-{server.parts.files.digest}/w/page.js" in page
+    assert cookie["httponly"]
+    assert cookie["samesite"] == "Lax"
+    assert not cookie["secure"], "Safari drops secure cookies on loopback http"
+    assert int(cookie["max-age"]) == 365 * 24 * 3600
+    screen, welcome = await server.greet(cookie=f"evertalk_visitor={cookie.value}")
+    assert "token" not in welcome
+    await screen.say("Hi")
+    await screen.until("ack")
+    _, again = await server.greet(cookie=f"evertalk_visitor={cookie.value}")
+    assert again["session"] == welcome["session"]
+
+
+async def test_a_cookie_slides_and_keeps_its_value(server: Server) -> None:
+    server.client._cookie_jar = CookieJar(unsafe=True)
+    values = []
+    for _ in range(2):
+        async with server.client.get(f"{server.url}/chat") as answer:
+            values.append(answer.cookies["evertalk_visitor"].value)
+    assert values[0] == values[1]
+
+
+async def test_behind_https_the_cookie_is_bound_to_the_host(starter: Starter) -> None:
+    server = await starter.start(public_url="https://chat.example")
+    async with server.client.get(f"{server.url}/chat", headers={"Host": "chat.example"}) as answer:
+        cookie = answer.cookies["__Host-evertalk_visitor"]
+    assert cookie["secure"]
+    assert cookie["path"] == "/"
+
+
+async def test_a_cookie_is_not_taken_from_a_foreign_page(starter: Starter) -> None:
+    server = await starter.start(allowed_origins=("https://shop.example",))
+    cookie = f"evertalk_visitor={'c' * 43}"
+    _, own = await server.greet(cookie=cookie)
+    _, foreign = await server.greet(cookie=cookie, origin="https://shop.example")
+    assert foreign["session"] != own["session"]
+    assert foreign["token"]
+
+
+async def test_each_site_has_its_own_cookie(server: Server) -> None:
+    async with server.client.get(f"{server.url}/chat?site=shop") as answer:
+        assert list(answer.cookies) == ["evertalk_visitor_shop"]
+    async with server.client.get(f"{server.url}/chat?site=<script>") as answer:
+        assert answer.status == 404
+
+
+async def test_files_under_their_digest_are_kept_for_ever(server: Server) -> None:
+    digest = server.parts.files.digest
+    async with server.client.get(f"{server.url}/static-{digest}/w/main.js") as answer:
+        assert answer.status == 200
+        assert answer.content_type == "text/javascript"
+        assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+        assert answer.headers["Access-Control-Allow-Origin"] == "*"
+        assert answer.headers["Cross-Origin-Resource-Policy"] == "cross-origin"
+    async with server.client.get(f"{server.url}/static-0123456789abcdef/w/main.js") as answer:
+        assert answer.status == 200
+        assert answer.headers["Cache-Control"] == "no-cache"
+
+
+async def test_an_unchanged_file_is_not_sent_twice(server: Server) -> None:
+    for path in ("/widget.js", "/static/w/main.js"):
+        async with server.client.get(server.url + path) as answer:
+            etag = answer.headers["ETag"]
+            assert answer.headers["Cache-Control"] == "no-cache"
+        async with server.client.get(server.url + path, headers={"If-None-Match": etag}) as answer:
+            assert answer.status == 304
+            assert await answer.read() == b""
+        async with server.client.get(server.url + path, headers={"If-None-Match": '"other"'}) as answer:
+            assert answer.status == 200
+
+
+async def test_the_loader_names_the_newest_modules(server: Server) -> None:
+    async with server.client.get(
+        f"{server.url}/widget.js", headers={"Accept-Encoding": "identity"}
+    ) as answer:
+        text = await answer.text()
+    assert f"static-{server.parts.files.digest}/w/main.js" in text
+    assert "Content-Encoding" not in answer.headers
+
+
+async def test_nothing_outside_the_folder_can_be_reached(server: Server) -> None:
+    for path in (
+        "/static/",
+        "/static/w",
+        "/static/..%2f__main__.py",
+        "/static/%2Fetc%2Fpasswd",
+        "/static/nope.js",
+    ):
+        async with server.client.get(server.url + path) as answer:
+            assert answer.status == 404, path
+
+
+async def test_nobody_is_sent_to_a_process_that_still_loads_what_answers_need(server: Server) -> None:
+    server.parts.readiness.is_warm = lambda: False
+    async with server.client.get(f"{server.url}/readyz") as answer:
+        assert (answer.status, (await answer.json())["model"]) == (503, "loading")
+    async with server.client.get(f"{server.url}/healthz") as answer:
+        assert answer.status == 200
+
+
+async def test_readiness_follows_the_schema(starter: Starter) -> None:
+    server = await starter.start()
+    async with server.client.get(f"{server.url}/readyz") as answer:
+        told = {"status": "ready", "database": "ok", "model": "ok"}
+        assert (answer.status, await answer.json()) == (200, told)
+    pool: asyncpg.Pool[asyncpg.Record] = server.services.pool
+    await pool.execute("UPDATE alembic_version SET version_num = '9999'")
+    async with server.client.get(f"{server.url}/readyz") as answer:
+        assert answer.status == 200, "works on while those of a newer version are started beside it"
+    await pool.execute("UPDATE alembic_version SET version_num = '0000'")
+    async with server.client.get(f"{server.url}/readyz") as answer:
+        assert (answer.status, (await answer.json())["database"]) == (503, "not migrated")
+    await pool.execute("DROP TABLE alembic_version")
+    async with server.client.get(f"{server.url}/readyz") as answer:
+        assert (answer.status, (await answer.json())["database"]) == (503, "not migrated")
+    async with server.client.get(f"{server.url}/healthz") as answer:
+        assert answer.status == 200

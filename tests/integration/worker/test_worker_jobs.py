@@ -1,0 +1,174 @@
+"""The worker's look for jobs that nobody works on, beside all that it does now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from redis.asyncio import Redis
+
+from shared.bootstrap.app import App
+from shared.core.session.turns import JobOrder
+from shared.core.values.errors import StorageUnavailable
+from tests.kit.app_driver import running_app, settings_for, visit
+from worker import jobs
+from worker.jobs import keep_house, sweep
+
+
+class Yard:
+    """What the two loops ask; the index has no end, as that of a large house after a restart."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.begun: list[str] = []
+        self.rung: list[tuple[int, int]] = []
+
+    async def let_go(self) -> None:
+        pass
+
+    async def due_jobs(self) -> list[tuple[int, int]]:
+        self.looks += 1
+        return [(7, 1)]
+
+    async def ring(self, job_id: int, attempt: int) -> bool:
+        self.rung.append((job_id, attempt))
+        return True
+
+    async def sweep(self) -> None:
+        self.begun.append("index")
+        await asyncio.Event().wait()
+
+    @property
+    def app(self) -> App:
+        parts = SimpleNamespace(maintenance=self, upkeep=self, doorbell=self, indexing=self)
+        return cast("App", parts)
+
+
+async def test_a_dead_workers_job_is_found_while_the_house_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "SWEEP_SECONDS", 0.0)
+    yard = Yard()
+    tasks = [asyncio.create_task(loop(yard.app)) for loop in (keep_house, sweep)]
+    try:
+        async with asyncio.timeout(30):
+            while yard.looks < 5:
+                await asyncio.sleep(0)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    assert yard.begun == ["index"]
+    assert yard.rung == [(7, 1)]
+
+
+async def test_the_first_look_for_jobs_waits_for_nothing() -> None:
+    yard = Yard()
+    looking = asyncio.create_task(sweep(yard.app))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    looking.cancel()
+    await asyncio.wait([looking])
+    assert yard.rung == [(7, 1)]
+
+
+class Heard(Yard):
+    """Redis has the mark of a worker that died with the job in its hands: each ring is one too many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[int] = []
+
+    async def ring(self, job_id: int, attempt: int) -> bool:
+        await super().ring(job_id, attempt)
+        return False
+
+    async def run(self, job_id: int) -> None:
+        self.done.append(job_id)
+
+    async def announce(self, address_id: int, message: object) -> None:
+        pass
+
+    @property
+    def app(self) -> App:
+        parts = SimpleNamespace(maintenance=self, upkeep=self, doorbell=self, announcer=self)
+        return cast("App", parts)
+
+
+async def test_what_a_dead_worker_heard_is_done_at_the_first_look_of_the_next() -> None:
+    """Where each worker lives for a moment only, none of them comes to a second one."""
+    yard = Heard()
+    calls = jobs.Calls(yard.app)
+    await calls.ring_for(await yard.due_jobs(), 0.0)
+    await asyncio.sleep(0)
+    assert yard.done == [7]
+    await calls.close()
+
+
+async def test_later_on_a_job_is_done_here_when_two_rings_in_a_row_were_not_heard() -> None:
+    """It may be about to begin in the queue."""
+    yard = Heard()
+    calls = jobs.Calls(yard.app)
+    await calls.ring_for([], 0.0)
+    await calls.ring_for(await yard.due_jobs(), 1.0)
+    await asyncio.sleep(0)
+    assert yard.done == []
+    await calls.ring_for(await yard.due_jobs(), 4.0)
+    await asyncio.sleep(0)
+    assert yard.done == [7]
+    await calls.close()
+
+
+async def test_a_mark_that_a_killed_worker_left_in_redis_holds_nothing_up(
+    database_url: str, redis_url: str
+) -> None:
+    """arq marks a job before the row is claimed, for ten minutes; then its worker is killed.
+
+    Each worker after it lives no longer than for one look, as in a storm that kills one every second.
+    """
+    async with running_app(settings_for(database_url, redis_url)) as app, Redis.from_url(redis_url) as redis:
+        guest = await visit(app)
+        await guest.ask("Hello")
+        order = JobOrder(kind="compact", key="by hand", trigger="manual", payload={"force": True})
+        job_id = await app.upkeep.ask(guest.session_id, order)
+        assert await app.doorbell.ring(job_id or 0, 0)
+        await redis.set(f"arq:in-progress:{job_id}:0", b"1", ex=610)
+        calls = jobs.Calls(app)
+        await calls.ring_for(await app.upkeep.due_jobs(), 0.0)
+        async with asyncio.timeout(60):
+            while await guest.one("SELECT state FROM jobs WHERE key = 'by hand'") != "done":
+                await asyncio.sleep(0.02)
+        await calls.close()
+
+
+async def test_a_job_that_cannot_be_let_go_when_it_is_interrupted_is_let_go_later(
+    database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue and Postgres go away together; this worker lives on, and holds the row on paper."""
+    async with running_app(settings_for(database_url, redis_url)) as app:
+        guest = await visit(app)
+        await guest.ask("Hello")
+        job_id = await app.upkeep.ask(
+            guest.session_id, JobOrder(kind="compact", key="by hand", trigger="limit")
+        )
+        began = asyncio.Event()
+
+        async def never_ends(_: object) -> None:
+            began.set()
+            await asyncio.Event().wait()
+
+        async def away(*_: object, **__: object) -> None:
+            raise StorageUnavailable("away")
+
+        monkeypatch.setattr(app.maintenance._compactor, "compact", never_ends)
+        running = asyncio.ensure_future(app.maintenance.run(job_id or 0))
+        await asyncio.wait_for(began.wait(), 60)
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(type(app.upkeep), "end_job", away)
+            running.cancel()
+            await asyncio.wait([running])
+        assert await guest.one("SELECT state FROM jobs WHERE key = 'by hand'") == "running"
+        async with asyncio.timeout(60):
+            while await guest.one("SELECT state FROM jobs WHERE key = 'by hand'") != "due":
+                await app.maintenance.let_go()
+                await asyncio.sleep(0.1)

@@ -1,0 +1,133 @@
+"""The dashboard alone in a web server on loopback, with an operator already at it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import aiohttp
+import asyncpg
+import pytest
+from aiohttp import web
+
+from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.operator_auth import create_login_link
+from shared.config.settings import load_settings
+from shared.runtime.crash_points import no_crash
+from shared.services.admin.job_admin import WorkDesk
+from tests.kit.dashboard.serve import served
+from tests.kit.midday import MIDDAY
+from tests.kit.web.inspector import inspecting_over
+
+
+@dataclass(slots=True)
+class RunCommands:
+    """Remembers what was asked for, and answers as told."""
+
+    asked: list[Mapping[str, Any]] = field(default_factory=list)
+    outcome: Any = field(default_factory=lambda: {"success": True, "result": "done"})
+
+    async def run(self, **request: Any) -> Any:
+        self.asked.append(request)
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dashboard:
+    """A browser without a screen: `http` keeps cookies and says it is of the same origin."""
+
+    url: str
+    database_url: str
+    pool: asyncpg.Pool[asyncpg.Record]
+    http: aiohttp.ClientSession
+    commands: RunCommands
+    bell: list[tuple[int, int]] = field(default_factory=list)
+    """Which jobs were rung for, with their attempts."""
+
+    async def get(self, path: str, **headers: str) -> Any:
+        async with self.http.get(f"{self.url}/api/v1{path}", headers=headers) as response:
+            assert response.status == 200, (response.status, await response.text())
+            return await response.json()
+
+    async def status(self, method: str, path: str, **options: Any) -> int:
+        options = {"allow_redirects": False} | options
+        async with self.http.request(method, self.url + path, **options) as response:
+            return response.status
+
+    async def log_in(self) -> None:
+        form = {"token": await create_login_link(self.database_url)}
+        assert await self.status("POST", "/dashboard/login", data=form, headers=SAME_ORIGIN) == 303
+
+
+SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+Start = Callable[..., Awaitable[Dashboard]]
+
+
+@dataclass(slots=True)
+class Bell:
+    """Remembers what it was rung for."""
+
+    rung: list[tuple[int, int]]
+
+    async def ring(self, job_id: int, attempt: int) -> bool:
+        self.rung.append((job_id, attempt))
+        return True
+
+
+class NobodyListens:
+    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
+        return None
+
+    async def follow(self, session_ids: Sequence[int]) -> None:
+        return None
+
+    async def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
+        await asyncio.Event().wait()
+        yield 0, {}
+
+
+def work_desk_of(pool: Pool, bell: list[tuple[int, int]], *, announcer: Any = None) -> WorkDesk:
+    return WorkDesk(PostgresWorkChanges(pool), Bell(bell), announcer or NobodyListens(), crash_point=no_crash)
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    opened = await open_pool(database_url, size=4)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def stranger(database_url: str, pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Dashboard]:
+    """Somebody who has not logged in."""
+    commands, bell = RunCommands(), list[tuple[int, int]]()
+    app = web.Application()
+    async with (
+        served(
+            app,
+            pool=pool,
+            settings=load_settings(timezone=MIDDAY),
+            commands=commands,
+            inspecting=inspecting_over(pool),
+            work_desk=work_desk_of(pool, bell),
+        ) as url,
+        aiohttp.ClientSession(
+            cookie_jar=aiohttp.CookieJar(unsafe=True), timeout=aiohttp.ClientTimeout(total=20)
+        ) as http,
+    ):
+        yield Dashboard(
+            url=url, database_url=database_url, pool=pool, http=http, commands=commands, bell=bell
+        )
+
+
+@pytest.fixture
+async def dashboard(stranger: Dashboard) -> Dashboard:
+    """The first operator, logged in by a link."""
+    await stranger.log_in()
+    return stranger

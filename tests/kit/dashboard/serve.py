@@ -1,0 +1,57 @@
+"""Serves the dashboard and its static files the way the web process does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+from aiohttp import web
+
+from shared.adapters.models.breaker import BreakerState
+from shared.config.settings import Settings
+from shared.services.admin.context_inspector import Inspecting
+from shared.services.admin.job_admin import WorkDesk
+from shared.services.tools.handover import OperatorDesk
+from web.dashboard import add_dashboard
+from web.dashboard.commands import CommandsLike
+from web.dashboard.live import DeskNews
+
+STATIC = Path(__file__).resolve().parents[3] / "web" / "static"
+
+
+@asynccontextmanager
+async def served(
+    app: web.Application,
+    *,
+    pool: asyncpg.Pool[asyncpg.Record],
+    settings: Settings,
+    commands: CommandsLike | None,
+    handovers: OperatorDesk | None = None,
+    inspecting: Inspecting | None = None,
+    work_desk: WorkDesk | None = None,
+    news: DeskNews | None = None,
+    breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
+) -> AsyncIterator[str]:
+    add_dashboard(
+        app,
+        pool=pool,
+        settings=settings,
+        commands=commands,
+        handovers=handovers,
+        inspecting=inspecting,
+        work_desk=work_desk,
+        news=news,
+        breakers=breakers,
+    )
+    app.router.add_static("/static", STATIC)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,108 @@
+"""What a process of the fault suite may suffer from within: a clock that jumps, a blocked loop, haste.
+
+Production code knows nothing of it: the hatchery lays it on before it runs a process' `main`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from shared.adapters.postgres.compaction import jobs_sql
+
+CLOCK_SHIFTS = "FAULT_CLOCK_SHIFTS"
+"""Seconds, with commas: SIGUSR1 sets the clock this far from the true one, each time by the next number."""
+BLOCK_SECONDS = "FAULT_BLOCK_SECONDS"
+"""SIGUSR2 keeps the main thread computing for so long; its loop gets nothing else done."""
+
+CONSTANTS = "FAULT_CONSTANTS"
+"""Numbers of the code that a test has no time for, with commas: `worker.jobs.JOB_SECONDS=2`."""
+UNKNOWN_KIND = "FAULT_UNKNOWN_KIND"
+"""A kind of job that this process has never heard of, as one of the version before it."""
+
+
+def afflict(settings: Mapping[str, str]) -> None:
+    for told in filter(None, settings.get(CONSTANTS, "").split(",")):
+        _set(*told.split("="))
+    if kind := settings.get(UNKNOWN_KIND):
+        _forget(kind)
+    if shifts := settings.get(CLOCK_SHIFTS):
+        clock = _Clock()
+        clock.install()
+        steps = iter([float(shift) for shift in shifts.split(",")])
+        signal.signal(signal.SIGUSR1, lambda *_: clock.jump(steps))
+    if seconds := settings.get(BLOCK_SECONDS):
+        signal.signal(signal.SIGUSR2, lambda *_: _compute(float(seconds)))
+
+
+def _set(name: str, value: str) -> None:
+    module, _, constant = name.rpartition(".")
+    found = importlib.import_module(module)
+    setattr(found, constant, type(getattr(found, constant))(float(value)))
+
+
+def _forget(kind: str) -> None:
+    """What is due and what may be claimed names each kind that is known."""
+    for name in ("DUE_JOBS", "CLAIM_JOB"):
+        statement: str = getattr(jobs_sql, name)
+        assert f", '{kind}')" in statement, f"{name} does not name its kinds"
+        setattr(jobs_sql, name, statement.replace(f", '{kind}')", ")"))
+
+
+def _compute(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(1000))
+
+
+class _Clock:
+    """The wall clock of this process; the monotonic one goes on as it does when somebody sets a clock."""
+
+    def __init__(self) -> None:
+        self.shift = 0.0
+
+    def jump(self, steps: Iterator[float]) -> None:
+        self.shift = next(steps, self.shift)
+        sys.stdout.write(f'{{"event": "clock_jumped", "seconds": {self.shift}}}\n')
+        sys.stdout.flush()
+
+    def install(self) -> None:
+        true_time, true_ns = time.time, time.time_ns
+        time.time = lambda: true_time() + self.shift
+        time.time_ns = lambda: true_ns() + int(self.shift * 1e9)
+        others = {datetime: _moments(self), date: _days(self)}
+        # Whoever imported a name before has it as one of its own.
+        for module in [found for found in sys.modules.values() if hasattr(found, "__dict__")]:
+            for name, value in list(vars(module).items()):
+                if isinstance(value, type) and value in others and module.__name__ != __name__:
+                    setattr(module, name, others[value])
+
+
+class _Alike(type):
+    """Moments and days that others have made are moments and days."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.__mro__[1])
+
+
+def _moments(clock: _Clock) -> type:
+    class Moment(datetime, metaclass=_Alike):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) + timedelta(seconds=clock.shift)
+
+    return Moment
+
+
+def _days(clock: _Clock) -> type:
+    class Day(date, metaclass=_Alike):
+        @classmethod
+        def today(cls) -> Any:
+            return (datetime.now().astimezone() + timedelta(seconds=clock.shift)).date()
+
+    return Day

@@ -1,0 +1,74 @@
+"""The people and bots of the fake, and what each bot has told about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.kit.fakes.bot_api.shapes import Json, without_nones
+
+
+@dataclass(slots=True, kw_only=True)
+class Account:
+    id: int
+    first_name: str
+    last_name: str | None = None
+    username: str | None = None
+    language_code: str | None = None
+    is_bot: bool = False
+    deactivated: bool = False
+
+    def as_json(self) -> Json:
+        return without_nones(
+            id=self.id,
+            is_bot=self.is_bot,
+            first_name=self.first_name,
+            last_name=self.last_name,
+            username=self.username,
+            language_code=self.language_code,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Bot:
+    """One token; `inbox` and `webhook` are how its updates leave."""
+
+    token: str
+    account: Account
+    topics: bool = False
+    """Whether private chats with it have topics."""
+    privacy: bool = True
+    """In groups it sees only what is meant for it."""
+    revoked: bool = False
+    commands: dict[str, list[Json]] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    menu_buttons: dict[str, Json] = field(default_factory=dict)
+    inbox: Any = None
+    poller: Any = None
+    webhook: Any = None
+    webhook_set_at: float = float("-inf")
+
+    @property
+    def id(self) -> int:
+        return self.account.id
+
+    def forget(self) -> None:
+        """Back to the day it was made; its updates' numbers go on."""
+        self.commands, self.texts, self.menu_buttons = {}, {}, {}
+        self.revoked = False
+        self.webhook_set_at = float("-inf")
+        self.poller.forget()
+        self.inbox.clear()
+        self.inbox.allow([])
+
+    def me(self) -> Json:
+        return {
+            **self.account.as_json(),
+            "can_join_groups": True,
+            "can_read_all_group_messages": not self.privacy,
+            "supports_inline_queries": False,
+            "can_connect_to_business": False,
+            "has_main_web_app": False,
+            "has_topics_enabled": self.topics,
+            "allows_users_to_create_topics": self.topics,
+        }

@@ -1,0 +1,119 @@
+"""Starts the fake for a test, as a process of its own or inside the test, and stops it again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.kit.fakes.bot_api.client import TOKEN, USERNAME, BotApi
+from tests.kit.fakes.bot_api.server import BotApiServer
+from tests.kit.fakes.bot_api.shapes import Json
+
+ROOT = Path(__file__).parents[4]
+START_SECONDS = 90.0
+STOP_SECONDS = 20.0
+
+
+class FakeDidNotStart(RuntimeError):
+    """The process ended or stayed silent instead of naming its ports."""
+
+
+class RunningBotApi(BotApi):
+    """`async with running_bot_api() as fake`: its own process, with one bot (TOKEN) in it."""
+
+    def __init__(self, *, port: int = 0) -> None:
+        super().__init__()
+        self._arguments = ["--port", str(port), "--parent-pid", str(os.getpid())]
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise FakeDidNotStart("not started")
+        return self._process.pid
+
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.kit.fakes.bot_api", *self._arguments,
+            cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            told = await self._first_line()
+        except BaseException:
+            await self.stop()
+            raise
+        self.port, self.control_port = int(told["port"]), int(told["control_port"])
+
+    async def stop(self) -> None:
+        """Ends the process whatever it is doing; harmless when it has ended already."""
+        await self._hang_up()
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.returncode is None:
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_SECONDS)
+        except TimeoutError:
+            process.kill()
+            await asyncio.wait_for(process.wait(), STOP_SECONDS)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def _first_line(self) -> Json:
+        process = self._process
+        if process is None or process.stdout is None:
+            raise FakeDidNotStart("no output to read")
+        try:
+            line = await asyncio.wait_for(process.stdout.readline(), START_SECONDS)
+        except TimeoutError:
+            raise FakeDidNotStart(f"silent for {START_SECONDS:g} s") from None
+        if not line:
+            raise FakeDidNotStart(f"ended with {await asyncio.wait_for(process.wait(), STOP_SECONDS)}")
+        told: Json = json.loads(line)
+        return told
+
+
+class LocalBotApi(BotApi):
+    """`async with local_bot_api() as fake`: the same server and controls in the test's own loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.server = BotApiServer()
+
+    async def start(self) -> None:
+        self.port, self.control_port = await self.server.start()
+        await self.add_bot(TOKEN, username=USERNAME, name="Evertalk")
+
+    async def stop(self) -> None:
+        await self._hang_up()
+        await self.server.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+def running_bot_api(*, port: int = 0) -> RunningBotApi:
+    return RunningBotApi(port=port)
+
+
+def local_bot_api() -> LocalBotApi:
+    return LocalBotApi()

@@ -1,0 +1,88 @@
+"""The table of methods that this fake knows; any other is answered like one that does not exist."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+from tests.kit.fakes.bot_api import chat_methods, drafts, media, profile_methods, sending
+from tests.kit.fakes.bot_api.calls import Call, Journal
+from tests.kit.fakes.bot_api.refusals import Refusal
+from tests.kit.fakes.bot_api.shapes import Json
+from tests.kit.fakes.bot_api.webhooks import Reply
+from tests.kit.fakes.bot_api.world import World
+
+Handler = Callable[[World, Call], object]
+METHODS: dict[str, Handler] = {
+    "getMe": profile_methods.get_me,
+    "logOut": profile_methods.nothing_to_do,
+    "close": profile_methods.nothing_to_do,
+    "deleteWebhook": profile_methods.delete_webhook,
+    "getWebhookInfo": profile_methods.get_webhook_info,
+    "setMyCommands": profile_methods.set_my_commands,
+    "getMyCommands": profile_methods.get_my_commands,
+    "deleteMyCommands": profile_methods.delete_my_commands,
+    "setMyDescription": profile_methods.set_my_description,
+    "setMyShortDescription": profile_methods.set_my_short_description,
+    "setChatMenuButton": profile_methods.set_chat_menu_button,
+    "sendMessage": sending.send_message,
+    "sendRichMessage": sending.send_rich_message,
+    "editMessageText": sending.edit_message_text,
+    "editMessageReplyMarkup": sending.edit_message_reply_markup,
+    "deleteMessage": sending.delete_message,
+    "deleteMessages": sending.delete_messages,
+    "sendChatAction": sending.send_chat_action,
+    "setMessageReaction": sending.set_message_reaction,
+    "answerCallbackQuery": sending.answer_callback_query,
+    "sendDocument": media.send_document,
+    "sendPhoto": media.send_photo,
+    "sendMediaGroup": media.send_media_group,
+    "getFile": media.get_file,
+    "sendMessageDraft": drafts.send_message_draft,
+    "sendRichMessageDraft": drafts.send_rich_message_draft,
+    "pinChatMessage": chat_methods.pin_chat_message,
+    "unpinChatMessage": chat_methods.unpin_chat_message,
+    "getChat": chat_methods.get_chat,
+    "getChatMember": chat_methods.get_chat_member,
+    "leaveChat": chat_methods.leave_chat,
+    "createForumTopic": chat_methods.create_forum_topic,
+    "editForumTopic": chat_methods.edit_forum_topic,
+}
+
+
+class Dispatcher:
+    """Runs a checked call; a webhook's answer comes back here, too."""
+
+    def __init__(self, world: World, journal: Journal) -> None:
+        self._world = world
+        self._journal = journal
+
+    async def run(self, call: Call) -> object:
+        match call.method:
+            case "getUpdates":
+                return await call.bot.poller.get_updates(
+                    call.params, webhook_active=call.bot.webhook is not None
+                )
+            case "setWebhook":
+                return await profile_methods.set_webhook(self._world, call, self._reply_of(call))
+        found = METHODS[call.method](self._world, call)
+        return await found if inspect.isawaitable(found) else found
+
+    def _reply_of(self, registered: Call) -> Reply:
+        async def reply(answer: Json) -> None:
+            name = self._world.schema.method(str(answer.pop("method")))
+            if name is None or name.startswith("get") or name in ("setWebhook", "deleteWebhook"):
+                return
+            record = self._journal.open(name, self._world.clock.now())
+            record.bot, record.params = registered.bot.id, answer
+            try:
+                record.params = params = self._world.schema.checked(name, answer)
+                await self.run(Call(method=name, bot=registered.bot, params=params, uploads={}))
+                record.outcome, record.processed = "in_webhook", True
+            except Refusal as refusal:
+                record.status, record.outcome = refusal.status, "refused"
+                record.description = refusal.description
+                if refusal.violation:
+                    self._journal.violated(record, refusal.description)
+
+        return reply

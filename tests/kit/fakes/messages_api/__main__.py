@@ -1,0 +1,35 @@
+"""Runs the fake as its own process: prints its port when ready, leaves with SIGTERM or its parent."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+
+from aiohttp import web
+
+from tests.kit.fakes.lifetime import live
+from tests.kit.fakes.messages_api.server import MessagesApi
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.kit.fakes.messages_api")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free port")
+    parser.add_argument("--window", type=int, help="context window of every model, in tokens")
+    parser.add_argument("--seed", type=int, default=0, help="two seeds do not accept each other's thinking")
+    live(parser, _start)
+
+
+async def _start(arguments: argparse.Namespace) -> None:
+    api = MessagesApi(window=arguments.window, seed=arguments.seed)
+    runner = web.AppRunner(api.application(), access_log=None)
+    await runner.setup()
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", arguments.port))
+    await web.SockSite(runner, listener).start()
+    print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

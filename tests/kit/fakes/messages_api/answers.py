@@ -1,0 +1,64 @@
+"""Puts a scripted action and the model's own mind together into the answer that is sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.kit.fakes.messages_api import brain
+from tests.kit.fakes.messages_api.brain import Answer
+from tests.kit.fakes.messages_api.refusals import NO_CREDIT, USUAL_MESSAGE, Refusal, too_long
+from tests.kit.fakes.messages_api.shapes import Json
+from tests.kit.fakes.messages_api.signatures import Signatures
+
+PROSE = (
+    "Sure! Here is a friendly summary of what was said. It was a pleasant conversation about several things."
+)
+THOUGHT = "The newest message decides; look for what was said about it."
+
+
+def answered(body: Json, action: Json, signatures: Signatures) -> Answer:
+    answer = _content(body, action)
+    answer = brain.gone_on(body, brain.paused(answer) if action.get("pause") else answer)
+    thought = action.get("thinking") or (THOUGHT if _thinks(body) else None)
+    if thought and answer.blocks:
+        block = {"type": "thinking", "thinking": thought, "signature": signatures.sign(body, thought)}
+        return replace(answer, blocks=(block, *answer.blocks))
+    return answer
+
+
+def scripted_refusal(action: Json, *, input_tokens: int, window: int) -> Refusal | None:
+    status = action.get("status")
+    if status is None:
+        return None
+    message = USUAL_MESSAGE.get(status, "Error")
+    if action.get("reason") == "too_long":
+        message = too_long(max(input_tokens, window + 1), window)
+    elif action.get("reason") == "credit":
+        message = NO_CREDIT
+    return Refusal(action.get("message", message), status=status, retry_after=action.get("retry_after"))
+
+
+def _content(body: Json, action: Json) -> Answer:
+    if body["max_tokens"] == 0 or action.get("empty"):
+        return brain.said("")
+    if action.get("refusal"):
+        return Answer(blocks=(), stop_reason="refusal")
+    if "tool_use" in action and "web_search" in action:
+        searched = brain.searched(body, action["web_search"], action.get("text", PROSE))
+        asked = brain.calls(body, [(call["name"], call.get("input", {})) for call in action["tool_use"]])
+        return replace(asked, blocks=(*searched.blocks, *asked.blocks))
+    if "tool_use" in action:
+        return brain.calls(body, [(call["name"], call.get("input", {})) for call in action["tool_use"]])
+    if "web_search" in action:
+        return brain.searched(body, action["web_search"], action.get("text", PROSE))
+    if "odd_block" in action:
+        return replace(brain.said(action.get("text", PROSE)), blocks=(
+            action["odd_block"], {"type": "text", "text": action.get("text", PROSE)},
+        ))  # fmt: skip
+    if "text" in action:
+        return brain.said(action["text"])
+    return brain.said(PROSE) if action.get("prose") else brain.answer(body)
+
+
+def _thinks(body: Json) -> bool:
+    return (body.get("thinking") or {}).get("type") in ("enabled", "adaptive")

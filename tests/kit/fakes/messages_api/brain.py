@@ -1,0 +1,205 @@
+"""Decides what the fake model answers: quotes, saves notes, writes summaries, else echoes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tests.kit.fakes.messages_api.schema_values import filled
+from tests.kit.fakes.messages_api.sentences import best_match, outside_tags, salience, sentences, shortened
+from tests.kit.fakes.messages_api.shapes import Json, blocks_of, compact_json, newest_words, text_of
+from tests.kit.fakes.messages_api.summaries import asks_for_text, summary_json, summary_text
+
+Kind = Literal["chat", "flush", "summary", "count_tokens"]
+REMEMBER = re.compile(
+    r"\b(?:remember|memori[sz]e|don't forget|do not forget|note that|make a note)\b", re.IGNORECASE
+)
+ASKS_WHETHER_REMEMBERED = re.compile(r"\b(?:do|did|can) you (?:still )?remember\b(?! that\b)", re.IGNORECASE)
+SEQ = re.compile(r"\[#(\d+)[^\]]*\]")
+MAX_NOTES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    blocks: tuple[Json, ...]
+    stop_reason: str
+    stop_sequence: str | None = None
+
+
+def kind_of(body: Json) -> Kind:
+    """What Evertalk is doing with this request, told by its words and tools alone."""
+    words, _ = newest_words(body.get("messages") or [])
+    asked = f"{text_of(body.get('system'))}\n{words}"
+    schema = compact_json((body.get("output_config") or {}).get("format") or {})
+    if any('"narrative"' in text and '"add"' in text for text in (asked, schema)):
+        return "summary"
+    if asks_for_text(words):
+        return "summary"
+    if _save_tool(body) and re.search(r"\bSILENT\b", words):
+        return "flush"
+    return "chat"
+
+
+def answer(body: Json) -> Answer:
+    words, after_tools = newest_words(body["messages"])
+    match kind_of(body):
+        case "summary":
+            if asks_for_text(words):
+                return said(summary_text("\n".join(text_of(m["content"]) for m in body["messages"])))
+            return said(summary_json(words, body["messages"]))
+        case "flush":
+            return said("SILENT") if after_tools else _flushed(body, words)
+        case _:
+            return _chat(body, words, after_tools)
+
+
+def said(text: str) -> Answer:
+    return Answer(blocks=({"type": "text", "text": text},) if text else (), stop_reason="end_turn")
+
+
+def calls(body: Json, wanted: list[tuple[str, Json]]) -> Answer:
+    """Tool calls with ids that are the same for the same request, and differ within it and along a
+    conversation.
+    """
+    base = compact_json([body["messages"], wanted])
+    blocks = tuple(
+        {"type": "tool_use", "id": f"toolu_{_digest(base, str(number))}", "name": name, "input": arguments}
+        for number, (name, arguments) in enumerate(wanted)
+    )
+    return Answer(blocks=blocks, stop_reason="tool_use")
+
+
+def searched(body: Json, words: str, text: str) -> Answer:
+    """The provider ran a search of its own on the way to its answer."""
+    call_id = f"srvtoolu_{_digest(compact_json(body['messages']), words)}"
+    blocks = (
+        {"type": "server_tool_use", "id": call_id, "name": "web_search", "input": {"query": words}},
+        _search_result(call_id, text),
+        {"type": "text", "text": text},
+    )
+    return Answer(blocks=blocks, stop_reason="end_turn")
+
+
+def paused(answer: Answer) -> Answer:
+    """In the middle of its first search: the result is not there yet."""
+    return Answer(blocks=answer.blocks[:1], stop_reason="pause_turn")
+
+
+def gone_on(body: Json, answer: Answer) -> Answer:
+    """Behind a pause: the result of the search comes first."""
+    pending = _pending(body)
+    return replace(
+        answer, blocks=(*(_search_result(call_id, "later") for call_id in pending), *answer.blocks)
+    )
+
+
+def _pending(body: Json) -> list[str]:
+    last = body["messages"][-1]
+    if last["role"] != "assistant" or isinstance(last["content"], str):
+        return []
+    given = {block["tool_use_id"] for block in last["content"] if "tool_use_id" in block}
+    asked = [block["id"] for block in last["content"] if block["type"] == "server_tool_use"]
+    return [call_id for call_id in asked if call_id not in given]
+
+
+def _search_result(call_id: str, words: str) -> Json:
+    found = {"type": "web_search_result", "url": "https://example.org/", "title": "Example", "page_age": None}
+    content = [{**found, "encrypted_content": _digest(words, call_id) * 8}]
+    return {"type": "web_search_tool_result", "tool_use_id": call_id, "content": content}
+
+
+def _chat(body: Json, words: str, after_tools: bool) -> Answer:
+    own_words = outside_tags(words).strip() or words
+    number = sum(1 for message in body["messages"] if message["role"] == "user")
+    choice = (body.get("tool_choice") or {}).get("type")
+    tool = _save_tool(body)
+    wants_note = REMEMBER.search(own_words) and not ASKS_WHETHER_REMEMBERED.search(own_words)
+    if tool and wants_note and choice != "none":
+        if after_tools:
+            return said(f"I will remember it: {shortened(_worth_keeping(own_words), 200)}")
+        return calls(
+            body, [(tool["name"], filled(tool["input_schema"], _worth_keeping(own_words), _seqs(words)))]
+        )
+    if choice in ("any", "tool") and not after_tools:
+        forced = _forced_tool(body)
+        return calls(body, [(forced["name"], filled(forced["input_schema"], own_words))])
+    wanted = (body.get("output_config") or {}).get("format")
+    if wanted:
+        return said(compact_json(filled(wanted["schema"], own_words)))
+    if "?" in own_words:
+        found = best_match(_question(own_words), _evidence(body, own_words))
+        return said(found or f"I cannot find that in our conversation (message {number}).")
+    return said(f"Noted as message {number}: {shortened(own_words, 80)}")
+
+
+def _question(own_words: str) -> str:
+    asked = [sentence for sentence in sentences(own_words) if sentence.endswith("?")]
+    return asked[-1] if asked else own_words
+
+
+def _evidence(body: Json, own_words: str) -> list[str]:
+    """Every statement of the prompt in its order; questions and the newest words themselves prove nothing."""
+    texts = [text_of(body.get("system"))]
+    texts += [
+        text_of(block.get("content")) if block["type"] == "tool_result" else text_of([block])
+        for message in body["messages"]
+        for block in blocks_of(message["content"])
+    ]
+    newest = set(sentences(own_words))
+    found = (sentence for text in texts for sentence in sentences(text))
+    return [sentence for sentence in found if not sentence.endswith("?") and sentence not in newest]
+
+
+def _flushed(body: Json, instruction: str) -> Answer:
+    tool = _save_tool(body)
+    chosen = _salient(body, instruction)
+    if tool is None or not chosen:
+        return said("SILENT")
+    return calls(body, [(tool["name"], filled(tool["input_schema"], text, seqs)) for text, seqs in chosen])
+
+
+def _salient(body: Json, instruction: str) -> list[tuple[str, tuple[int, ...]]]:
+    """Up to three sentences of the person that no note in the system prompt holds yet, weightiest first."""
+    known = text_of(body.get("system"))
+    pool: dict[str, tuple[int, tuple[int, ...]]] = {}
+    for message in body["messages"]:
+        text = text_of(message["content"])
+        if message["role"] != "user" or text == instruction:
+            continue
+        for sentence in sentences(outside_tags(text)):
+            if salience(sentence) > 0 and sentence not in known:
+                pool[sentence] = (salience(sentence), _seqs(text))
+    ranked = sorted(enumerate(pool.items()), key=lambda item: (-item[1][1][0], -item[0]))
+    return [(sentence, seqs) for _, (sentence, (_, seqs)) in ranked[:MAX_NOTES]]
+
+
+def _worth_keeping(words: str) -> str:
+    marked = [sentence for sentence in sentences(words) if REMEMBER.search(sentence)]
+    sentence = marked[0] if marked else words
+    rest = re.sub(
+        r"^.*?\b(?:remember|memori[sz]e|forget|note)\b[\s:,]*(?:that\b)?[\s:,]*",
+        "",
+        sentence,
+        flags=re.IGNORECASE,
+    )
+    return rest or sentence
+
+
+def _save_tool(body: Json) -> Json | None:
+    return next((tool for tool in body.get("tools") or () if tool.get("name") == "save_memory"), None)
+
+
+def _forced_tool(body: Json) -> Json:
+    name = body["tool_choice"].get("name")
+    chosen: Json = next((tool for tool in body["tools"] if tool["name"] == name), body["tools"][0])
+    return chosen
+
+
+def _seqs(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in SEQ.findall(text))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:24]

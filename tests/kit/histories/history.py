@@ -1,0 +1,543 @@
+"""Plays one history: a list of deeds, each with its own seed, so that any part of it can be left out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from shared.core.compaction.audit import audit_ledger
+from shared.core.compaction.chunking import readable
+from shared.core.compaction.digest import digest
+from shared.core.compaction.jobs import next_job
+from shared.core.compaction.plan import (
+    CompactionPlan,
+    LedgerPatch,
+    NothingToCompact,
+    apply_patch,
+    fit_ledger,
+    plan_compaction,
+    render_source,
+    render_summary,
+)
+from shared.core.context.build_context import BuiltContext, build_context
+from shared.core.context.memory_tools import SAVE_MEMORY
+from shared.core.context.prompts import SystemLayers, default_layers, flush_instruction
+from shared.core.overflow.overflow_recovery import shrink_to_fit
+from shared.core.session.budget import ContextBudget, budget_for
+from shared.core.session.ledger import ItemKind
+from shared.core.session.policy import ContextPolicy, fitted
+from shared.core.session.presets import PRESETS
+from shared.core.session.pruning import plan_pruning
+from shared.core.session.session import Link, Note, PruneForm, View
+from shared.core.session.summary import NewItem
+from shared.core.values.errors import ContextBudgetExceeded, StaleView
+from shared.core.values.messages import Message, Text, ToolResult, tool_results, tool_uses
+from shared.core.values.tokens import estimate_blocks
+from tests.kit.histories.log import Ended, Log, Seen
+from tests.kit.histories.promises import Broken, Judge, Promise, unanswered
+from tests.kit.histories.sayings import answer, calls, injected, marker, result_of, said_by_person
+
+Deed: TypeAlias = tuple[str, int]
+Script: TypeAlias = Sequence[Deed]
+
+WINDOW = 6_000
+HARD_SHARES = (0.35, 0.6, 0.8, 1.0)
+SUMMARY_WORD, RECALL_WORD, NOTE_WORD, FACT_WORD = "⟪summary⟫", "⟪recall⟫", "⟪note⟫", "⟪clock⟫"
+_KINDS: tuple[ItemKind, ...] = ("fact", "decision", "question", "constraint", "goal", "promise")
+_LOST = "[outcome unknown: the program was restarted while this ran]"
+
+
+def count(text: str) -> int:
+    return len(text) // 4 + 1
+
+
+def _policy(name: str) -> ContextPolicy:
+    """The preset on a window so small that a dozen turns fill it."""
+    policy = fitted(PRESETS[name], WINDOW)
+    return replace(
+        policy,
+        max_output=600,
+        overhead=200,
+        summary_least=min(policy.summary_least, 60),
+        prune_over_chars=700,
+        prune_head_chars=200,
+        prune_tail_chars=200,
+        prune_error_tail_chars=400,
+        prune_clear_over_chars=min(policy.prune_clear_over_chars, 300),
+        prune_batch=min(policy.prune_batch, 300),
+    )
+
+
+POLICIES = {name: _policy(name) for name in PRESETS}
+_OFTEN = ("steady", "steady", "steady", "spec008", *PRESETS)
+LAYERS: SystemLayers = default_layers()
+
+
+@dataclass(slots=True)
+class History:
+    """One session from its first message on; raises `Broken` as soon as a promise does not hold."""
+
+    policy: ContextPolicy
+    judge: Judge
+    by_types: bool = False
+    log: Log = field(default_factory=Log)
+    sent: tuple[tuple[object, ...], tuple[Message, ...]] | None = None
+    """The first request of the last turn without its newest message, and the view that it was made of."""
+    queue: list[Callable[[random.Random], None]] = field(default_factory=list)
+
+    # ---- people
+
+    def say(self, rng: random.Random) -> None:
+        number = len(self.log.entries) + 1
+        blocks = said_by_person(rng, number)
+        self.log.accept(blocks, estimate_blocks(blocks, count))
+
+    def pin(self, rng: random.Random) -> None:
+        seqs = [s for seqs in self.log.turns.values() for s in seqs]
+        wanted = [s for s in seqs if self.log.entries[s].author in ("person", "assistant")]
+        held = sum(self.log.entries[s].tokens for s in self.log.pins)
+        if wanted:
+            seq = rng.choice(wanted)
+            if held + self.log.entries[seq].tokens <= self.policy.pins_share * self.budget().limit:
+                self.log.pin(seq)
+
+    def unpin(self, rng: random.Random) -> None:
+        if self.log.pins:
+            self.log.unpin(rng.choice(sorted(self.log.pins)))
+
+    def edit(self, rng: random.Random) -> None:
+        mine = [s for seqs in self.log.turns.values() for s in seqs if self.log.entries[s].author == "person"]
+        if mine:
+            number = len(self.log.entries) + 1
+            blocks = said_by_person(rng, number)
+            before = self.log.view()
+            self.log.edit(rng.choice(mine), blocks, estimate_blocks(blocks, count))
+            self.judge.holds("no_loss", self.log.view() == before, "an edit changed what was answered")
+
+    # ---- turns
+
+    def turn(self, rng: random.Random) -> None:
+        if self.log.open_turn is None and self.log.answered == max(self.log.turns, default=0):
+            self.say(rng)
+        log, turn = self.log, self.log.claim()
+        prunes = self._prunes(rng, turn)
+        view = self._with_prunes(log.view(answering=True), prunes)
+        sent = self._request(rng, view, first=True)
+        for _ in range(rng.choice((0, 0, 0, 1, 1, 2, 3))):
+            if not self._tool_round(rng):
+                self._end(rng, rng.choice(("failed", "refused", "stopped")), prunes)
+                return
+            view = self._with_prunes(log.view(answering=True), prunes)
+            now = self._request(rng, view, first=False)
+            self.judge.grows(sent.messages, now.messages, "within a turn")
+            sent = now
+            if rng.random() < 0.1:
+                self.say(rng)  # arrives while the turn runs, so it belongs to the next one
+        self._end(rng, "answered" if rng.random() < 0.9 else "failed", prunes)
+
+    def _end(self, rng: random.Random, state: Ended, prunes: dict[int, PruneForm]) -> None:
+        number = len(self.log.entries) + 1
+        if state == "answered" or (state == "stopped" and rng.random() < 0.5):
+            blocks = answer(rng, number)
+            self.log.step("assistant", blocks, estimate_blocks(blocks, count))
+        self.log.end(state, prunes, release_hold=rng.random() < 0.3)
+
+    def _tool_round(self, rng: random.Random) -> bool:
+        """One message with calls and its results, or what mishaps make of them; False when the turn died."""
+        number = len(self.log.entries) + 1
+        asked = calls(rng, number)
+        self.log.step("assistant", asked, estimate_blocks(asked, count))
+        mishap = rng.random()
+        if mishap < 0.05:
+            return False
+        results = [result_of(rng, call, number + 1) for call in tool_uses(asked)]
+        if mishap < 0.12:  # a crash, and nobody knows what the tool has done
+            results = [ToolResult(tool_use_id=r.tool_use_id, text=_LOST, is_error=True) for r in results]
+        elif mishap < 0.18:
+            results.pop(rng.randrange(len(results)))
+        elif mishap < 0.24:
+            results.insert(0, replace(rng.choice(results), text="once more"))
+        elif mishap < 0.30:
+            results.append(ToolResult(tool_use_id=f"call_{rng.randrange(number)}_9", text="a ghost"))
+        elif mishap < 0.34:
+            rng.shuffle(results)
+        if not results:
+            return False  # the store keeps a round without any result only of a turn that has ended
+        self.log.step("tool", results, estimate_blocks(results, count))
+        if 0.34 < mishap < 0.38:  # the same results come twice, each time as a message of its own
+            self.log.step("tool", results, estimate_blocks(results, count))
+        return True
+
+    def _prunes(self, rng: random.Random, turn: int) -> dict[int, PruneForm]:
+        view, cold = self.log.view(answering=True), rng.random() < 0.3
+        made = plan_pruning(view.entries, self.policy, cache_cold=cold, open_turn=turn)
+        prunes = {decision.seq: decision.form for decision in made}
+        if prunes:
+            after = self._with_prunes(view, prunes)
+            again = plan_pruning(after.entries, self.policy, cache_cold=True, open_turn=turn)
+            self.judge.holds("idempotent", not again or not cold, f"pruned twice: {again}")
+            saved = {e.seq for e in view.entries if e.seq in prunes}
+            self.judge.holds("whole_turns", saved == set(prunes), "what is not there was pruned")
+            mine = {e.seq for e in view.entries if e.turn == turn or e.pinned or not tool_results(e.blocks)}
+            self.judge.holds("never_dropped", not mine & set(prunes), "words, a pin or the open turn pruned")
+        return prunes
+
+    @staticmethod
+    def _with_prunes(view: View, prunes: dict[int, PruneForm]) -> View:
+        if not prunes:
+            return view
+        shown = (replace(e, pruned=prunes[e.seq]) if e.seq in prunes else e for e in view.entries)
+        return replace(view, entries=tuple(shown))
+
+    def _request(self, rng: random.Random, view: View, *, first: bool) -> BuiltContext:
+        volatile = f"{FACT_WORD} {view.open_turn}"
+        built = self.build(view, runtime_facts=volatile)
+        judge = self.judge
+        judge.request(built, by_types=self.by_types)
+        judge.only_open_thinking(view, built.messages)
+        judge.shown(view, built.messages, (e for e in (*view.entries, *view.pins) if e.author != "tool"))
+        judge.ours_alone(
+            built, summary=bool(view.head and view.head.summary_text.strip()), pins=bool(view.pins)
+        )
+        judge.holds("never_dropped", LAYERS.base in built.system[0].text, "a layer of the system is missing")
+        judge.holds(
+            "erasure",
+            built.entry_seqs == tuple(e.seq for e in view.entries)
+            and built.pin_seqs == tuple(e.seq for e in view.pins),
+            "the request does not name what it is made of",
+        )
+        if first:
+            judge.volatile_is_last(built, volatile)
+            self._stable(view, built)
+        if rng.random() < 0.1:
+            judge.holds(
+                "pure_and_stable",
+                self.build(view, runtime_facts=volatile) == built,
+                "built twice differently",
+            )
+        if rng.random() < 0.12:
+            self._shrink(rng, view, volatile)
+        return built
+
+    def _stable(self, view: View, built: BuiltContext) -> None:
+        forms = tuple((e.seq, e.pruned) for e in view.entries if e.pruned)
+        state = (view.view_epoch, view.base_turn, view.notes, forms)
+        if self.sent is not None and self.sent[0] == state:
+            self.judge.grows(self.sent[1], built.messages, "from turn to turn")
+        self.sent = (state, built.messages[:-1])
+
+    def _shrink(self, rng: random.Random, view: View, volatile: str) -> None:
+        hard = int(self.budget().hard * rng.choice(HARD_SHARES))
+        build = lambda v: self.build(v, runtime_facts=volatile)  # noqa: E731
+        try:
+            made = shrink_to_fit(view, hard=hard, build=build, count=count)
+        except ContextBudgetExceeded as error:
+            self.judge.holds("bounded", 1 <= len(error.largest) <= 3, f"names {error.largest}")
+            return
+        self.judge.shrunk(view, made, hard=hard, tokens=made.context.estimate)
+
+    def build(self, view: View, *, runtime_facts: str = "", instruction: str = "") -> BuiltContext:
+        return build_context(
+            view,
+            policy=self.policy,
+            system=LAYERS,
+            notes=view.notes,
+            recall=RECALL_WORD if view.open_turn and view.open_turn % 3 == 0 else "",
+            runtime_facts=runtime_facts,
+            tools=(SAVE_MEMORY,),
+            instruction=instruction,
+            count=count,
+        )
+
+    def budget(self) -> ContextBudget:
+        return budget_for(self.policy, WINDOW, 600, 900)
+
+    # ---- silent work
+
+    def flush(self, rng: random.Random) -> None:
+        if self.log.flushed >= self.log.answered:
+            return
+        entries = dict(self.log.entries)
+        built = self.build(self.log.view(), instruction=flush_instruction())
+        self.judge.request(built, by_types=self.by_types)
+        said = built.messages[-1].blocks[-1]
+        self.judge.holds(
+            "silence",
+            isinstance(said, Text) and said.text == flush_instruction(),
+            "the ghost turn does not end with its instruction",
+        )
+        if rng.random() < 0.3:
+            note = Note(id=len(self.log.notes) + 1, kind="fact", text=f"{NOTE_WORD} {injected(rng)}")
+            self.log.notes = (*self.log.notes, note)
+        self.log.flushed = self.log.answered
+        self.judge.holds("silence", self.log.entries == entries, "a flush wrote into the conversation")
+
+    def compact(self, rng: random.Random) -> None:
+        """Plan, write, and commit by compare-and-set, with something in between now and then."""
+        force, keep = rng.random() < 0.6, rng.choice((None, 1, 2, 3))
+        window = rng.choice((8_192, 16_000, 200_000))
+        state, seen, before = self.log.view(), self.log.seen, self.log.answered
+        plan = self._planned(state, force=force, window=window, keep=keep)
+        if isinstance(plan, NothingToCompact):
+            self.judge.holds("bounded", plan.detail, "nothing to do, and no reason")
+            return
+        self._check_plan(state, plan, window)
+        if not force:
+            self._check_gain(plan)
+        link = self._written(rng, plan)
+        entries = len(self.log.entries)
+        if rng.random() < 0.35:
+            self._meanwhile(rng)
+        said = len(self.log.entries) - entries
+        moved = self.log.seen != seen
+        request = self.build(self.log.view())
+        try:
+            self.log.compact(link, seen)
+        except StaleView:
+            self.judge.holds("no_loss", moved, "a compaction was turned away though nothing had moved")
+            return
+        self.judge.holds("no_loss", not moved, "a compaction was committed over a view that had moved")
+        self.judge.holds(
+            "silence", len(self.log.entries) == entries + said, "a compaction wrote into the conversation"
+        )
+        self._after_commit(rng, plan, link, seen, request, quiet=not said and self.log.answered == before)
+
+    def _planned(
+        self, state: View, *, force: bool, window: int, keep: int | None = None
+    ) -> CompactionPlan | NothingToCompact:
+        now = self._tokens(state)
+        made = [
+            plan_compaction(
+                state, budget=self.budget(), policy=self.policy, now_tokens=now, force=force,
+                summariser_window=window, keep_turns=keep,
+            )
+            for _ in range(2)
+        ]  # fmt: skip
+        self.judge.holds("idempotent", made[0] == made[1], "planned twice differently")
+        return made[0]
+
+    def _check_plan(self, state: View, plan: CompactionPlan, window: int) -> None:
+        judge = self.judge
+        judge.whole_turns(state, plan.from_turn, plan.through_turn, self.policy.keep_turns_least)
+        hidden = [e for e in state.entries if e.turn <= plan.through_turn]
+        judge.holds(
+            "never_dropped",
+            list(plan.entries) == [e for e in hidden if not e.pinned],
+            "what is hidden is not what is summarised",
+        )
+        chunks = [e for chunk in plan.chunks for e in chunk]
+        judge.holds("no_loss", chunks == list(plan.entries), "portions leave something out")
+        limit = readable(window, plan.summary_most)
+        for chunk in plan.chunks:
+            size = sum(e.tokens for e in chunk if e.author != "tool")
+            judge.holds("bounded", len(chunk) == 1 or size <= limit, f"a portion of {size}, limit {limit}")
+        source = render_source(plan.entries, count=count)
+        judge.source(source, (SUMMARY_WORD, RECALL_WORD, NOTE_WORD, FACT_WORD))
+        for turn in unanswered(state) & {e.turn for e in plan.entries}:
+            judge.holds("never_dropped", "(not answered)" in source, f"turn {turn} is hidden as if answered")
+
+    def _check_gain(self, plan: CompactionPlan) -> None:
+        fixed = self.budget().fixed
+        before, after = plan.tokens_before - fixed, plan.expected_after - fixed
+        self.judge.holds(
+            "progress", after <= self.policy.gain_at_most * before, f"from {before} to {after} is no gain"
+        )
+
+    def _written(self, rng: random.Random, plan: CompactionPlan) -> Link:
+        """What a model wrote, good or bad, or the digest; then what the audit and the limits leave of it."""
+        digested = rng.random() < 0.15
+        if digested:
+            ledger = digest(plan.entries, plan.former, count, budget_tokens=min(1_000, plan.summary_limit))
+        else:
+            patched = apply_patch(
+                plan.former, self._patch(rng, plan), seqs=frozenset(e.seq for e in plan.entries)
+            )
+            self.judge.conserved(plan.former, patched)
+            if rng.random() < 0.1:
+                source = render_source(plan.entries, count=count)
+                patched = audit_ledger(patched, plan.former, source, count=count).ledger
+            ledger = fit_ledger(patched, plan.summary_limit, count)
+        self.judge.conserved(plan.former, ledger)
+        text = render_summary(ledger)
+        least = count(render_summary(fit_ledger(ledger, 0, count)))
+        fits = count(text) <= max(plan.summary_limit, least)
+        self.judge.holds("bounded", fits, f"{count(text)} tokens of summary, {plan.summary_limit} allowed")
+        return Link(
+            id=len(self.log.links) + 1,
+            kind="digest" if digested else "summary",
+            from_turn=plan.from_turn,
+            through_turn=plan.through_turn,
+            through_seq=plan.through_seq,
+            summary_text=f"{SUMMARY_WORD} {text}",
+            ledger=ledger,
+            tokens=count(text),
+        )
+
+    @staticmethod
+    def _patch(rng: random.Random, plan: CompactionPlan) -> LedgerPatch:
+        seqs = [e.seq for e in plan.entries]
+        add = tuple(
+            NewItem(
+                kind=rng.choice(_KINDS),
+                text=f"item of {marker(rng.choice(seqs))[1:-1]} {rng.randrange(1000)}",
+                sources=(rng.choice((*seqs, 10_000)),),
+            )
+            for _ in range(rng.choice((0, 1, 3, 6)))
+        )
+        standing = [item.id for item in plan.former.items if item.closed is None] or ["x1"]
+        close = ((rng.choice(standing), rng.choice(("", "done"))),) if rng.random() < 0.4 else ()
+        changed = (
+            ((rng.choice((*standing, "f99")), rng.choice(("", "new text"))),) if rng.random() < 0.4 else ()
+        )
+        narrative = rng.choice(("", "They plan a journey.", "none", "long " * 300))
+        return LedgerPatch(narrative=narrative, add=add, close=close, replace=changed)
+
+    def _meanwhile(self, rng: random.Random) -> None:
+        """While the summary is being written."""
+        rng.choice((self.say, self.turn, self.pin, self.unpin, self.edit, self.undo, self.anew, self.rival))(
+            rng
+        )
+
+    def rival(self, rng: random.Random) -> None:
+        state, seen = self.log.view(), self.log.seen
+        plan = self._planned(state, force=True, window=200_000)
+        if isinstance(plan, CompactionPlan):
+            self.log.compact(self._written(rng, plan), seen)
+
+    def _after_commit(
+        self,
+        rng: random.Random,
+        plan: CompactionPlan,
+        link: Link,
+        seen: Seen,
+        request: BuiltContext,
+        *,
+        quiet: bool,
+    ) -> None:
+        judge, after = self.judge, self.log.view()
+        judge.no_loss(self.log)
+        try:
+            self.log.compact(link, seen)
+        except StaleView:
+            judge.holds("idempotent", True, "")
+        else:
+            judge.holds("idempotent", False, "the same compaction was committed twice")
+        tail = self._tokens(after) - self.budget().fixed - link.tokens
+        room = int(self.policy.land_at * self.budget().conversation)
+        if quiet and tail + max(self.policy.summary_least, 300) <= room:
+            judge.holds(
+                "progress", tail + link.tokens <= room + 20, f"landed at {tail + link.tokens} of {room}"
+            )
+        again = self._planned(after, force=False, window=200_000)
+        judge.holds(
+            "idempotent",
+            isinstance(again, NothingToCompact) or again.from_turn == plan.through_turn + 1,
+            "a plan goes over the same turns again",
+        )
+        judge.request(self.build(after), by_types=self.by_types)
+        if rng.random() < 0.4:
+            judge.holds("undo_is_exact", self.log.undo(), "the newest summary cannot be undone")
+            back = self.build(self.log.view())
+            judge.holds("undo_is_exact", back == request, "the request after undo is another one")
+            judge.holds("undo_is_exact", self.log.hold, "nothing holds compaction after an undo")
+            if rng.random() < 0.5:
+                judge.holds("undo_is_exact", self.log.restore(), "an undo cannot be taken back")
+                judge.holds(
+                    "undo_is_exact",
+                    self.log.view() == replace(after, view_epoch=self.log.epoch, hold_compaction=False),
+                    "restore gives another view",
+                )
+
+    def undo(self, rng: random.Random) -> None:
+        head, base = self.log.head, self.log.base
+        if self.log.undo():
+            assert head is not None
+            fine = self.log.base == head.link.from_turn - 1 < base
+            self.judge.holds("undo_is_exact", fine, "an undo brought back another range")
+            self.judge.holds(
+                "undo_is_exact", head.link.kind in ("summary", "digest"), f"undo crossed {head.link.kind}"
+            )
+
+    def restore(self, rng: random.Random) -> None:
+        self.log.restore()
+
+    def anew(self, rng: random.Random) -> None:
+        """`/new` and `/separator`: hide every ended turn and put nothing in its place."""
+        if self.log.begin_anew(rng.choice(("new", "separator"))):
+            view = self.log.view()
+            self.judge.holds("no_loss", not view.entries, "something is live behind a new beginning")
+            text = "".join(b.text for m in self.build(view).messages for b in m.blocks if isinstance(b, Text))
+            self.judge.holds("provenance", SUMMARY_WORD not in text, "a summary crossed a new beginning")
+
+    def ask(self, rng: random.Random) -> None:
+        """What is due now? The same question has the same answer, and a hold is a hold."""
+        view, budget = self.log.view(), self.budget()
+        now = self._tokens(view)
+        wishes = [next_job(view, budget=budget, policy=self.policy, context_tokens=now) for _ in range(2)]
+        self.judge.holds("idempotent", wishes[0] == wishes[1], "asked twice, two answers")
+        if view.hold_compaction and now <= budget.hard and wishes[0] is not None:
+            self.judge.holds("undo_is_exact", wishes[0].kind != "compact", "compacted against a hold")
+
+    def _tokens(self, view: View) -> int:
+        """As the store counts a view: fixed parts, live entries, pins, the summary."""
+        live = sum(entry.tokens for entry in (*view.entries, *view.pins))
+        return self.budget().fixed + live + (view.head.tokens if view.head else 0)
+
+    def provenance_of_ledger(self) -> None:
+        """Whoever forgets a message finds every row that was derived from it by its number."""
+        for stored in self.log.links:
+            link = stored.link
+            low = min(
+                (s for t in range(1, link.through_turn + 1) for s in self.log.turns.get(t, ())), default=0
+            )
+            for item in link.ledger.items:
+                inside = all(low <= seq <= link.through_seq for seq in item.sources)
+                self.judge.holds("erasure", inside, f"item {item.id} cites {item.sources} outside its range")
+
+
+DEEDS: dict[str, int] = {
+    "turn": 52, "say": 6, "compact": 16, "pin": 5, "unpin": 2, "edit": 4, "flush": 4, "undo": 5, "restore": 4,
+    "anew": 2, "rival": 2, "ask": 6,
+}  # fmt: skip
+_NAMES, _WEIGHTS = tuple(DEEDS), tuple(DEEDS.values())
+
+
+def script_of(seed: int) -> Script:
+    rng = random.Random(seed)
+    deeds = rng.choices(_NAMES, _WEIGHTS, k=rng.randint(5, 18))
+    return [(deed, rng.getrandbits(32)) for deed in deeds]
+
+
+def play(script: Script, judge: Judge, *, preset: str, by_types: bool = False) -> History:
+    """Raises Broken."""
+    history = History(POLICIES[preset], judge, by_types)
+    for deed, seed in script:
+        getattr(history, deed)(random.Random(seed))
+        judge.no_loss(history.log)
+    history.provenance_of_ledger()
+    return history
+
+
+def preset_of(seed: int) -> str:
+    return _OFTEN[seed % len(_OFTEN)]
+
+
+def play_seed(seed: int, judge: Judge) -> None:
+    play(script_of(seed), judge, preset=preset_of(seed), by_types=seed % 400 == 0)
+
+
+def smallest(script: Script, preset: str, promise: Promise) -> Script:
+    """Without every deed that the break does not need."""
+    deeds = list(script)
+    at = len(deeds) - 1
+    while at >= 0:
+        fewer = deeds[:at] + deeds[at + 1 :]
+        try:
+            play(fewer, Judge(), preset=preset)
+        except Broken as broken:
+            if broken.promise == promise:
+                deeds = fewer
+        at -= 1
+    return deeds

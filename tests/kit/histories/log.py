@@ -1,0 +1,221 @@
+"""A session's log in memory, with the meaning of the one in Postgres: links, epochs, undo, restore, hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from shared.core.session.session import Entry, Link, Note, PruneForm, View
+from shared.core.values.errors import StaleView
+from shared.core.values.messages import Author, Block
+
+START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
+
+Ended = Literal["answered", "stopped", "refused", "failed"]
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredLink:
+    link: Link
+    parent: StoredLink | None
+    active: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a compactor has looked at: the guard of its commit."""
+
+    epoch: int
+    head: int | None
+
+
+@dataclass(slots=True)
+class Log:
+    """Nothing is ever removed from `entries`; `turns` says which of them are in the context, and where."""
+
+    session_id: int = 7
+    entries: dict[int, Entry] = field(default_factory=dict)
+    replaces: dict[int, int] = field(default_factory=dict)
+    turns: dict[int, list[int]] = field(default_factory=dict)
+    states: dict[int, Ended] = field(default_factory=dict)
+    links: list[StoredLink] = field(default_factory=list)
+    pins: set[int] = field(default_factory=set)
+    prunes: dict[int, PruneForm] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+    open_turn: int | None = None
+    """Collects messages; nobody has claimed it."""
+    claimed: int | None = None
+    answered: int = 0
+    base: int = 0
+    flushed: int = 0
+    epoch: int = 1
+    cycle: int = 0
+    head: StoredLink | None = None
+    redo: StoredLink | None = None
+    hold: bool = False
+    minutes: int = 0
+
+    # ---- what people and assistant write
+
+    def accept(self, blocks: Sequence[Block], tokens: int) -> int:
+        if self.open_turn is None:
+            self.open_turn = self._newest_turn() + 1
+            self.turns[self.open_turn] = []
+        return self._store(self.open_turn, "person", blocks, tokens)
+
+    def claim(self) -> int:
+        turn = self.answered + 1
+        if self.open_turn == turn:
+            self.open_turn = None
+        self.claimed = turn
+        return turn
+
+    def step(self, author: Author, blocks: Sequence[Block], tokens: int) -> int:
+        assert self.claimed is not None
+        return self._store(self.claimed, author, blocks, tokens)
+
+    def end(self, state: Ended, prunes: dict[int, PruneForm], *, release_hold: bool = False) -> None:
+        assert self.claimed is not None
+        self.states[self.claimed] = state
+        self.answered, self.claimed = self.claimed, None
+        self.prunes.update(prunes)
+        self.hold = self.hold and not release_hold
+
+    def edit(self, seq: int, blocks: Sequence[Block], tokens: int) -> int:
+        """Always a new entry; only in a turn that nobody has claimed does it take the old one's place."""
+        turn = self.entries[seq].turn
+        new = self._add(turn, "person", blocks, tokens)
+        self.replaces[new] = seq
+        if turn == self.open_turn:
+            self.turns[turn] = [s for s in self.turns[turn] if s != seq] + [new]
+        return new
+
+    def _store(self, turn: int, author: Author, blocks: Sequence[Block], tokens: int) -> int:
+        seq = self._add(turn, author, blocks, tokens)
+        self.turns[turn].append(seq)
+        return seq
+
+    def _add(self, turn: int, author: Author, blocks: Sequence[Block], tokens: int) -> int:
+        seq = len(self.entries) + 1
+        self.minutes += 1
+        self.entries[seq] = Entry(
+            seq=seq,
+            turn=turn,
+            step=seq,
+            role="assistant" if author == "assistant" else "user",
+            author=author,
+            blocks=tuple(blocks),
+            tokens=tokens,
+            at=START + timedelta(minutes=self.minutes),
+        )
+        return seq
+
+    def _newest_turn(self) -> int:
+        return max(self.turns, default=0)
+
+    # ---- what is seen of it
+
+    def view(self, *, answering: bool = False) -> View:
+        """As a job finds it, or with the claimed turn, as its answer needs it."""
+        last = self.claimed if answering and self.claimed is not None else self.answered
+        live = [
+            self._shown(seq) for turn in range(self.base + 1, last + 1) for seq in self.turns.get(turn, ())
+        ]
+        hidden = [self._shown(seq) for seq in sorted(self.pins) if self.entries[seq].turn <= self.base]
+        return View(
+            session_id=self.session_id,
+            base_turn=self.base,
+            flushed_turn=self.flushed,
+            view_epoch=self.epoch,
+            cycle=self.cycle,
+            head=self.head.link if self.head else None,
+            entries=tuple(live),
+            pins=tuple(hidden),
+            notes=self.notes,
+            open_turn=self.claimed if answering else None,
+            hold_compaction=self.hold,
+        )
+
+    def _shown(self, seq: int) -> Entry:
+        entry = self.entries[seq]
+        pinned, form = seq in self.pins, self.prunes.get(seq)
+        hidden = entry.turn <= self.base
+        if not pinned and form is None:
+            return entry
+        return replace(entry, pinned=pinned, pruned=None if hidden else form)
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(epoch=self.epoch, head=self.head.link.id if self.head else None)
+
+    @property
+    def state_of_view(self) -> tuple[object, ...]:
+        """Everything that may change the prefix of a request."""
+        return self.epoch, self.base, self.seen.head, tuple(sorted(self.prunes.items())), self.notes
+
+    # ---- what moves the view
+
+    def pin(self, seq: int) -> None:
+        if seq not in self.pins:
+            self.pins.add(seq)
+            self.epoch += 1
+
+    def unpin(self, seq: int) -> None:
+        if seq in self.pins:
+            self.pins.discard(seq)
+            self.epoch += 1
+
+    def compact(self, link: Link, seen: Seen) -> None:
+        """Compare and set; raises StaleView."""
+        if seen != self.seen or link.through_turn > self.answered:
+            raise StaleView(f"session {self.session_id}")
+        self._hide(link)
+        self.hold = False
+
+    def begin_anew(self, kind: Literal["new", "separator"]) -> bool:
+        if self.answered == self.base:
+            if self.head is None or self.head.link.kind in ("new", "separator"):
+                return False
+            self._move(base=self.base, head=None, redo=None, cycles=1, hold=False)
+            return True
+        seqs = [s for t in range(self.base + 1, self.answered + 1) for s in self.turns.get(t, ())]
+        self._hide(
+            Link(
+                id=len(self.links) + 1,
+                kind=kind,
+                from_turn=self.base + 1,
+                through_turn=self.answered,
+                through_seq=max(seqs, default=0),
+            )
+        )
+        return True
+
+    def undo(self) -> bool:
+        head = self.head
+        if head is None or head.link.kind not in ("summary", "digest"):
+            return False
+        head.active = False
+        self._move(base=head.link.from_turn - 1, head=head.parent, redo=head, cycles=0, hold=True)
+        return True
+
+    def restore(self) -> bool:
+        link = self.redo
+        if link is None or link.parent is not self.head:
+            return False
+        link.active = True
+        self._move(base=link.link.through_turn, head=link, redo=None, cycles=0, hold=False)
+        return True
+
+    def _hide(self, link: Link) -> None:
+        stored = StoredLink(link=link, parent=self.head)
+        self.links.append(stored)
+        self._move(base=link.through_turn, head=stored, redo=None, cycles=1, hold=False)
+
+    def _move(
+        self, *, base: int, head: StoredLink | None, redo: StoredLink | None, cycles: int, hold: bool
+    ) -> None:
+        self.base, self.head, self.redo, self.hold = base, head, redo, hold
+        self.epoch += 1
+        self.cycle += cycles

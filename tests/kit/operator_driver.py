@@ -1,0 +1,60 @@
+"""An operator without a browser: takes a conversation and writes in it, as the dashboard does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from shared.adapters.models.token_counter import VocabularyCounter
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.handover import PostgresHandovers
+from shared.core.identity.handover import Moved, Reply
+from shared.runtime.crash_points import no_crash
+from shared.services.tools.handover import OperatorDesk
+
+
+class Unheard:
+    """As a Redis that is away: whoever has to know looks by themselves."""
+
+    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
+    def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
+        raise NotImplementedError
+
+    async def follow(self, session_ids: object) -> None: ...
+
+
+class AtTheDesk:
+    """One operator and one conversation."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], session_id: int, operator_id: int) -> None:
+        self._desk = OperatorDesk(
+            PostgresHandovers(pool), Unheard(), VocabularyCounter(), crash_point=no_crash
+        )
+        self._session_id, self._operator_id = session_id, operator_id
+
+    async def take(self) -> Moved:
+        return await self._desk.take(self._session_id, operator_id=self._operator_id, name="Anna")
+
+    async def reply(self, text: str, *, cid: str) -> Reply:
+        return await self._desk.reply(self._session_id, operator_id=self._operator_id, cid=cid, text=text)
+
+    async def give_back(self) -> Moved:
+        return await self._desk.give_back(self._session_id, operator_id=self._operator_id)
+
+
+@asynccontextmanager
+async def at_the_desk(database_url: str, chat: int) -> AsyncIterator[AtTheDesk]:
+    """For the conversation of a chat."""
+    pool = await open_pool(database_url, size=2)
+    try:
+        session_id = await pool.fetchval("SELECT session_id FROM addresses WHERE chat = $1", str(chat))
+        operator_id = await pool.fetchval(
+            """INSERT INTO operators (name, role) VALUES ('Anna ' || $1, 'operator') RETURNING id""",
+            str(chat),
+        )
+        yield AtTheDesk(pool, session_id, operator_id)
+    finally:
+        await pool.close()

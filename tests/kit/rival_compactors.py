@@ -1,0 +1,76 @@
+"""Compactors that all believe to hold the same job of a session, as after a worker that was thought dead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from shared.core.compaction.digest import digest
+from shared.core.compaction.plan import CompactionPlan, plan_compaction, render_summary
+from shared.core.session.session_state import FlushReport, JobClaim, NewLink, SessionState
+from shared.core.session.turns import JobOrder
+from shared.core.values.errors import StaleView
+from tests.kit.app_driver import Visit
+from tests.kit.builders import budget, words
+from tests.kit.histories.history import POLICIES
+
+
+@dataclass(slots=True)
+class Rivals:
+    """Without a model: what they write is a digest. `told` counts how it went."""
+
+    guest: Visit
+    job: JobClaim
+    told: Counter[str] = field(default_factory=Counter)
+
+    async def try_once(self, *, before_commit: Callable[[], Awaitable[object]] | None = None) -> None:
+        """Plan, write a digest, commit; raises StaleView when the view has moved meanwhile."""
+        store = self.guest.app.upkeep
+        seen = await store.state(self.guest.session_id)
+        link = await self._link(seen)
+        if before_commit is not None:
+            await before_commit()
+        if link is None:
+            self.told["nothing"] += 1
+            return
+        try:
+            await store.record_compaction(self.job, link, seen=seen, spent=())
+        except StaleView:
+            self.told["stale"] += 1
+            raise
+        self.told["committed"] += 1
+
+    async def _link(self, seen: SessionState) -> NewLink | None:
+        plan = plan_compaction(
+            seen.view, budget=budget(), policy=POLICIES["steady"], now_tokens=5_000, force=True, keep_turns=2
+        )
+        if not isinstance(plan, CompactionPlan):
+            return None
+        await self._flush(seen, plan)
+        ledger = digest(plan.entries, plan.former, words, budget_tokens=400)
+        return NewLink(
+            kind="digest", from_turn=plan.from_turn, through_turn=plan.through_turn,
+            from_seq=min(entry.seq for entry in plan.entries), through_seq=plan.through_seq, trigger="limit",
+            summary_text=render_summary(ledger), ledger=ledger, contract={}, audit={},
+            tokens=words(render_summary(ledger)), tokens_before=5_000, model="", cost_micro=None,
+            duration_ms=1, flush_id=None,
+        )  # fmt: skip
+
+    async def _flush(self, seen: SessionState, plan: CompactionPlan) -> None:
+        store = self.guest.app.upkeep
+        ticket = await store.begin_flush(
+            self.job, cycle=seen.view.cycle, threshold="compaction", from_turn=plan.from_turn,
+            through_turn=plan.through_turn,
+        )  # fmt: skip
+        report = FlushReport(outcome="nothing", stray_text="", error="", model="", spent=())
+        await store.end_flush(self.job, ticket, report, party_id=seen.party_id)
+
+
+async def rivals_of(guest: Visit) -> Rivals:
+    order = JobOrder(kind="compact", key=f"compact:{guest.session_id}:rivals", trigger="limit")
+    job_id = await guest.app.upkeep.ask(guest.session_id, order)
+    assert job_id is not None
+    job = await guest.app.upkeep.claim_job(job_id, worker_id=guest.app.worker_id)
+    assert job is not None
+    return Rivals(guest, job)

@@ -1,0 +1,167 @@
+"""A model that says what a test wrote for it, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from shared.core.compaction.chunking import chunk_limit, oversized, portions, readable
+from shared.core.compaction.plan import CompactionPlan
+from shared.core.session.ledger import Ledger
+from shared.core.session.session import Entry
+from shared.core.session.turns import Caps
+from shared.core.values.messages import Text, text_of
+from shared.core.values.model import Prices
+from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Usage
+from shared.services.compaction.one_shot_completion import Bounds
+from shared.services.compaction.summarizer import Summariser, Written
+from shared.services.turns.spend_tracker import Purse
+from tests.kit.builders import words
+
+CHEAP, MAIN = "cheap", "main"
+Say = Callable[[ModelRequest], Any]
+
+
+class Words:
+    def count(self, text: str) -> int:
+        return words(text)
+
+
+class NoMoney:
+    """Nothing has a price here."""
+
+    async def reserve(self, *_: Any, **__: Any) -> int | None:
+        return None
+
+    async def release_reservation(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class ScriptedModel:
+    """`say` gives a text, a reply or an error for a request; text is told in two pieces."""
+
+    say: Say
+    window: int = 200_000
+    asked: list[ModelRequest] = field(default_factory=list)
+    prices: Prices | None = None
+
+    async def card(self, model: str) -> ModelCard:
+        return ModelCard(
+            name=model,
+            window=self.window,
+            max_output=8_192,
+            window_known=True,
+            prices=self.prices,
+            token_factor=1.0,
+        )
+
+    async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        self.asked.append(request)
+        said = self.say(request)
+        if isinstance(said, Exception):
+            raise said
+        if isinstance(said, ModelReply):
+            return said
+        if said is Silence:
+            assert on_text is not None
+            await on_text(1, "{")
+            await asyncio.sleep(30)
+        if said is Endless:
+            assert on_text is not None
+            while True:
+                await on_text(1, "and so on " * 100)
+                await asyncio.sleep(0)
+        return replied(said)
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        return None
+
+    async def close(self) -> None:
+        pass
+
+    @property
+    def models(self) -> list[str]:
+        return [request.model for request in self.asked]
+
+    @property
+    def words(self) -> list[str]:
+        """The last message of each request."""
+        return [text_of(request.messages[-1].blocks) for request in self.asked]
+
+
+class Silence:
+    """The answer begins, and then nothing more comes."""
+
+
+class Endless:
+    """The answer never ends."""
+
+
+def replied(text: str, **more: Any) -> ModelReply:
+    reply = ModelReply(
+        blocks=(Text(text=text),) if text else (),
+        usage=Usage(input_tokens=1, output_tokens=1),
+        stop_reason="end_turn",
+        model="scripted",
+    )
+    return replace(reply, **more)
+
+
+def summariser(model: ScriptedModel, *, fall_back: bool = True) -> Summariser:
+    return Summariser(
+        model=model,
+        counter=Words(),
+        summary_model=CHEAP,
+        chat_model=MAIN,
+        fall_back=fall_back,
+        crash_point=lambda _: None,
+        bounds=Bounds(silence_seconds=0.02),
+    )
+
+
+def plan_of(entries: Sequence[Entry], *, window: int = 200_000, **more: Any) -> CompactionPlan:
+    named = oversized(entries, window)
+    values: dict[str, Any] = {
+        "from_turn": entries[0].turn,
+        "through_turn": entries[-1].turn,
+        "through_seq": entries[-1].seq,
+        "entries": tuple(entries),
+        "former": Ledger(),
+        "tokens_before": 10_000,
+        "expected_after": 2_000,
+        "summary_limit": 2_000,
+        "named": named,
+        "chunks": portions(
+            entries,
+            whole=readable(window),
+            limit=chunk_limit(window),
+            named=named,
+            even=bool(more.get("merged")),
+        ),
+    }
+    return CompactionPlan(**{**values, **more})
+
+
+async def write(model: ScriptedModel, plan: CompactionPlan, **more: Any) -> Written:
+    fall_back = more.pop("fall_back", True)
+    purse = Purse(
+        NoMoney(), session_id=1, job_id=1, caps=Caps(total=None, person=None, visitor=None, session=None)
+    )
+    told: list[tuple[int, str]] = more.pop("told", [])
+
+    async def hear(percent: int, stage: str) -> None:
+        told.append((percent, stage))
+
+    values: dict[str, Any] = {"purse": purse, "focus": None, "on_progress": hear, **more}
+    return await summariser(model, fall_back=fall_back).write(plan, **values)
+
+
+def split_in(plan: CompactionPlan, *places: int) -> CompactionPlan:
+    """The plan with its entries cut at these places."""
+    bounds = (0, *places, len(plan.entries))
+    chunks = tuple(plan.entries[a:b] for a, b in pairwise(bounds))
+    return replace(plan, chunks=chunks)

@@ -1,0 +1,111 @@
+"""Everybody who may come to REST, and some who may not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from shared.adapters.postgres.people.api_keys import PostgresApiKeys
+from shared.adapters.postgres.people.operator_auth import digest_of
+from shared.adapters.postgres.people.visitors import PostgresVisitors, VisitorRow, new_token
+from shared.adapters.postgres.turns.uploads import PostgresUploads
+from shared.core.identity.api_keys import SCOPES, Scope
+from shared.core.values.files import Document
+from tests.kit.web.fixtures import Server
+
+ROLES = ("viewer", "operator", "admin")
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def make_key(
+    pool: asyncpg.Pool[asyncpg.Record], *scopes: Scope, name: str = "", **limits: Any
+) -> dict[str, str]:
+    token = await PostgresApiKeys(pool).create(name or new_token()[:20], scopes, **limits)
+    assert token is not None
+    return bearer(token)
+
+
+GONE = {
+    "logged out by age": "UPDATE operator_sessions SET expires_at = now() WHERE token_hash = $1",
+    "logged out by idleness": """UPDATE operator_sessions SET seen_at = now() - interval '31 minutes'
+                                  WHERE token_hash = $1""",
+    "revoked login": "DELETE FROM operator_sessions WHERE token_hash = $1",
+    "locked admin": """UPDATE operators SET disabled_at = now() FROM operator_sessions s
+                        WHERE s.operator_id = operators.id AND s.token_hash = $1""",
+}
+"""Those who were admins a moment ago, and what has happened to them."""
+
+
+async def make_operator(
+    pool: asyncpg.Pool[asyncpg.Record], role: str, *, name: str = "", then: str = ""
+) -> dict[str, str]:
+    """Headers of a browser in which they are logged in, or were, when `then` ends that."""
+    token = new_token()
+    await pool.execute(
+        """WITH o AS (INSERT INTO operators (name, role) VALUES ($3, $1) RETURNING id)
+           INSERT INTO operator_sessions (token_hash, operator_id, expires_at)
+           SELECT $2, id, now() + interval '1 hour' FROM o""",
+        role,
+        digest_of(token),
+        name or role,
+    )
+    if then:
+        await pool.execute(then, digest_of(token))
+    return {"Cookie": f"evertalk_operator={token}", "Sec-Fetch-Site": "same-origin"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowd:
+    """Headers by kind of caller, and the visitor whose conversation everything is about."""
+
+    visitor: VisitorRow
+    summary: str
+    file: str
+    person: str
+    headers: Mapping[str, Mapping[str, str]]
+
+
+async def make_visitor(pool: asyncpg.Pool[asyncpg.Record], site: str = "default") -> tuple[VisitorRow, str]:
+    token = new_token()
+    row = await PostgresVisitors(pool).create(token, site=site)
+    assert row is not None
+    return row, token
+
+
+async def crowd(server: Server) -> Crowd:
+    pool = server.services.pool
+    visitor, token = await make_visitor(pool)
+    _, foreign = await make_visitor(pool)
+    summary = await pool.fetchval(
+        """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
+                              active)
+           VALUES ($1, 'summary', 1, 1, 1, 2, 'manual', false) RETURNING public_id""",
+        visitor.session_id,
+    )
+    file = await PostgresUploads(pool).keep(
+        visitor.session_id, b"words", Document(name="a.txt", text="words"), name="a.txt", most_per_day=10_000
+    )
+    headers: dict[str, Mapping[str, str]] = {
+        "nobody": {},
+        "visitor": bearer(token),
+        "foreign visitor": bearer(foreign),
+        "forged key": bearer("evk_" + "A" * 43),
+        "revoked key": await make_key(pool, *SCOPES, name="revoked"),
+        "expired key": await make_key(pool, *SCOPES, name="expired", days=1),
+        **{role: await make_operator(pool, role) for role in ROLES},
+        **{kind: await make_operator(pool, "admin", name=kind, then=then) for kind, then in GONE.items()},
+        **{f"key {scope}": await make_key(pool, scope, name=scope.replace(":", ".")) for scope in SCOPES},
+    }
+    assert await PostgresApiKeys(pool).revoke("revoked")
+    await pool.execute("UPDATE api_keys SET expires_at = now() - interval '1 s' WHERE name = 'expired'")
+    person = await pool.fetchval(
+        "SELECT p.public_id FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = $1",
+        visitor.session_id,
+    )
+    return Crowd(visitor=visitor, summary=str(summary), file=file.id, person=str(person), headers=headers)

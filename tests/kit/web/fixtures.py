@@ -1,0 +1,428 @@
+"""The web channel on real Postgres and Valkey, with services that a test writes the script for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+import pytest
+from aiohttp import ClientResponse, ClientSession, ClientWebSocketResponse, WSMsgType, web
+from redis.asyncio import Redis
+
+from shared.adapters.models.token_counter import VocabularyCounter
+from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.people.handover import PostgresHandovers
+from shared.adapters.postgres.turns.turns import PostgresTurns
+from shared.adapters.redis.announcer import RedisAnnouncer, channel_of
+from shared.config.settings import Settings, load_settings
+from shared.core.session.events import (
+    Accepted,
+    ContextMeasured,
+    Delta,
+    Emit,
+    Inbound,
+    RunEnded,
+    RunStarted,
+    Stored,
+    utf16_units,
+)
+from shared.runtime.crash_points import CrashPoint, no_crash
+from shared.services.admin.context_inspector import Inspecting
+from shared.services.admin.job_admin import WorkDesk
+from shared.services.tools.handover import OperatorDesk
+from shared.services.turns.session_service import check_text
+from tests.kit.web.http_client import kept_in
+from tests.kit.web.inspector import inspecting_over
+from web.app import make_parts, make_web_app, start_parts, stop_parts
+from web.common_counts import Counts
+from web.limits import Limits
+from web.listener import Listener
+from web.parts import ModelShown, Parts
+
+WAIT_SECONDS = 60.0
+Frame = dict[str, Any]
+
+
+class ScriptedConversation:
+    """Stores for real; what is answered is the test's to say: each piece of `script` is one delta."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self.turns = PostgresTurns(pool)
+        self.pool = pool
+        self.script: list[str] = ["Hello ", "there."]
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.failure: Exception | None = None
+        self.answered: list[int] = []
+        self.stopped: list[int] = []
+        self.beats = 0
+        self.measured: ContextMeasured | None = ContextMeasured(
+            used=10, limit=100, percent=10.0, status="ok", parts={"history": 10}, estimated=True
+        )
+
+    async def accept_and_begin(self, inbound: Inbound) -> Accepted:
+        check_text(inbound.text, alone=not inbound.more)
+        if self.failure is not None:
+            raise self.failure
+        return await self.turns.accept(inbound, channel="web", tokens=1)
+
+    async def give_back(self) -> None:
+        """Nothing was taken with its message."""
+
+    async def answer(self, session_id: int, emit: Emit) -> None:
+        while (turn := await self._due(session_id)) is not None:
+            await emit(RunStarted(turn=turn, attempt=1))
+            offset = 0
+            for piece in self.script:
+                await emit(Delta(turn=turn, attempt=1, offset=offset, text=piece))
+                offset += utf16_units(piece)
+            await self.hold.wait()
+            text = "".join(self.script)
+            await emit(await self.store_answer(session_id, turn, text))
+            await emit(RunEnded(turn=turn, state="answered"))
+            if self.measured is not None:
+                await emit(self.measured)
+            self.answered.append(turn)
+
+    async def _due(self, session_id: int) -> int | None:
+        turn: int | None = await self.pool.fetchval(
+            """WITH s AS (UPDATE sessions SET open_turn = NULL
+                           WHERE id = $1 AND answered_turn < next_turn - 1
+                          RETURNING answered_turn + 1 AS turn)
+               UPDATE turns SET state = 'claimed' FROM s
+                WHERE session_id = $1 AND turn_no = s.turn AND state = 'open'
+               RETURNING turn_no""",
+            session_id,
+        )
+        return turn
+
+    async def store_answer(self, session_id: int, turn: int, text: str) -> Stored:
+        row = await self.pool.fetchrow(
+            """WITH s AS (UPDATE sessions SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1,
+                                 answered_turn = $2 WHERE id = $1
+                          RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq),
+                    t AS (UPDATE turns SET state = 'answered', ended_at = now()
+                           WHERE session_id = $1 AND turn_no = $2),
+                    e AS (INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
+                          SELECT $1, seq, 'assistant', 'assistant', $3::jsonb, 1 FROM s),
+                    te AS (INSERT INTO turn_entries (session_id, seq, turn_no, step)
+                           SELECT $1, seq, $2, seq FROM s),
+                    v AS (INSERT INTO events (session_id, event_seq, kind, seq, turn_no)
+                          SELECT $1, event_seq, 'msg', seq, $2 FROM s)
+               SELECT seq, event_seq FROM s""",
+            session_id,
+            turn,
+            [{"type": "text", "text": text}],
+        )
+        assert row is not None
+        payload = {
+            "mid": f"m{row['seq']}",
+            "role": "assistant",
+            "text": text,
+            "at": "2026-01-01T00:00:00.000Z",
+            "turn": turn,
+        }
+        return Stored(event_seq=row["event_seq"], kind="msg", payload=payload)
+
+    async def store_event(self, session_id: int, kind: str, payload: Frame) -> int:
+        """A durable event that nobody announces."""
+        number: int = await self.pool.fetchval(
+            """WITH s AS (UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = $1
+                          RETURNING next_event_seq - 1 AS event_seq)
+               INSERT INTO events (session_id, event_seq, kind, payload)
+               SELECT $1, event_seq, $2, $3::jsonb FROM s RETURNING event_seq""",
+            session_id,
+            kind,
+            payload,
+        )
+        return number
+
+    async def stop(self, session_id: int) -> bool:
+        self.stopped.append(session_id)
+        running = not self.hold.is_set()
+        self.hold.set()
+        return running
+
+    async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
+        rows = await self.pool.fetch(
+            """SELECT s.id FROM sessions s JOIN turns t ON t.session_id = s.id
+                WHERE t.turn_no = s.answered_turn + 1 AND t.state = 'open'"""
+        )
+        return [row["id"] for row in rows]
+
+    async def heartbeat(self) -> None:
+        self.beats += 1
+
+    async def gauge(self, session_id: int) -> ContextMeasured | None:
+        return self.measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    command: str
+    success: bool
+    result: str
+    error: str | None = None
+    event_seq: int | None = None
+
+
+class ScriptedCommands:
+    def __init__(self, conversation: ScriptedConversation) -> None:
+        self._conversation = conversation
+        self.asked: list[tuple[str, str]] = []
+
+    async def run(
+        self,
+        *,
+        session_id: int,
+        address_id: int | None,
+        name: str,
+        args: str,
+        cid: str | None,
+        progress: Callable[[str, int | None], Any] | None,
+        audience: str = "personal",
+        language: str = "",
+    ) -> Result:
+        self.asked.append((name, args))
+        if progress is not None:
+            await progress("Working", 50)
+        payload = {"command": name, "success": True, "result": "done"} | ({"cid": cid} if cid else {})
+        number = await self._conversation.store_event(session_id, "command.result", payload)
+        return Result(command=name, success=True, result="done", event_seq=number)
+
+
+class SilentDoorbell:
+    """No worker hears it."""
+
+    async def ring(self, job_id: int, attempt: int) -> bool:
+        return False
+
+
+class DeafAnnouncer:
+    """No Redis at all."""
+
+    connected = False
+
+    async def announce(self, session_id: int, message: Any) -> None:
+        return None
+
+    async def announce_all(self, session_id: int, messages: Any) -> None:
+        return None
+
+    async def follow(self, session_ids: Any) -> None:
+        return None
+
+    async def listen(self) -> AsyncIterator[tuple[int, Any]]:
+        await asyncio.Event().wait()
+        yield 0, {}
+
+
+@dataclass(kw_only=True)
+class Services:
+    settings: Settings
+    pool: asyncpg.Pool[asyncpg.Record]
+    announcer: Any
+    conversation: ScriptedConversation
+    commands: ScriptedCommands
+    operator_desk: OperatorDesk | None = None
+    inspecting: Inspecting | None = None
+    work_desk: WorkDesk | None = None
+    desk_announcer: Any = None
+    crash_point: CrashPoint = no_crash
+
+    def breakers(self) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(kw_only=True)
+class Screen:
+    """A browser's socket; `frames` keeps all that was seen."""
+
+    socket: ClientWebSocketResponse
+    frames: list[Frame] = field(default_factory=list)
+    close_code: int | None = None
+
+    async def send(self, frame: Frame | str) -> None:
+        await self.socket.send_str(frame if isinstance(frame, str) else json.dumps(frame))
+
+    async def next(self) -> Frame | None:
+        message = await self.socket.receive(timeout=WAIT_SECONDS)
+        if message.type is not WSMsgType.TEXT:
+            self.close_code = self.socket.close_code
+            return None
+        frame: Frame = json.loads(message.data)
+        self.frames.append(frame)
+        return frame
+
+    async def until(self, kind: str, **values: Any) -> Frame:
+        """The next frame of a kind (and with these values), past all others."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                frame = await self.next()
+                assert frame is not None, f"closed with {self.close_code} before {kind}"
+                if frame["t"] == kind and all(frame.get(name) == value for name, value in values.items()):
+                    return frame
+
+    async def closed(self) -> int | None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while await self.next() is not None:
+                pass
+        return self.close_code
+
+    async def say(self, text: str, cid: str = "c1") -> None:
+        await self.send({"t": "msg", "cid": cid, "text": text})
+
+    @property
+    def numbers(self) -> list[int]:
+        return [frame["event_seq"] for frame in self.frames if "event_seq" in frame and frame["t"] != "ack"]
+
+
+@dataclass(kw_only=True)
+class Server:
+    """One web process, as far as its visitors can tell."""
+
+    url: str
+    parts: Parts
+    services: Services
+    client: ClientSession
+    runner: web.AppRunner
+    listener: Listener
+    answers: list[ClientResponse]
+    """All that `client` ever got, let go at the end."""
+
+    @property
+    def conversation(self) -> ScriptedConversation:
+        return self.services.conversation
+
+    async def connect(self, *, origin: str | None = None, cookie: str | None = None) -> Screen:
+        headers = {"Origin": origin or self.url} | ({"Cookie": cookie} if cookie else {})
+        return Screen(socket=await self.client.ws_connect(f"{self.url}/ws", headers=headers, max_msg_size=0))
+
+    async def greet(
+        self, *, token: str | None = None, last_seq: int = 0, **values: Any
+    ) -> tuple[Screen, Frame]:
+        origin, cookie = values.pop("origin", None), values.pop("cookie", None)
+        screen = await self.connect(origin=origin, cookie=cookie)
+        await screen.send(hello(token=token, last_seq=last_seq, **values))
+        return screen, await screen.until("welcome")
+
+    async def session_id(self, public_id: str) -> int:
+        found: int = await self.services.pool.fetchval(
+            "SELECT id FROM sessions WHERE public_id = $1", public_id
+        )
+        return found
+
+    async def close(self) -> None:
+        await stop_parts(self.parts, drain_seconds=5)
+        await self.listener.stop_listening()
+        await self.runner.cleanup()
+        for answer in self.answers:
+            answer.close()
+        await self.client.close()
+
+
+def hello(**values: Any) -> Frame:
+    frame = {"t": "hello", "v": 1, "site": "default", "last_seq": 0, "locale": "en", "tz": "Europe/Berlin"}
+    return frame | {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(kw_only=True)
+class Starter:
+    """Starts as many web processes on one database as a test needs."""
+
+    database_url: str
+    redis_url: str
+    servers: list[Server] = field(default_factory=list)
+    pools: list[asyncpg.Pool[asyncpg.Record]] = field(default_factory=list)
+    announcers: list[RedisAnnouncer] = field(default_factory=list)
+
+    async def until_followed(self, session_id: int, *, by: int) -> None:
+        """Until that many processes hear of the session: before, pieces of an answer may pass them by."""
+        client = Redis.from_url(self.redis_url)
+        try:
+            async with asyncio.timeout(30):
+                while dict(await client.pubsub_numsub(f"{channel_of(client)}{session_id}")).popitem()[1] < by:
+                    await asyncio.sleep(0.01)
+        finally:
+            await client.aclose()
+
+    def _desk_announcer(self, redis: bool) -> Any:
+        if not redis:
+            return DeafAnnouncer()
+        self.announcers.append(RedisAnnouncer(self.redis_url))
+        return self.announcers[-1]
+
+    async def start(
+        self,
+        *,
+        limits: Limits | None = None,
+        redis: bool = True,
+        counts: Counts | None = None,
+        **settings: Any,
+    ) -> Server:
+        pool = await open_pool(self.database_url, size=4)
+        self.pools.append(pool)
+        announcer: Any = RedisAnnouncer(self.redis_url) if redis else DeafAnnouncer()
+        if isinstance(announcer, RedisAnnouncer):
+            self.announcers.append(announcer)
+        conversation = ScriptedConversation(pool)
+        services = Services(
+            settings=load_settings(**settings),
+            pool=pool,
+            announcer=announcer,
+            conversation=conversation,
+            commands=ScriptedCommands(conversation),
+            inspecting=inspecting_over(pool),
+            operator_desk=OperatorDesk(
+                PostgresHandovers(pool), announcer, VocabularyCounter(), crash_point=no_crash
+            ),
+            work_desk=WorkDesk(PostgresWorkChanges(pool), SilentDoorbell(), announcer, crash_point=no_crash),
+            desk_announcer=self._desk_announcer(redis),
+        )
+        model = ModelShown(name="scripted", offline=True)
+        parts = make_parts(services, model=model, limits=limits)
+        runner = web.AppRunner(make_web_app(services, parts), shutdown_timeout=1)
+        await runner.setup()
+        listener = Listener(runner)
+        port = await listener.start("127.0.0.1", 0)
+        start_parts(parts, counts=counts)
+        while redis and not announcer.connected:
+            await asyncio.sleep(0.01)
+        answers: list[ClientResponse] = []
+        server = Server(
+            url=f"http://127.0.0.1:{port}",
+            parts=parts,
+            services=services,
+            client=ClientSession(response_class=kept_in(answers)),
+            answers=answers,
+            runner=runner,
+            listener=listener,
+        )
+        self.servers.append(server)
+        return server
+
+    async def close(self) -> None:
+        for server in self.servers:
+            server.conversation.hold.set()
+            await server.close()
+        for announcer in self.announcers:
+            await announcer.close()
+        for pool in self.pools:
+            await pool.close()
+
+
+@pytest.fixture
+async def starter(database_url: str, redis_url: str) -> AsyncIterator[Starter]:
+    starter = Starter(database_url=database_url, redis_url=redis_url)
+    yield starter
+    await starter.close()
+
+
+@pytest.fixture
+async def server(starter: Starter) -> Server:
+    return await starter.start()

@@ -1,0 +1,239 @@
+"""Agents' folders as people leave them: broken files are told and never in the way; changes are seen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from shared.adapters.files.knowledge_files import KnowledgeFiles, UnreadableKnowledge, shelf_of
+from shared.adapters.files.workspace_files import MOST_BYTES, WorkspaceFiles, read_workspace
+from shared.core.context.workspace import FILE_CHARS
+from tests.kit.sample_files import pdf
+
+PATIENCE_SECONDS = 20.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "workspaces" / "ada"
+    path.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+async def files(folder: Path) -> AsyncIterator[WorkspaceFiles]:
+    found = WorkspaceFiles(folder.parent, poll_seconds=0)
+    yield found
+    await found.close()
+
+
+async def until(files: WorkspaceFiles, name: str, text: str, *, of: str = "ada") -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while files.of(of).text(name) != text:
+            await asyncio.sleep(0.02)
+
+
+def test_a_folder_that_is_not_there_is_told_and_holds_nothing(tmp_path: Path) -> None:
+    found = read_workspace(tmp_path / "none")
+    assert found.files == ()
+    assert found.problems == (f"{tmp_path / 'none'} is not there",)
+
+
+def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "ada").write_text("I am no folder")
+    assert read_workspace(tmp_path / "ada").problems
+
+
+def test_only_files_that_mean_something_are_read(folder: Path) -> None:
+    for name in ("SOUL.md", "README.md", "soul.txt", "memory.md"):
+        (folder / name).write_text(name)
+    assert [name for name, _ in read_workspace(folder).files] == ["SOUL.md"]
+
+
+@pytest.mark.control("S48")
+def test_a_link_out_of_the_folder_is_refused_and_one_inside_is_followed(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("TOP SECRET")
+    (folder / "SOUL.md").symlink_to(tmp_path / "secret")
+    (folder / "real.md").write_text("inside")
+    (folder / "AGENTS.md").symlink_to(folder / "real.md")
+    (folder / "TOOLS.md").symlink_to(folder / "nothing")
+    (folder / "USER.md").symlink_to(folder / "USER.md")
+    found = read_workspace(folder)
+    assert dict(found.files) == {"AGENTS.md": "inside"}
+    assert "SOUL.md leads out of the folder: a link must stay inside it" in found.problems
+    assert "TOOLS.md is a link to nothing" in found.problems
+    assert any(problem.startswith("USER.md ") for problem in found.problems)
+
+
+def test_a_memory_folder_that_leads_elsewhere_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "2026-01-01.md").write_text("TOP SECRET")
+    (folder / "memory").symlink_to(tmp_path / "other")
+    assert read_workspace(folder).files == ()
+
+
+def test_what_is_no_file_never_holds_anybody_up(folder: Path) -> None:
+    (folder / "SOUL.md").mkdir()
+    os.mkfifo(folder / "AGENTS.md")
+    found = read_workspace(folder)
+    assert found.files == ()
+    assert set(found.problems) == {"SOUL.md is not a file", "AGENTS.md is not a file"}
+
+
+def test_a_broken_encoding_is_read_as_far_as_it_goes_and_told(folder: Path) -> None:
+    (folder / "SOUL.md").write_bytes(b"Gr\xfc\xdfe\x00 from \xe2\x82")
+    (folder / "AGENTS.md").write_bytes(b"\xef\xbb\xbfwith a mark")
+    found = read_workspace(folder)
+    lost = "\N{REPLACEMENT CHARACTER}"
+    assert found.text("SOUL.md") == f"Gr{lost}{lost}e from {lost}"
+    assert found.text("AGENTS.md") == "with a mark"
+    assert len(found.problems) == 1
+
+
+def test_a_huge_file_shows_head_and_tail_and_is_told(folder: Path) -> None:
+    with (folder / "SOUL.md").open("wb") as out:
+        out.write(b"HEAD")
+        out.seek(5 * 1024**3)
+        out.write(b"TAIL")
+    (folder / "AGENTS.md").write_text("x" * (FILE_CHARS + 1))
+    found = read_workspace(folder)
+    assert found.text("SOUL.md").startswith("HEAD")
+    assert found.text("SOUL.md").endswith("TAIL")
+    assert all(len(text) <= FILE_CHARS for _, text in found.files)
+    assert sum("only its head and tail are used" in problem for problem in found.problems) == 2
+    assert MOST_BYTES < 5 * 1024**3
+
+
+async def test_a_change_is_seen_by_the_watcher_alone(files: WorkspaceFiles, folder: Path) -> None:
+    (folder / "SOUL.md").write_text("one")
+    assert files.of("ada").text("SOUL.md") == "one"
+    for words in ("two", "three"):
+        (folder / "new").write_text(words)
+        (folder / "new").replace(folder / "SOUL.md")
+        await until(files, "SOUL.md", words)
+    (folder / "SOUL.md").unlink()
+    await until(files, "SOUL.md", "")
+
+
+async def test_a_change_is_seen_by_the_poll_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(self: WorkspaceFiles) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(WorkspaceFiles, "_watch", never)
+    files = WorkspaceFiles(folder.parent, poll_seconds=0.05)
+    assert files.of("ada").files == ()
+    (folder / "SOUL.md").write_text("one")
+    await until(files, "SOUL.md", "one")
+    await files.close()
+
+
+async def test_a_second_folder_is_watched_with_the_first(files: WorkspaceFiles, folder: Path) -> None:
+    other = folder.parent / "grace"
+    other.mkdir()
+    files.of("ada")
+    await asyncio.sleep(0.1)
+    files.of("grace")
+    (other / "SOUL.md").write_text("two")
+    await until(files, "SOUL.md", "two", of="grace")
+    (folder / "SOUL.md").write_text("one")
+    await until(files, "SOUL.md", "one")
+
+
+async def test_a_folder_that_is_removed_and_made_again_is_seen(files: WorkspaceFiles, folder: Path) -> None:
+    (folder / "SOUL.md").write_text("one")
+    files.of("ada")
+    await asyncio.sleep(1.5)
+    (folder / "SOUL.md").unlink()
+    folder.rmdir()
+    await until(files, "SOUL.md", "")
+    folder.mkdir()
+    (folder / "SOUL.md").write_text("again")
+    await until(files, "SOUL.md", "again")
+
+
+async def test_whoever_listens_hears_of_changes_in_knowledge_too(files: WorkspaceFiles, folder: Path) -> None:
+    heard: list[str] = []
+    files.tell(heard.append)
+    await files.preload(["ada", "ada"])
+    (folder / "knowledge").mkdir()
+    (folder / "knowledge" / "a.md").write_text("x")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not heard:
+            await asyncio.sleep(0.02)
+    assert set(heard) == {"ada"}
+
+
+async def test_nothing_runs_where_no_agent_has_a_folder(files: WorkspaceFiles) -> None:
+    await files.preload([])
+    assert not files._tasks
+
+
+def test_a_shelf_names_what_it_cannot_use_and_goes_on(folder: Path, tmp_path: Path) -> None:
+    shelf = folder / "knowledge"
+    (shelf / "deep").mkdir(parents=True)
+    (shelf / "deep" / "a.md").write_text("# A\ntext")
+    (shelf / "picture.png").write_bytes(b"x")
+    (shelf / ".hidden.md").write_text("x")
+    (tmp_path / "secret.txt").write_text("x")
+    (shelf / "out.txt").symlink_to(tmp_path / "secret.txt")
+    os.mkfifo(shelf / "pipe.txt")
+    with (shelf / "huge.txt").open("wb") as out:
+        out.truncate(100 * 1024**2)
+    found = shelf_of(shelf)
+    assert list(found.files) == ["deep/a.md"]
+    assert sorted(problem.split(" ")[0] for problem in found.problems) == [
+        "knowledge/huge.txt", "knowledge/out.txt", "knowledge/picture.png", "knowledge/pipe.txt",
+    ]  # fmt: skip
+    assert "knowledge/huge.txt has 100 MB; 20 MB is the most" in found.problems
+
+
+def test_a_name_that_is_no_text_is_told_and_passed_over(folder: Path) -> None:
+    for inner in ("knowledge", "memory"):
+        (folder / inner).mkdir()
+        (folder / inner / "a.md").write_text("x")
+        (folder / inner / os.fsdecode(b"b\xff.md")).write_text("x")
+        (folder / inner / "c\n.md").write_text("x")
+    assert list(shelf_of(folder / "knowledge").files) == ["a.md"]
+    assert all(problem.isascii() for problem in shelf_of(folder / "knowledge").problems)
+    assert [name for name, _ in read_workspace(folder).files] == ["memory/a.md"]
+
+
+def test_no_shelf_is_an_empty_one(tmp_path: Path) -> None:
+    assert shelf_of(tmp_path / "none").problems == ()
+
+
+async def test_each_kind_of_file_becomes_passages(folder: Path) -> None:
+    shelf = folder / "knowledge"
+    shelf.mkdir()
+    (shelf / "a.md").write_text("# Returns\nThirty days.")
+    (shelf / "b.csv").write_text("name,price\nTea,3\n")
+    (shelf / "c.TXT").write_bytes(b"Gr\xfc\xdfe")
+    (shelf / "d.pdf").write_bytes(pdf("Page one.", "Page two."))
+    knowledge = KnowledgeFiles(folder.parent)
+    told = {
+        path: [(one.heading, one.text) for one in await knowledge.passages("ada", path)]
+        for path in (await knowledge.look("ada")).files
+    }
+    assert told == {
+        "a.md": [("Returns", "Thirty days.")],
+        "b.csv": [("row 2", "name: Tea; price: 3")],
+        "c.TXT": [("line 1", "Grüße")],
+        "d.pdf": [("page 1", "Page one."), ("page 2", "Page two.")],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.pdf", b"%PDF-1.7 broken"), ("b.csv", b'a\n"open'), ("c.md", b"\x00\x01"), ("../../x.md", b"")],
+)
+async def test_a_broken_file_is_told_by_its_name(folder: Path, name: str, content: bytes) -> None:
+    shelf = folder / "knowledge"
+    shelf.mkdir()
+    (shelf / Path(name).name).write_bytes(content)
+    with pytest.raises(UnreadableKnowledge, match=re.escape(name)):
+        await KnowledgeFiles(folder.parent).passages("ada", name)

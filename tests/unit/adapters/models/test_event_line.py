@@ -1,0 +1,106 @@
+"""An open stream hands out whole events, however their bytes come, and what came before a broken one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shared.adapters.models import provider
+from shared.adapters.models.provider import LOOK_SECONDS, MUCH_BYTES, Line
+from shared.core.values.errors import ModelUnavailable
+
+EVENTS = [
+    {"type": "ping"},
+    *({"type": "content_block_delta", "text": word} for word in ("Zoë", "東京", "🌊", "a\nb")),
+]
+
+
+def written(events: Iterable[object], end: str = "\n") -> bytes:
+    lines = [f"event: x{end}data: {json.dumps(event, ensure_ascii=False)}{end}{end}" for event in events]
+    return "".join(lines).encode()
+
+
+def line_of(*chunks: bytes) -> Line:
+    async def arriving() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+
+    stream: Any = SimpleNamespace(response=SimpleNamespace(aiter_bytes=arriving, headers={}))
+    return Line(stream)
+
+
+async def all_of(line: Line) -> list[Any]:
+    found: list[Any] = []
+    while events := await line.next():
+        found += events
+    return found
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64, 10_000])
+async def test_events_are_whole_wherever_their_bytes_are_cut(size: int, end: str) -> None:
+    sent = written(EVENTS, end)
+    line = line_of(*(sent[at : at + size] for at in range(0, len(sent), size)))
+    assert await all_of(line) == EVENTS
+    assert await line.next() == []
+
+
+async def test_what_came_together_is_handed_out_together() -> None:
+    line = line_of(written(EVENTS[:3]) + b": a comment\n\n", written(EVENTS[3:]))
+    assert [await line.next(), await line.next(), await line.next()] == [EVENTS[:3], EVENTS[3:], []]
+
+
+async def test_a_last_event_without_its_empty_line_is_passed_over() -> None:
+    assert await all_of(line_of(written(EVENTS), b'data: {"type": "ping"}')) == EVENTS
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [b"data: {half\n\n", b"data: [1]\n\n", b"data: \xff\n\n", b'event: error\ndata: {"type": "error"}\n\n'],
+    ids=["no JSON", "no object", "no text", "an error"],
+)
+async def test_what_came_before_a_broken_event_is_heard_first(broken: bytes) -> None:
+    line = line_of(written(EVENTS[:2]) + broken + written(EVENTS[2:]))
+    assert await line.next() == EVENTS[:2]
+    for _ in range(2):
+        with pytest.raises(ModelUnavailable):
+            await line.next()
+
+
+async def test_nothing_of_a_stream_that_ends_at_once() -> None:
+    assert await all_of(line_of()) == []
+
+
+async def test_an_event_that_never_ends_is_none() -> None:
+    line = line_of(b"data: ", *([b"x" * 16_384] * 200))
+    assert await line.next() == []
+
+
+@pytest.mark.parametrize(("size", "naps"), [(10, 1), (MUCH_BYTES - 1, 1), (MUCH_BYTES, 0), (100_000, 0)])
+async def test_who_reads_rests_unless_very_much_came_at_once(
+    monkeypatch: pytest.MonkeyPatch, size: int, naps: int
+) -> None:
+    napped: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        napped.append(seconds)
+
+    monkeypatch.setattr("shared.adapters.models.provider.asyncio.sleep", sleep)
+    head = written(EVENTS[:1])
+    line = line_of(head + b":" * (size - len(head)) if size > len(head) else head)
+    assert await line.next() == EVENTS[:1]
+    await line.rest()
+    assert len(napped) == naps
+    assert all(0 < seconds <= LOOK_SECONDS for seconds in napped)
+
+
+async def test_an_event_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider, "_LONGEST_EVENT_BYTES", 1_000)
+    line = line_of(written(EVENTS), *[b"data: " + b"x" * 200] * 10, written(EVENTS))
+    assert await line.next() == EVENTS
+    with pytest.raises(ModelUnavailable, match="without an end"):
+        await line.next()

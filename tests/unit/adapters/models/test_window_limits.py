@@ -1,0 +1,101 @@
+"""What refusals say of a window is believed when several say so, for minutes, never against evidence."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, Limits
+from tests.kit.model_makers import HandClock
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def limits(clock: HandClock) -> Limits:
+    return Limits(clock=clock)
+
+
+def refused_in(limits: Limits, *turns: tuple[int, int], maximum: int = 3_000) -> None:
+    for about in turns:
+        limits.refused(maximum, about=about)
+
+
+@pytest.mark.parametrize(
+    ("turns", "believed"),
+    [
+        ([(1, 1)], False),
+        ([(1, 1)] * 10, False),
+        ([(1, 1), (1, 2)], False),
+        ([(1, 1), (1, 2), (1, 3)], True),
+        ([(1, 1), (2, 7)], True),
+        ([(1, 1), (2, -5)], True),
+        ([(0, 0), (1, 1)], False),
+        ([(0, 0)] * 5, False),
+    ],
+)
+def test_two_conversations_or_three_turns_prove_a_number(
+    limits: Limits, turns: list[tuple[int, int]], believed: bool
+) -> None:
+    refused_in(limits, *turns)
+    assert limits.believed() == (3_000 if believed else None)
+
+
+def test_different_numbers_prove_nothing(limits: Limits) -> None:
+    refused_in(limits, (1, 1), maximum=3_000)
+    refused_in(limits, (2, 1), maximum=4_000)
+    assert limits.believed() is None
+
+
+def test_a_proven_number_holds_for_two_minutes_and_one_more_refusal_renews_it(
+    limits: Limits, clock: HandClock
+) -> None:
+    refused_in(limits, (1, 1), (2, 1))
+    clock.now += 119
+    assert limits.believed() == 3_000
+    clock.now += 1
+    assert limits.believed() is None
+    assert limits.told() == 3_000, "operators are not told of the end of it every two minutes"
+    refused_in(limits, (2, 2))
+    assert limits.believed() == 3_000
+    clock.now += 600
+    assert limits.told() is None
+    refused_in(limits, (3, 1))
+    assert limits.believed() is None, "what was said ten minutes ago proves nothing any more"
+
+
+def test_nothing_is_believed_below_what_was_taken_within_the_hour(limits: Limits, clock: HandClock) -> None:
+    limits.taken(50_000)
+    clock.now += 3_000
+    limits.taken(7_000)
+    refused_in(limits, (1, 1), (2, 1))
+    assert limits.believed() == 50_000
+    clock.now += 1_000
+    refused_in(limits, (3, 1), (4, 1))
+    assert limits.believed() == 7_000
+
+
+def test_a_prompt_that_is_taken_disproves_every_smaller_number(limits: Limits) -> None:
+    refused_in(limits, (1, 1), (2, 1))
+    limits.taken(3_000)
+    assert limits.believed() == 3_000
+    limits.taken(3_001)
+    assert limits.believed() is None
+    assert limits.told() is None
+
+
+@pytest.mark.parametrize("maximum", [-5, 0, SMALLEST_WINDOW - 1, LARGEST_WINDOW + 1, 10**400])
+def test_numbers_that_no_window_has_are_passed_over(limits: Limits, maximum: int) -> None:
+    refused_in(limits, (1, 1), (2, 1), (3, 1), maximum=maximum)
+    assert limits.believed() is None
+
+
+def test_what_is_remembered_does_not_grow(limits: Limits, clock: HandClock) -> None:
+    for number in range(5_000):
+        limits.taken(number + 4_000)
+        limits.refused(20_000, about=(number, 1))
+        clock.now += 60
+    assert len(limits._taken) <= 13
+    assert len(limits._refusals) <= 100

@@ -1,0 +1,83 @@
+"""What a process tells of a provider that is out: enough to act on, and none of the provider's own words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shared.adapters.models.breaker import FEWEST_CALLS, Breaker
+from shared.adapters.models.error_mapping import error_of, read_refusal
+from shared.adapters.telemetry.health import Health
+
+CANARY = "Maria-7f3a9b"
+
+
+def told_of(breaker: Breaker) -> dict[str, object]:
+    (provider,) = Health(lambda: {"https://api.example.org": breaker.state()}, Path("/"))()["providers"]
+    found: dict[str, object] = provider
+    return found
+
+
+def answered(status: int, kind: str, words: str) -> str:
+    return str(error_of(read_refusal(status, {"error": {"type": kind, "message": words}})))
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "words", "told"),
+    [
+        (
+            401,
+            "authentication_error",
+            "invalid x-api-key sk-ant-api03-XX",
+            "401 authentication_error, about the key",
+        ),
+        (
+            400,
+            "invalid_request_error",
+            "Your credit balance is too low",
+            "400 invalid_request_error, about billing",
+        ),
+        (
+            429,
+            "insufficient_quota",
+            "You exceeded your current quota",
+            "429 insufficient_quota, about a quota",
+        ),
+        (403, "permission_error", "account suspended", "403 permission_error, about a closed account"),
+        (403, "", f"no more for {CANARY}", "403"),
+        (402, CANARY, f"{CANARY}_error said {CANARY}", "402"),
+    ],
+)
+def test_a_refused_account_is_told_by_codes_and_subject(
+    status: int, kind: str, words: str, told: str
+) -> None:
+    breaker = Breaker()
+    breaker.refused(answered(status, kind, words))
+    assert told_of(breaker)["reason"] == told
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (answered(529, "overloaded_error", "Overloaded"), "529 overloaded_error"),
+        (answered(500, "", f"cannot parse: {CANARY} said hello"), "500"),
+        (f"ConnectError: {CANARY}", "ConnectError"),
+        ("no word for 30 s", "no word for 30 s"),
+        (f"{CANARY} wrote: x", ""),
+    ],
+)
+def test_a_provider_that_fails_is_told_without_its_words(reason: str, told: str) -> None:
+    breaker = Breaker()
+    for _ in range(FEWEST_CALLS):
+        breaker.failed(reason)
+    found = told_of(breaker)
+    assert found.get("reason", "") == told
+    assert CANARY not in str(found)
+
+
+def test_a_provider_that_answers_has_no_reason() -> None:
+    breaker = Breaker()
+    breaker.refused(answered(401, "authentication_error", "no"))
+    breaker.succeeded()
+    assert "reason" not in told_of(breaker)

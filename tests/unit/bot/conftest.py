@@ -1,0 +1,8 @@
+"""Loads aiogram as the bot does, before a test imports it: its models build themselves when they are used."""
+
+from __future__ import annotations
+
+from bot.telegram.library import load_aiogram
+
+# At the import of this file: a fixture would come after the tests' own imports.
+load_aiogram()

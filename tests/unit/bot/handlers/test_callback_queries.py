@@ -1,0 +1,123 @@
+"""Whose press of which button is heard: what a button says is never enough."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from bot.telegram.arrivals import Pressed, Sender, Where
+from bot.telegram.keyboards import Action, Press, callback_data
+from bot.telegram.pressing import Pressing
+from bot.telegram.texts import texts_for
+from shared.adapters.postgres.telegram.chats import PlaceRow
+
+MEMORY = (Action.FORGET_NOTE, Action.BRING_BACK, Action.PAGE)
+ADMINS_ONLY = (Action.FORGET_NOTE, Action.BRING_BACK, Action.FORGET_ALL, Action.KEEP_ALL)
+
+
+class Everything:
+    """Stands for all that a press can reach, and writes down what was done."""
+
+    def __init__(self, *, admin: bool = False) -> None:
+        self.done: list[str] = []
+        self.nods: list[str] = []
+        self.admin = admin
+
+    async def nod(self, _callback_id: str, words: str = "") -> None:
+        self.nods.append(words)
+
+    async def may_press(self, _pressed: Pressed) -> bool:
+        return True
+
+    async def is_admin(self, _chat_id: int, _user_id: int) -> bool:
+        return self.admin
+
+    async def run(self, **call: Any) -> Any:
+        self.done.append(f"{call['name']} {call['args']}")
+        return SimpleNamespace(success=True, result="Forgotten")
+
+    async def confirmed(self, _session_id: int) -> bool:
+        self.done.append("kept")
+        return True
+
+    async def turn_to(self, *_: Any) -> None:
+        self.done.append("page")
+
+    async def put_away(self, *_: Any) -> None:
+        self.done.append("put away")
+
+    async def bring_back(self, *_: Any) -> None:
+        self.done.append("brought back")
+
+    async def change(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def place(chat_id: int) -> PlaceRow:
+    return PlaceRow(
+        address_id=5, bot_id=1, chat_id=chat_id, thread_id=0, party_id=2, session_id=3,
+        session_public_id=UUID(int=4), title="", settings={}, unreachable=False,
+    )  # fmt: skip
+
+
+async def press(
+    action: Action,
+    everything: Everything,
+    *,
+    chat_id: int = 42,
+    from_chat: int | None = None,
+    public: bool = False,
+) -> None:
+    async def found(_address_id: int) -> PlaceRow:
+        return place(chat_id)
+
+    stores = SimpleNamespace(places=SimpleNamespace(place=found))
+    desk = SimpleNamespace(stores=stores, bot_id=1, public=public, audience="personal")
+    reach = cast("Any", everything)
+    pressing = Pressing(
+        cast("Any", desk), door=reach, voice=reach, commands=reach, conversation=reach, wishes=reach,
+        admins=reach, remembered=reach, forgetting=reach, delivery=reach, offered=frozenset(),
+    )  # fmt: skip
+    where = Where(chat_id=chat_id if from_chat is None else from_chat)
+    data = callback_data(Press(action=action, address_id=5, subject=7))
+    await pressing.pressed(
+        Pressed(
+            update_id=1, callback_id="c", data=data, sender=Sender(user_id=9, name="Ada"), where=where,
+            message_id=1, accessible=True,
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("action", MEMORY)
+async def test_where_strangers_are_served_no_button_reaches_a_memory(action: Action) -> None:
+    everything = Everything(admin=True)
+    await press(action, everything, public=True)
+    assert everything.done == []
+    assert everything.nods == [texts_for("en").others_button]
+
+
+@pytest.mark.control("S47")
+@pytest.mark.parametrize("action", ADMINS_ONLY)
+async def test_in_a_group_only_administrators_forget(action: Action) -> None:
+    member, admin = Everything(), Everything(admin=True)
+    await press(action, member, chat_id=-42)
+    assert member.done == []
+    await press(action, admin, chat_id=-42)
+    assert len(admin.done) == 1
+
+
+@pytest.mark.control("S47")
+@pytest.mark.parametrize("action", [*MEMORY, *ADMINS_ONLY])
+async def test_a_press_from_another_chat_does_nothing(action: Action) -> None:
+    everything = Everything(admin=True)
+    await press(action, everything, from_chat=43)
+    assert everything.done == []
+
+
+async def test_everything_is_forgotten_with_the_words_that_confirm() -> None:
+    everything = Everything()
+    await press(Action.FORGET_ALL, everything)
+    assert everything.done == ["forget everything yes"]

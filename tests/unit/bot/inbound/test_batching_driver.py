@@ -1,0 +1,264 @@
+"""The driver: order within a place, no waiting between places, and nothing handed on twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+
+from bot.telegram.arrivals import CommandWords, Spoken, Where
+from bot.telegram.hold import SURE_SECONDS, Hold
+from bot.telegram.lane_driver import Lanes
+from bot.telegram.lanes import Gathered, Patience
+from shared.core.values.errors import Fenced, StorageUnavailable
+from tests.kit.storage_health import Doubtful, broken_line
+from tests.kit.telegram.updates import BOB, GROUP, after, forward, photo, spoken
+
+QUICK = Patience(paste=0.15, album=0.15, forward=0.05, stale=0.1)
+
+
+class Heard:
+    """What was handed on; a place can be held up, and Postgres can be away."""
+
+    def __init__(self) -> None:
+        self.turns: list[Gathered] = []
+        self.failed: list[Gathered] = []
+        self.held_up: dict[int, asyncio.Event] = {}
+        self.errors: list[Exception] = []
+
+    async def __call__(self, gathered: Gathered) -> None:
+        gate = self.held_up.get(gathered.first.where.chat_id)
+        bypass = gathered.first.command is not None and gathered.first.command.name == "stop"
+        if gate is not None and not bypass:
+            await gate.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        self.turns.append(gathered)
+
+    async def fail(self, gathered: Gathered, error: Exception) -> None:
+        self.failed.append(gathered)
+
+    @property
+    def ids(self) -> list[tuple[int, ...]]:
+        return [one.message_ids for one in self.turns]
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+async def lanes(heard: Heard) -> AsyncIterator[Lanes]:
+    made = Lanes(heard, now=lambda: datetime.now(UTC), patience=QUICK, on_failed=heard.fail)
+    yield made
+    await made.close()
+
+
+def now(message: Spoken) -> Spoken:
+    import dataclasses
+
+    return dataclasses.replace(message, at=datetime.now(UTC))
+
+
+async def comes(heard: Heard, ids: tuple[int, ...]) -> None:
+    async with asyncio.timeout(60):
+        while ids not in heard.ids:
+            await asyncio.sleep(0.01)
+
+
+async def settled(lanes: Lanes) -> None:
+    await asyncio.wait_for(lanes.idle(), 60)
+
+
+async def test_a_paste_an_album_and_a_forward_come_out_as_turns(lanes: Lanes, heard: Heard) -> None:
+    lanes.put([now(spoken(1, "x" * 4096)), now(spoken(2, "y" * 4096))])
+    lanes.put([now(spoken(3, "z"))])
+    lanes.put([now(photo(4, "g")), now(photo(5, "g"))])
+    await settled(lanes)
+    lanes.put([now(spoken(6, "see")), now(forward(7, "a"))])
+    await settled(lanes)
+    assert heard.ids == [(1, 2, 3), (4, 5), (6, 7)]
+    assert heard.turns[0].text == "x" * 4096 + "y" * 4096 + "z"
+
+
+async def test_one_place_waits_for_itself_and_not_for_others(lanes: Lanes, heard: Heard) -> None:
+    gate = heard.held_up[42] = asyncio.Event()
+    lanes.put([now(spoken(1, "a")), now(spoken(2, "b"))])
+    lanes.put([now(spoken(3, "elsewhere", where=Where(chat_id=43), sender=BOB))])
+    lanes.put([now(spoken(4, "another topic", where=Where(chat_id=42, thread_id=7)))])
+    await comes(heard, (3,))
+    await asyncio.sleep(0.05)
+    assert heard.ids == [(3,)]
+    gate.set()
+    await settled(lanes)
+    assert [ids for ids in heard.ids if ids in ((1,), (2,))] == [(1,), (2,)]
+
+
+async def test_stop_overtakes_everything_and_other_commands_keep_their_place(
+    lanes: Lanes, heard: Heard
+) -> None:
+    gate = heard.held_up[42] = asyncio.Event()
+    lanes.put([now(spoken(1, "a")), now(spoken(2, "/new")), now(spoken(3, "/stop"))])
+    await comes(heard, (3,))
+    await asyncio.sleep(0.05)
+    assert heard.ids == [(3,)]
+    gate.set()
+    await settled(lanes)
+    assert heard.ids == [(3,), (1,), (2,)]
+
+
+async def test_stop_begins_behind_what_came_before_it_and_before_what_came_after(
+    lanes: Lanes, heard: Heard
+) -> None:
+    lanes.put(
+        [now(spoken(1, "a")), now(spoken(2, "x" * 4096)), now(spoken(3, "/stop")), now(spoken(4, "end"))]
+    )
+    await settled(lanes)
+    assert heard.ids == [(1,), (3,), (2, 4)]
+
+
+async def test_an_edited_stop_stops_nothing(lanes: Lanes, heard: Heard) -> None:
+    lanes.put([now(spoken(3, "/stop", edited=True))])
+    await settled(lanes)
+    assert heard.turns[0].first.edited
+    assert heard.turns[0].first.command == CommandWords(name="stop")
+
+
+async def test_the_same_update_put_again_meanwhile_is_taken_once(lanes: Lanes, heard: Heard) -> None:
+    gate = heard.held_up[42] = asyncio.Event()
+    message = now(spoken(1, "a"))
+    for _ in range(5):
+        lanes.put([message])
+        await asyncio.sleep(0)
+    assert lanes.held == {message.update_id}
+    gate.set()
+    await settled(lanes)
+    assert heard.ids == [(1,)]
+    assert not lanes.held
+
+
+async def test_postgres_away_means_again_and_a_bug_means_told(lanes: Lanes, heard: Heard) -> None:
+    heard.errors = [StorageUnavailable("away"), StorageUnavailable("away")]
+    lanes.put([now(spoken(1, "a")), now(spoken(2, "b"))])
+    await settled(lanes)
+    assert heard.ids == [(1,), (2,)]
+    heard.errors = [RuntimeError("a bug")]
+    lanes.put([now(spoken(3, "c")), now(spoken(4, "d"))])
+    await settled(lanes)
+    assert heard.ids[2:] == [(4,)]
+    assert [one.message_ids for one in heard.failed] == [(3,)]
+
+
+async def test_two_people_of_a_group_do_not_mix_unless_it_is_old(lanes: Lanes, heard: Heard) -> None:
+    lanes.put([now(spoken(1, "x" * 4096, where=GROUP)), now(spoken(2, "hi", where=GROUP, sender=BOB))])
+    await settled(lanes)
+    assert sorted(heard.ids) == [(1,), (2,)]
+    old = after(-100_000_000)
+    lanes.put(
+        [
+            spoken(3, "long ago", where=GROUP, at=old),
+            spoken(4, "me too", where=GROUP, sender=BOB, at=old),
+            now(spoken(5, "and now", where=GROUP)),
+        ]
+    )
+    await settled(lanes)
+    assert heard.ids[2:] == [(3, 4, 5)]
+    assert heard.turns[-1].text == "Ada Lovelace: long ago\n\nBob: me too\n\nAda Lovelace: and now"
+
+
+async def test_closing_lets_go_of_what_waits(heard: Heard) -> None:
+    lanes = Lanes(heard, now=lambda: datetime.now(UTC), patience=Patience())
+    lanes.put([now(spoken(1, "x" * 4096))])
+    await asyncio.sleep(0)
+    await lanes.close()
+    assert not heard.turns
+    assert not lanes.held
+
+
+async def test_what_another_holder_has_taken_is_let_go_with_all_that_waits_behind_it(
+    lanes: Lanes, heard: Heard
+) -> None:
+    gate = heard.held_up[42] = asyncio.Event()
+    behind = [now(spoken(2, "b")), now(spoken(3, "x" * 4096))]
+    lanes.put([now(spoken(1, "a")), *behind])
+    lanes.put([now(spoken(4, "elsewhere", where=GROUP))])
+    while heard.ids != [(4,)]:
+        await asyncio.sleep(0.01)
+    heard.errors.append(Fenced("taken"))
+    gate.set()
+    await settled(lanes)
+    assert (heard.ids, heard.failed, lanes.held) == ([(4,)], [], frozenset())
+    lanes.put(behind)
+    await settled(lanes)
+    assert heard.ids == [(4,), (2,), (3,)]
+
+
+async def test_nothing_is_handed_on_before_it_is_sure_that_nobody_else_does(heard: Heard) -> None:
+    clock = [0.0]
+    hold = Hold(now=lambda: clock[0])
+    lanes = Lanes(heard, now=lambda: datetime.now(UTC), patience=QUICK, sure=hold.sure)
+    lanes.put([now(spoken(1, "a")), now(spoken(2, "b"))])
+    await asyncio.sleep(0.05)
+    assert heard.ids == []
+    hold.taken(asked_at=clock[0])
+    await settled(lanes)
+    clock[0] += SURE_SECONDS + 0.1
+    lanes.put([now(spoken(3, "c"))])
+    await asyncio.sleep(0.05)
+    assert heard.ids == [(1,), (2,)]
+    await lanes.close()
+    assert lanes.held == frozenset()
+    hold.taken(asked_at=clock[0])
+    lanes.put([now(spoken(4, "d"))])
+    await settled(lanes)
+    await lanes.close()
+    assert heard.ids == [(1,), (2,), (4,)]
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_what_nobody_expected_is_no_failure_before_storage_was_seen_to_be_well(
+    heard: Heard, times: int
+) -> None:
+    storage = Doubtful()
+    lanes = Lanes(
+        heard, now=lambda: datetime.now(UTC), patience=QUICK, on_failed=heard.fail,
+        asking_storage=storage.asking,
+    )  # fmt: skip
+    heard.errors = [broken_line() for _ in range(times)]
+    lanes.put([now(spoken(1, "a"))])
+    await asyncio.wait_for(storage.was_asked.wait(), 60)
+    lanes.put([now(spoken(2, "b"))])
+    await settled(lanes)
+    assert (heard.ids, heard.failed, storage.asked) == ([(1,), (2,)], [], times)
+    storage.well = True
+    heard.errors = [broken_line()]
+    lanes.put([now(spoken(3, "c")), now(spoken(4, "d"))])
+    await settled(lanes)
+    assert (heard.ids[-1], [one.message_ids for one in heard.failed]) == ((4,), [(3,)])
+    await lanes.close()
+
+
+async def test_nothing_newer_passes_a_message_whose_failure_cannot_be_noted(heard: Heard) -> None:
+    noted = asyncio.Event()
+    away = asyncio.Event()
+
+    async def fail(gathered: Gathered, error: Exception) -> None:
+        if not noted.is_set():
+            away.set()
+            raise StorageUnavailable("away")
+        await heard.fail(gathered, error)
+
+    lanes = Lanes(heard, now=lambda: datetime.now(UTC), patience=QUICK, on_failed=fail)
+    heard.errors = [ValueError("ours")]
+    lanes.put([now(spoken(1, "a")), now(spoken(2, "b"))])
+    await asyncio.wait_for(away.wait(), 60)
+    await asyncio.sleep(0.05)
+    assert heard.ids == []
+    assert lanes.held == {1001, 1002}
+    noted.set()
+    await settled(lanes)
+    assert (heard.ids, [one.message_ids for one in heard.failed]) == ([(2,)], [(1,)])
+    await lanes.close()

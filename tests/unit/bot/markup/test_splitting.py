@@ -1,0 +1,130 @@
+"""Long answers as parts: nothing lost, nothing over a limit, nothing cut that belongs together."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.telegram.markup import (
+    LIVE_UNITS,
+    MESSAGE_UNITS,
+    MOST_PARTS,
+    Part,
+    as_messages,
+    plain,
+    render,
+    split,
+    units,
+)
+from tests.unit.bot.markup.rendering import covered
+from tests.unit.bot.markup.samples import SAMPLES, WHOLE
+from tests.unit.bot.markup.telegram_parser import judge
+
+FAMILY = "👨‍👩‍👧‍👦"
+
+
+def joined(parts: tuple[Part, ...]) -> str:
+    return "".join(part.text + part.gap for part in parts)
+
+
+def check(markdown: str, *, limit: int = MESSAGE_UNITS) -> tuple[Part, ...]:
+    rendered = render(markdown)
+    parts = split(rendered, limit=limit)
+    assert joined(parts) == rendered.text
+    for part in parts:
+        assert units(part.text) <= limit
+        assert len(part.entities) <= 100
+        assert part.text.rstrip() == part.text != ""
+        assert not part.gap.strip(" \t\n\xa0\u0301")
+        judge(part)
+    return parts
+
+
+def test_an_answer_of_forty_thousand_characters() -> None:
+    markdown = "\n\n".join(f"{number}. round\n\n{WHOLE}" for number in range(60))[:40_000]
+    parts = check(markdown)
+    assert len(parts) > MOST_PARTS
+    assert check(markdown, limit=LIVE_UNITS)
+
+
+@pytest.mark.parametrize("limit", [20, 64])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_sample_in_small_parts(name: str, limit: int) -> None:
+    check(SAMPLES[name].markdown, limit=limit)
+
+
+def test_a_short_answer_is_one_part() -> None:
+    assert split(render("**a** b")) == (Part(text="a b", entities=render("**a** b").entities),)
+
+
+def test_nothing_is_no_part() -> None:
+    assert split(render(" \n")) == ()
+
+
+def test_a_cut_is_made_at_a_blank_line_before_any_other() -> None:
+    parts = check("a" * 60 + "\n\n" + "b " * 15 + "\nc " + "d" * 30, limit=100)
+    assert parts[0].text == "a" * 60
+    assert parts[0].gap == "\n\n"
+
+
+def test_then_at_a_line_and_then_at_a_space() -> None:
+    assert check("a " * 30 + "\n" + "b " * 30, limit=100)[0].gap == "\n"
+    assert check("a" * 60 + " " + "b" * 60, limit=100)[0].text == "a" * 60
+
+
+def test_a_split_block_of_code_keeps_its_language_and_its_indentation() -> None:
+    code = "\n".join(f"    line_{number} = {number}" for number in range(40))
+    parts = check(f"Look:\n\n```python\n{code}\n```\nEnd", limit=200)
+    assert all(each.language == "python" for part in parts for each in part.entities if each.type == "pre")
+    assert "\n".join(text for part in parts for text in covered(part, "pre")) == code
+    assert all(text.startswith("    line_") for part in parts for text in covered(part, "pre"))
+
+
+def test_a_style_goes_on_in_the_next_part() -> None:
+    parts = check("**" + "bold word " * 30 + "end**", limit=100)
+    assert all(covered(part, "bold") == (part.text,) for part in parts)
+
+
+@pytest.mark.parametrize("cluster", [FAMILY, "👍🏽", "🇩🇪", "e\u0301", "❤️"])
+@pytest.mark.parametrize("limit", [23, 24, 25, 26])
+def test_what_a_person_sees_as_one_is_never_cut(cluster: str, limit: int) -> None:
+    for part in check(cluster * 40, limit=limit):
+        assert part.text == cluster * (len(part.text) // len(cluster))
+
+
+def test_a_cluster_longer_than_a_message_is_cut_after_all() -> None:
+    assert [units(part.text) for part in check("e" + "\u0301" * 9_000 + " end")] == [4_096, 813]
+
+
+def test_more_than_a_hundred_entities_make_another_part() -> None:
+    parts = check("**a** b " * 250)
+    assert [len(part.entities) for part in parts] == [100, 100, 50]
+
+
+def test_long_addresses_make_another_part() -> None:
+    parts = check(" ".join(f"[{number}](https://e.org/{'x' * 1_000}{number})" for number in range(20)))
+    assert all(sum(len(each.url or "") for each in part.entities) <= 8_000 for part in parts)
+
+
+def test_thousands_of_spaces_are_no_part() -> None:
+    check("```\nx" + " " * 9_000 + "y\n```")
+
+
+def test_a_text_without_formatting_splits_alike() -> None:
+    rendered = plain(WHOLE * 20)
+    assert joined(split(rendered)) == rendered.text
+
+
+def test_up_to_five_parts_are_messages() -> None:
+    messages = as_messages("word " * 3_900)
+    assert (len(messages.parts), messages.document) == (5, None)
+
+
+def test_more_are_the_first_part_and_the_whole_as_a_file() -> None:
+    markdown = "**word** " * 1_000
+    messages = as_messages(markdown)
+    assert messages.parts == split(render(markdown))[:1]
+    assert messages.document == markdown
+
+
+def test_an_answer_without_anything_to_see_is_no_message() -> None:
+    assert as_messages("\u200b\n").parts == ()

@@ -1,0 +1,58 @@
+"""A bot that is held from now on: what its last holder left is looked for at once, and once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pytest
+
+from bot.telegram import answering
+from bot.telegram.answering import Answering
+from shared.services.turns import turn_dispatcher as everywhere
+
+
+class Traces:
+    """A conversation and a delivery with nothing to do."""
+
+    def __init__(self) -> None:
+        self.looks: list[list[str]] = []
+        self.brought: list[list[int]] = []
+
+    async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
+        self.looks.append(list(accounts or ()))
+        return []
+
+    async def heartbeat(self) -> None:
+        pass
+
+    async def recover(self, accounts: Sequence[int]) -> int:
+        self.brought.append(list(accounts))
+        return 0
+
+
+async def comes(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_bot_that_is_held_from_now_on_is_looked_after_before_the_next_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answering, "ROUND_SECONDS", 3_600.0)
+    monkeypatch.setattr(everywhere, "ORPHANS_SECONDS", 3_600.0)
+    traces, held = Traces(), list[int]()
+    nothing = cast("Any", traces)
+    answers = Answering(nothing, nothing, nothing, held=lambda: held, afterwards=nothing)
+    answers.start()
+    try:
+        await asyncio.sleep(0.2)
+        assert (traces.looks, traces.brought) == ([], [])
+        held.append(42)
+        answers.bot_serves()
+        await comes(lambda: bool(traces.looks and traces.brought))
+        assert (traces.looks, traces.brought) == ([["42"]], [[42]])
+    finally:
+        await answers.close()

@@ -1,0 +1,164 @@
+"""Automatic compaction rests after failures, stops where it does not help, and never for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shared.core.compaction.jobs import next_job, rest_from_now, rests
+from shared.core.session.backoff import (
+    BREAKER_SECONDS,
+    JobEnd,
+    SummaryEnd,
+    breaker_rest,
+    is_thrashing,
+    rest_from_json,
+    rest_to_json,
+    unusable_models,
+    unusable_seconds,
+)
+from shared.core.session.presets import preset
+from tests.kit.builders import budget, exchanges, view
+
+STEADY = preset("steady")
+STATE = view(exchanges(20, tokens=200), cycle=3)
+LIMIT, HARD = budget().limit, budget().hard
+
+
+def end(
+    age: float = 0.0, *, trigger: str = "limit", state: str = "done", faults: int = 0, **outcome: Any
+) -> JobEnd:
+    return JobEnd(trigger=trigger, state=state, faults=faults, outcome=outcome, age_seconds=age)
+
+
+def committed(at_turn: int, **more: Any) -> JobEnd:
+    return end(link=1, kind="summary", at_turn=at_turn, **more)
+
+
+DIGEST: dict[str, Any] = {"link": 1, "kind": "digest"}
+
+
+@pytest.mark.parametrize(
+    ("ends", "rest"),
+    [
+        ([], 0.0),
+        ([end(10, **DIGEST), end(20, **DIGEST)], 0.0),
+        ([end(10, **DIGEST), end(20, **DIGEST), end(30, **DIGEST)], BREAKER_SECONDS - 10),
+        ([end(901, **DIGEST), end(920, **DIGEST), end(930, **DIGEST)], 0.0),
+        ([end(10, state="dead", faults=3, advice="x")], BREAKER_SECONDS - 10),
+        ([committed(9), end(20, **DIGEST), end(30, **DIGEST), end(40, **DIGEST)], 0.0),
+        ([end(1, trigger="manual", **DIGEST), *[end(5, **DIGEST)] * 3], BREAKER_SECONDS - 5),
+        ([end(1, resting=True, **DIGEST), *[end(5, **DIGEST)] * 3], BREAKER_SECONDS - 5),
+        ([end(1, nothing="nothing_old"), *[end(5, **DIGEST)] * 3], BREAKER_SECONDS - 5),
+    ],
+)
+def test_three_failures_in_a_row_are_fifteen_minutes_of_rest(ends: list[JobEnd], rest: float) -> None:
+    """claude-code: sessions with fifty and more failures in a row, and no breaker."""
+    assert breaker_rest(ends) == rest
+
+
+def test_three_refills_within_three_turns_are_thrashing() -> None:
+    assert is_thrashing([committed(30), committed(27), committed(24)], now_turn=33)
+    assert not is_thrashing([committed(30), committed(27), committed(24)], now_turn=34)
+    assert not is_thrashing([committed(30), committed(26), committed(24)], now_turn=33)
+    assert not is_thrashing([committed(30), committed(27)], now_turn=33)
+
+
+def test_a_compaction_by_hand_or_for_another_reason_breaks_the_row() -> None:
+    assert not is_thrashing(
+        [committed(30), committed(29, trigger="manual"), committed(28), committed(27)], now_turn=31
+    )
+    assert not is_thrashing([committed(30, trigger="idle"), committed(29), committed(28)], now_turn=31)
+
+
+def test_jobs_that_found_nothing_do_not_hide_the_thrashing() -> None:
+    ends = [
+        end(nothing="nothing_old"),
+        committed(30),
+        committed(28),
+        end(state="dead", faults=1),
+        committed(27),
+    ]
+    assert is_thrashing(ends, now_turn=31)
+
+
+def test_a_rest_ends_when_limit_model_or_pins_change_and_after_some_turns() -> None:
+    """hermes 93022: two no-ops disabled compaction for ever."""
+    rest = rest_from_now(STATE, reason="thrashing", limit=LIMIT, model="m", turns=20)
+    assert rest_from_json(rest_to_json(rest)) == rest
+    resting = replace(STATE, rest=rest)
+    assert rests(resting, limit=LIMIT, model="m")
+    assert rests(resting, limit=round(1.05 * LIMIT), model="m"), "a ratio is learned anew with every turn"
+    assert not rests(resting, limit=round(1.2 * LIMIT), model="m")
+    assert not rests(resting, limit=LIMIT, model="other")
+    pinned = (replace(STATE.entries[0], pinned=True), *STATE.entries[1:])
+    assert not rests(replace(resting, entries=pinned), limit=LIMIT, model="m")
+    later = view(exchanges(40, tokens=200), rest=rest)
+    assert not rests(later, limit=LIMIT, model="m")
+
+
+def test_while_it_rests_no_turn_asks_for_a_compaction_and_memory_is_still_saved() -> None:
+    """hermes 40803: a plan that finds nothing was asked for again and again."""
+    rest = rest_from_now(STATE, reason="nothing", limit=LIMIT, model="m", turns=5)
+    resting = replace(STATE, rest=rest)
+    for tokens in (LIMIT + 1, HARD + 1):
+        wish = next_job(resting, budget=budget(), policy=STEADY, context_tokens=tokens, model="m")
+        assert wish is not None
+        assert wish.kind == "flush"
+    read = replace(resting, flushed_turn=20)
+    assert next_job(read, budget=budget(), policy=STEADY, context_tokens=HARD + 1, model="m") is None
+    wish = next_job(resting, budget=budget(), policy=STEADY, context_tokens=LIMIT + 1, model="changed")
+    assert wish is not None
+    assert wish.kind == "compact"
+
+
+def test_a_gain_of_half_a_percent_is_no_reason_to_compact() -> None:
+    """hermes 53008 and 79540: compactions that gained nothing, or grew, were made again every half hour."""
+    pins = tuple(replace(entry, pinned=True) for entry in exchanges(10, tokens=800))
+    heavy = view([*pins, *exchanges(10, first=11, tokens=10)], flushed_turn=20)
+    assert next_job(heavy, budget=budget(), policy=STEADY, context_tokens=LIMIT + 1) is None
+
+
+def test_a_conversation_that_fits_its_tail_is_not_asked_about() -> None:
+    short = view(exchanges(2, tokens=200), flushed_turn=2)
+    assert next_job(short, budget=budget(), policy=STEADY, context_tokens=LIMIT + 1) is None
+
+
+# ---- models that cannot summarise
+
+
+def ended(*unusable: str, by: str = "", age: float = 0.0) -> SummaryEnd:
+    return SummaryEnd(model=by, unusable=frozenset(unusable), age_seconds=age)
+
+
+def test_a_model_rests_after_three_summaries_in_a_row_that_could_not_be_used() -> None:
+    assert unusable_seconds([ended("small")] * 2, "small") == 0
+    assert unusable_seconds([ended("small")] * 3, "small") == 900
+    assert unusable_seconds([ended("small"), ended("other"), *[ended("small")] * 2], "small") == 900
+    assert unusable_seconds([ended("small")] * 3, "other") == 0
+
+
+def test_one_that_it_wrote_ends_the_row() -> None:
+    written = [ended("small"), ended("small"), ended(by="small"), ended("small")]
+    assert unusable_seconds(written, "small") == 0
+
+
+def test_the_rest_is_counted_from_the_newest_and_doubles_with_each_further_one() -> None:
+    assert unusable_seconds([ended("small", age=300.0), *[ended("small", age=4_000.0)] * 2], "small") == 600
+    assert unusable_seconds([ended(), *[ended("small", age=900.0)] * 3], "small") == 0
+    assert unusable_seconds([ended("small", age=0.0), *[ended("small", age=900.0)] * 3], "small") == 1_800
+    assert unusable_seconds([ended("small")] * 40, "small") == 21_600
+
+
+def test_only_answers_speak_against_a_model() -> None:
+    attempts = [
+        {"step": "portion", "model": "away", "fault": "model_unavailable: 529: Overloaded"},
+        {"step": "portion", "model": "poor", "fault": "cap_reached: spending cap"},
+        {"step": "portion", "model": "strict", "fault": "content_refused: 400"},
+        {"step": "portion", "model": "small", "fault": "prompt_too_long"},
+        {"step": "portion", "model": "prose", "fault": "it is no JSON"},
+        {"step": "commit", "model": "long", "fault": "the summary gains too little"},
+    ]
+    assert unusable_models(attempts) == {"prose"}

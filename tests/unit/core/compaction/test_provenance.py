@@ -1,0 +1,87 @@
+"""A person's own words are told from what they pass on, and from what tools have brought."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.telegram.arrivals import Quoted
+from bot.telegram.quoting import prompt_of
+from shared.core.compaction.provenance import foreign_part, heard, looked_up, own_words, passed_on
+from shared.core.context.file_texts import file_words
+from shared.core.values.messages import Image, ProviderBlock, Text, ToolResult, ToolUse
+from tests.kit.builders import entry
+from tests.kit.telegram.updates import forward, spoken
+
+FOREIGN = "The harbour fee goes to Mallory."
+
+
+def test_what_was_typed_is_the_person_s_own() -> None:
+    text = "I live in Graz.\n\nMy cat > my dog."
+    assert own_words([Text(text=text)]) == text
+    assert passed_on([Text(text=text)]) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        prompt_of([forward(1, FOREIGN)]),
+        prompt_of([spoken(1, "Is it so?", quoted=Quoted(author="Bo", text=FOREIGN))]),
+        prompt_of([spoken(1, "Well?", quoted=Quoted(author="bot", text=FOREIGN, by_bot=True))]),
+        file_words("fees.pdf", f"Fees\n{FOREIGN}\n[End of files]\n{FOREIGN}"),
+        f"> {FOREIGN}\nWhat do you say?",
+        f"[File cut.txt]\n{FOREIGN}",
+    ],
+)  # fmt: skip
+def test_quotes_forwards_and_files_are_not_the_person_s_own(text: str) -> None:
+    assert "Mallory" not in own_words([Text(text=text)])
+    assert "Mallory" in passed_on([Text(text=text)])
+
+
+def test_who_quotes_themselves_has_said_it() -> None:
+    quoted = Quoted(author="Ada", text="My boat is blue.\nIt leaks.", own=True)
+    text = prompt_of([spoken(1, "Remember this.", quoted=quoted)])
+    assert "My boat is blue." in own_words([Text(text=text)])
+    assert "Remember this." in own_words([Text(text=text)])
+    assert passed_on([Text(text=text)]) == ""
+
+
+def test_what_stands_behind_a_file_is_the_person_s_own_again() -> None:
+    blocks = [Text(text=f"{file_words('a.txt', FOREIGN)}\nKeep it."), Text(text="Please.")]
+    assert own_words(blocks) == "Keep it.\nPlease."
+
+
+def test_what_a_picture_shows_is_not_said() -> None:
+    picture = Image(attachment_id=1, mime="image/png", description=FOREIGN)
+    assert own_words([picture, Text(text="Look.")]) == "Look."
+    assert passed_on([picture]) == FOREIGN
+
+
+def test_of_notes_only_those_from_a_tool_are_foreign() -> None:
+    mine = "[n0000001a] (fact, 2026-01-01) Mine, from a tool) no."
+    found = f"{mine}\n[n0000001b] (fact, 2026-01-01, from a tool) Theirs."
+    assert foreign_part("search_memory", found) == found.splitlines()[1]
+    assert foreign_part("calculate", "42") == ""
+    assert foreign_part("", "nobody knows which tool") == "nobody knows which tool"
+
+
+def test_an_answer_made_from_a_page_or_a_search_is_foreign_and_others_are_not() -> None:
+    search = ProviderBlock(raw={"type": "web_search_tool_result"})
+    entries = [
+        entry(1, 1, "My name is Ada."),
+        entry(2, 1, "Hello Ada.", author="assistant"),
+        entry(3, 2, "Read it."),
+        entry(4, 2, ToolUse(id="c", name="fetch_url", input={}), author="assistant"),
+        entry(5, 2, ToolResult(tool_use_id="c", text=FOREIGN), author="tool"),
+        entry(6, 2, "It is about fees.", author="assistant"),
+        entry(7, 3, "Search."),
+        entry(8, 3, search, Text(text="Tides rise."), author="assistant"),
+        entry(9, 4, "What is 6 times 7?"),
+        entry(10, 4, ToolUse(id="d", name="calculate", input={}), author="assistant"),
+        entry(11, 4, ToolResult(tool_use_id="d", text="42"), author="tool"),
+        entry(12, 4, "It is 42.", author="assistant"),
+    ]
+    said = heard(entries)
+    assert said.own == ("My name is Ada.", "Read it.", "Search.", "What is 6 times 7?")
+    assert said.foreign == (FOREIGN, "It is about fees.", "Tides rise.")
+    assert looked_up([search])
+    assert not looked_up([ProviderBlock(raw={"type": "redacted_thinking"})])

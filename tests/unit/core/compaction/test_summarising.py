@@ -1,0 +1,60 @@
+"""Who summarises: the cheaper of two ways by prices and the cache's age, and who is asked in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shared.core.compaction.summarising import Costs, cheaper_way, models_for
+from shared.core.session.presets import PRESETS, preset
+from shared.core.values.model import Prices
+
+SONNET = Prices(input=2.0, output=10.0, cache_read=0.10, cache_write=2.5, dated="2026-11")
+HAIKU_45 = Prices(input=1.0, output=5.0, cache_read=0.10, cache_write=1.25, dated="2026-11")
+HAIKU_55 = Prices(input=0.10, output=0.50, cache_read=0.01, cache_write=0.125, dated="2026-11")
+COSTS = Costs(
+    prefix_tokens=40_000,
+    instruction_tokens=1_000,
+    source_tokens=36_000,
+    answer_tokens=1_500,
+    cache_age_seconds=10.0,
+    cache_seconds=300.0,
+)
+
+
+def test_a_remembered_prefix_of_the_chat_model_can_be_cheaper_than_a_fresh_one_of_a_small_model() -> None:
+    assert cheaper_way(COSTS, cheap=HAIKU_45, chat=SONNET) == "warm"
+    assert cheaper_way(COSTS, cheap=HAIKU_55, chat=SONNET) == "cheap"
+
+
+def test_a_forgotten_prefix_is_dear() -> None:
+    assert cheaper_way(replace(COSTS, cache_age_seconds=300.0), cheap=HAIKU_45, chat=SONNET) == "cheap"
+    assert cheaper_way(replace(COSTS, cache_age_seconds=299.9), cheap=HAIKU_45, chat=SONNET) == "warm"
+    hour = replace(COSTS, cache_age_seconds=1_800.0, cache_seconds=3_600.0)
+    assert cheaper_way(hour, cheap=HAIKU_45, chat=SONNET) == "warm"
+
+
+def test_with_an_unknown_price_the_summary_model_writes() -> None:
+    assert cheaper_way(COSTS, cheap=None, chat=SONNET) == "cheap"
+    assert cheaper_way(COSTS, cheap=HAIKU_45, chat=None) == "cheap"
+
+
+def test_two_ways_at_the_same_price_are_the_summary_model() -> None:
+    free = Prices(input=0.0, output=0.0, cache_read=0.0, cache_write=0.0, dated="")
+    assert cheaper_way(COSTS, cheap=free, chat=free) == "cheap"
+
+
+def test_who_is_asked_first_and_who_stands_in() -> None:
+    names = {"summary_model": "haiku", "own_model": "sonnet"}
+    assert models_for("cheap", falls_back=True, **names) == ("haiku", "sonnet")
+    assert models_for("own", falls_back=True, **names) == ("sonnet", "haiku")
+    assert models_for("own", falls_back=False, **names) == ("sonnet",)
+    assert models_for("cheap", falls_back=True, summary_model="one", own_model="one") == ("one",)
+
+
+def test_spec008_never_falls_back_to_the_main_model() -> None:
+    policy = PRESETS["spec008"]
+    asked = models_for(
+        policy.summariser, summary_model="haiku", own_model="sonnet", falls_back=policy.summary_falls_back
+    )
+    assert asked == ("haiku",)
+    assert preset("steady").summary_falls_back

@@ -1,0 +1,68 @@
+"""Hints where to look things up: what a stretch was about, and its numbers."""
+
+from __future__ import annotations
+
+from shared.core.compaction.merging import in_groups, joined, shortly
+from shared.core.context.topics import TOPICS_AT_MOST, topics_of
+from shared.core.session.ledger import Ledger, Topic
+from shared.core.session.rendering import render_summary
+from shared.core.session.summary import LedgerPatch, NewItem, apply_patch
+from tests.kit.builders import exchange, exchanges, words
+
+BOATS = [e for n in range(1, 7) for e in exchange(n, "The ferry to the island sails often.", "Boats, yes.")]
+CAKES = [e for n in range(7, 13) for e in exchange(n, "We bake a cake with almonds.", "Almonds are good.")]
+
+
+def test_each_stretch_is_named_by_what_was_said_there_and_nowhere_else() -> None:
+    first, second = topics_of([*BOATS, *CAKES])
+    assert "ferry" in first.label
+    assert "almonds" in second.label
+    assert (first.from_turn, first.through_turn, first.from_seq, first.through_seq) == (1, 6, 1, 12)
+    assert (second.from_turn, second.through_seq) == (7, 24)
+
+
+def test_former_topics_stay_and_the_oldest_become_one() -> None:
+    former = topics_of(BOATS)
+    assert topics_of(CAKES, former)[0] == former[0]
+    many = topics_of(exchanges(200, first=13), topics_of([*BOATS, *CAKES]))
+    assert len(many) == TOPICS_AT_MOST
+    assert many[0].from_turn == 1
+    assert [t.from_turn for t in many[1:]] == [t.through_turn + 1 for t in many[:-1]], "no gap"
+
+
+def test_nothing_said_has_no_topic_and_secrets_are_no_label() -> None:
+    assert topics_of([]) == ()
+    said = topics_of(exchange(1, "password: hunterx!2 lighthouse", "ok"))
+    assert "hunter" not in said[0].label
+
+
+def test_a_ledger_shows_where_to_look() -> None:
+    topic = Topic(label="ferry, island", from_turn=1, through_turn=6, from_seq=1, through_seq=12)
+    shown = render_summary(Ledger(narrative="n", topics=(topic,), identifiers=("Bob",)))
+    assert shown == "n\n\n## Where to look\n- ferry, island: #1 to #12\n\n## Exact names and numbers\nBob"
+
+
+def part(*texts: str, narrative: str = "n") -> Ledger:
+    add = tuple(NewItem(kind="fact", text=text) for text in texts)
+    return apply_patch(Ledger(), LedgerPatch(narrative=narrative, add=add), identifiers=texts)
+
+
+def test_records_are_joined_without_losing_or_doubling_an_item() -> None:
+    whole = joined([part("a", "b"), part("B", "c", narrative="m")], "ledger")
+    assert [(item.id, item.text) for item in whole.items] == [("f1", "a"), ("f2", "b"), ("f3", "c")]
+    assert whole.narrative == "n\nm"
+    assert whole.identifiers == ("a", "b", "B", "c")
+
+
+def test_without_a_model_each_narrative_keeps_its_first_words() -> None:
+    whole = joined([part("a", narrative="old " * 100), part("b", narrative="new " * 100)], "ledger")
+    short = shortly(whole, 2_000, words).narrative
+    assert short.split().count("old") == short.split().count("new") == 60
+
+
+def test_groups_hold_neighbours_and_at_least_two() -> None:
+    parts = [part("word " * 20, narrative=f"{n}") for n in range(5)]
+    groups = in_groups(parts, 100, words)
+    assert [p for group in groups for p in group] == parts
+    assert all(len(group) >= 2 for group in groups[:-1])
+    assert len(in_groups(parts, 1, words)) == 3

@@ -1,0 +1,126 @@
+"""What is done to a request while somebody waits: a digest first, then less and less, then a plain no."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.core.context.build_context import BuiltContext, build_context, fading
+from shared.core.context.prompts import SystemLayers
+from shared.core.overflow.inline_digest import behind_digest, fit
+from shared.core.overflow.overflow_recovery import Shrunk
+from shared.core.session.budget import budget_for
+from shared.core.session.presets import preset
+from shared.core.session.session import View
+from shared.core.values.errors import ContextBudgetExceeded
+from shared.core.values.messages import Image, Text, Thinking
+from shared.core.values.tokens import RATIO_MOST, observed_ratio
+from tests.kit.builders import entry, exchange, tool_turn, view, words
+from tests.unit.core.values.test_message_repair import assert_valid_request
+
+STEADY = preset("steady")
+BUDGET = budget_for(STEADY, 20_000, 1_000, 100)
+
+
+def build(state: View) -> BuiltContext:
+    return build_context(state, policy=STEADY, system=SystemLayers(base="You are kind."), count=words)
+
+
+def fitted(state: View, hard: int) -> Shrunk:
+    return fit(state, hard=hard, build=build, count=words, ratio=1.0, budget=BUDGET, policy=STEADY)
+
+
+def long_talk(turns: int = 12) -> View:
+    said = [
+        e
+        for turn in range(1, turns)
+        for e in exchange(turn, f"In room {turn} lives number K-{turn}77. " + "And on. " * 60, "I see. " * 40)
+    ]
+    seq = len(said) + 1
+    thought = entry(seq + 1, turns, Thinking(text="hm", signature="s"), author="assistant", step=1)
+    return view([*said, entry(seq, turns, "What now?"), thought], open_turn=turns)
+
+
+def test_what_fits_is_left_alone() -> None:
+    state = long_talk()
+    assert fitted(state, 100_000).view is state
+
+
+def test_old_turns_go_behind_a_digest_and_no_turn_is_missing() -> None:
+    state = long_talk()
+    small = fitted(state, 1_400)
+    assert small.context.estimate <= 1_400
+    assert small.turns_left_out == 0
+    assert small.digested_through == small.view.base_turn
+    first = small.context.messages[0].blocks[0]
+    assert isinstance(first, Text)
+    assert first.text.startswith("<conversation_summary")
+    assert "K-177" in first.text
+
+
+def test_as_many_turns_stay_as_the_policy_keeps_and_fewer_only_in_need() -> None:
+    state = long_talk()
+    wide, narrow = fitted(state, 1_500), fitted(state, 900)
+    assert len({e.turn for e in wide.view.entries}) > len({e.turn for e in narrow.view.entries})
+    assert narrow.context.estimate <= 900
+
+
+def test_the_open_turn_goes_on_without_its_thinking_when_what_stands_before_it_changed() -> None:
+    small = fitted(long_talk(), 1_400)
+    assert not any(isinstance(b, Thinking) for message in small.context.messages for b in message.blocks)
+
+
+def test_pins_of_digested_turns_stay_word_for_word() -> None:
+    state = long_talk()
+    pinned = [entry(1, 1, "Never ring before nine.", pinned=True), *state.entries[1:]]
+    small = fitted(view(pinned, open_turn=12), 1_400)
+    assert [e.seq for e in small.view.pins] == [1]
+
+
+def test_unresolved_turns_stay_word_for_word_beside_the_digest_while_they_fit() -> None:
+    state = long_talk()
+    failed = tool_turn(1, "no route to the harbour", seq=900, is_error=True)
+    log = [*failed, *(e for e in state.entries if e.turn > 1)]
+    small = fitted(view(log, open_turn=12), 1_500)
+    assert 1 in {e.turn for e in small.view.entries}
+    assert small.digested_through is not None
+    assert "no route to the harbour" in str(small.context.messages)
+    assert_valid_request(small.context.messages)
+    giant = [*tool_turn(1, "no route " * 900, seq=900, is_error=True), *log[len(failed) :]]
+    narrow = fitted(view(giant, open_turn=12), 900)
+    assert 1 not in {e.turn for e in narrow.view.entries}, "the digest alone tells of it"
+
+
+def test_the_same_view_gives_the_same_digest() -> None:
+    state = long_talk()
+    first, second = (
+        behind_digest(state, keep_turns=2, budget=BUDGET, policy=STEADY, count=words) for _ in range(2)
+    )
+    assert first is not None
+    assert first == second
+
+
+def test_there_is_no_digest_of_nothing() -> None:
+    state = view([entry(1, 1, "Hello")], open_turn=1)
+    assert behind_digest(state, keep_turns=2, budget=BUDGET, policy=STEADY, count=words) is None
+
+
+def test_what_cannot_be_made_to_fit_names_the_three_largest() -> None:
+    with pytest.raises(ContextBudgetExceeded) as refused:
+        fitted(view([entry(1, 1, "word " * 900)], open_turn=1), 20)
+    assert len(refused.value.largest) == 3
+    assert "/new" in refused.value.advice
+
+
+def test_what_is_sent_only_while_a_turn_is_open_is_known() -> None:
+    plain = entry(1, 1, "Hello there")
+    thought = entry(2, 1, Thinking(text="one two three", signature="s"), "Yes", author="assistant", step=1)
+    picture = entry(3, 1, Image(attachment_id=1, mime="image/png"))
+    assert fading([plain], STEADY, words) == 0
+    assert fading([thought], STEADY, words) == 3
+    assert fading([picture], STEADY, words) > 1_500
+
+
+def test_a_ratio_is_what_was_seen_within_what_can_be_true() -> None:
+    assert observed_ratio(1_200, 1_000, 1.0) == 1.2
+    assert observed_ratio(0, 1_000, 1.1) == 1.1
+    assert observed_ratio(9_000, 1_000, 1.0) == RATIO_MOST

@@ -1,0 +1,111 @@
+"""The documents cannot rot: settings, verbs, commands and presets are in the README as in the code."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from shared.__main__ import VERB_NAMES
+from shared.adapters.postgres.db.readiness import LEAST_POSTGRES
+from shared.adapters.postgres.privacy.retention import RULES
+from shared.config.agents import Ground, check_config, read_config
+from shared.config.settings import Settings, setting_names
+from shared.core.commands.commands import COMMANDS, commands_for
+from shared.core.session.presets import PRESETS
+
+README = (Path(__file__).parents[3] / "README.md").read_text()
+
+
+def rows() -> dict[str, list[str]]:
+    """First cell without its back-ticks → the other cells."""
+    found = re.findall(r"^\| `([^`]+)` \|(.*)\|$", README, flags=re.MULTILINE)
+    return {name: [cell.strip() for cell in cells.split("|")] for name, cells in found}
+
+
+def test_every_setting_and_no_other_is_in_the_table() -> None:
+    documented = {name for name in rows() if re.fullmatch(r"[A-Z][A-Z_]+", name)}
+    assert documented == set(setting_names().values())
+
+
+def test_the_defaults_in_the_table_are_the_defaults() -> None:
+    table = rows()
+    for field, name in setting_names().items():
+        default = Settings.model_fields[field].default
+        if isinstance(default, int | str | Decimal) and default:
+            assert table[name][0] == str(default), name
+
+
+def test_the_oldest_postgres_in_the_table_is_the_one_that_the_doctor_takes() -> None:
+    assert f"PostgreSQL {LEAST_POSTGRES} or newer" in rows()["DATABASE_URL"][1]
+
+
+def test_every_command_is_described_in_its_own_words() -> None:
+    documented = {name[1:]: cells[0] for name, cells in rows().items() if name.startswith("/")}
+    assert documented == {command.name: command.description for command in COMMANDS}
+
+
+@pytest.mark.control("S47")
+def test_who_may_do_what_in_groups_and_in_public_is_told() -> None:
+    (told,) = re.findall(
+        r"In groups only administrators may use\n([^.]+)\. Where anyone[^,]+, people have ([^.]+)\.",
+        README,
+    )
+    for_admins, for_all = (re.findall(r"`/(\w+)`", words) for words in told)
+    assert for_admins == [command.name for command in COMMANDS if command.groups == "admins"]
+    public = commands_for(channel="telegram", audience="public")
+    assert for_all == [command.name for command in public]
+
+
+def test_every_verb_of_pairing_is_named() -> None:
+    (cell,) = rows()["./evertalk pairing VERB"]
+    assert set(re.findall(r"`(\w+)[^`]*`", cell)) == {"list", "approve", "deny", "revoke", "owner"}
+
+
+def test_every_verb_of_person_is_named() -> None:
+    (cell,) = rows()["./evertalk person VERB"]
+    assert set(re.findall(r"`(\w+)[^`]*`", cell)) == {"list", "export", "erase", "hold", "release"}
+
+
+@pytest.mark.control("S42")
+def test_the_retention_of_every_table_is_told() -> None:
+    told = dict(re.findall(r"^\| ([a-z_, ]+) \| (.+) \|$", README, flags=re.MULTILINE))
+    kept = {table: words for tables, words in told.items() for table in tables.split(", ") if table in RULES}
+    assert kept == {table: rule.told for table, rule in RULES.items()}
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("agent", {"list", "show", "edit", "create", "delete", "import", "export", "assign"}),
+        ("site", {"list", "show", "add", "edit", "secret", "snippet"}),
+        ("key", {"create", "list", "revoke"}),
+        ("service", {"install", "status", "logs", "uninstall"}),
+        ("operator", {"add", "passwd", "list", "revoke"}),
+    ],
+)
+def test_every_verb_of_agents_and_sites_is_named(verb: str, words: set[str]) -> None:
+    (cell,) = rows()[f"./evertalk {verb} VERB"]
+    assert set(re.findall(r"`(\w+)`", cell)) == words
+
+
+def test_the_settings_of_the_documented_agent_can_be_used() -> None:
+    (told,) = re.findall(r'```json\n(\{"name": "Ada".+?)```', README, flags=re.DOTALL)
+    assert check_config(read_config(told), Ground(policy=PRESETS["steady"])) == ()
+
+
+def test_the_bot_is_one_of_the_services_of_the_container_file() -> None:
+    compose = (Path(__file__).parents[3] / "docker-compose.yml").read_text()
+    for process in ("web", "worker", "bot"):
+        assert f"  {process}:\n    <<: *evertalk\n    command: [python, -m, {process}]\n" in compose
+
+
+def test_every_verb_is_in_the_table() -> None:
+    documented = {name.split()[1] for name in rows() if name.startswith("./evertalk ")}
+    assert documented == set(VERB_NAMES)
+
+
+def test_every_preset_is_named() -> None:
+    assert all(f"`{name}`" in README for name in PRESETS)

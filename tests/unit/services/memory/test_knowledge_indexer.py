@@ -1,0 +1,155 @@
+"""What agents' own files say is kept findable: only what changed is read, and one bad file spoils nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from shared.adapters.files.knowledge_files import KnowledgeFiles, UnreadableKnowledge
+from shared.core.memory.knowledge import Passage
+from shared.core.values.errors import StorageUnavailable
+from shared.services.memory.knowledge_indexer import Librarian
+from tests.kit.sample_files import pdf
+
+
+@dataclass
+class Kept:
+    """The store's twin, with everything that was asked of it."""
+
+    rows: dict[tuple[int, str], tuple[bytes, tuple[Passage, ...]]] = field(default_factory=dict)
+    written: list[str] = field(default_factory=list)
+    away: int = 0
+
+    async def files(self, agent_id: int) -> Mapping[str, bytes]:
+        if self.away:
+            self.away -= 1
+            raise StorageUnavailable("away")
+        return {path: sha256 for (agent, path), (sha256, _) in self.rows.items() if agent == agent_id}
+
+    async def replace(self, agent_id: int, path: str, *, sha256: bytes, passages: Sequence[Passage]) -> None:
+        self.rows[agent_id, path] = sha256, tuple(passages)
+        self.written.append(path)
+
+    async def remove(self, agent_id: int, paths: Sequence[str]) -> None:
+        for path in paths:
+            del self.rows[agent_id, path]
+
+    def texts(self, agent_id: int = 1) -> dict[str, list[str]]:
+        return {
+            path: [one.text for one in passages]
+            for (agent, path), (_, passages) in self.rows.items()
+            if agent == agent_id
+        }
+
+
+@dataclass
+class Rows:
+    found: dict[int, str]
+
+    async def folders(self) -> Mapping[int, str]:
+        return self.found
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    path = tmp_path / "ada" / "knowledge"
+    path.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def kept() -> Kept:
+    return Kept()
+
+
+def librarian(tmp_path: Path, kept: Kept, *, most: int = 5_000, **folders: str) -> Librarian:
+    found = {int(name.removeprefix("agent")): folder for name, folder in folders.items()} or {1: "ada"}
+    return Librarian(
+        store=kept, shelves=KnowledgeFiles(tmp_path), agents=Rows(found), unreadable=UnreadableKnowledge,
+        most_passages=most,
+    )  # fmt: skip
+
+
+async def test_only_what_changed_is_read_again_and_what_is_gone_is_forgotten(
+    tmp_path: Path, shelf: Path, kept: Kept
+) -> None:
+    keeper = librarian(tmp_path, kept)
+    (shelf / "a.md").write_text("one")
+    (shelf / "b.md").write_text("two")
+    assert (await keeper.look_at_all())[1].read == ("a.md", "b.md")
+    assert (await keeper.look_at_all())[1].read == ()
+    (shelf / "a.md").write_text("three")
+    (shelf / "b.md").unlink()
+    done = (await keeper.look_at_all())[1]
+    assert (done.read, done.removed) == (("a.md",), ("b.md",))
+    assert kept.texts() == {"a.md": ["three"]}
+    assert kept.rows[1, "a.md"][0] == hashlib.sha256(b"three").digest()
+
+
+async def test_a_process_that_begins_anew_reads_nothing_that_stayed(
+    tmp_path: Path, shelf: Path, kept: Kept
+) -> None:
+    (shelf / "a.md").write_text("one")
+    await librarian(tmp_path, kept).look_at_all()
+    kept.written.clear()
+    await librarian(tmp_path, kept).look_at_all()
+    assert kept.written == []
+
+
+async def test_a_broken_pdf_is_told_once_and_the_others_go_on(
+    tmp_path: Path, shelf: Path, kept: Kept
+) -> None:
+    (shelf / "a.pdf").write_bytes(b"%PDF-1.4 broken")
+    (shelf / "b.pdf").write_bytes(pdf("Thirty days."))
+    with (shelf / "c.txt").open("wb") as out:
+        out.truncate(100 * 1024**2)
+    keeper = librarian(tmp_path, kept)
+    told = (await keeper.look_at_all())[1].problems
+    assert [problem.split(" ")[0] for problem in told] == ["knowledge/c.txt", "knowledge/a.pdf"]
+    assert kept.texts() == {"a.pdf": [], "b.pdf": ["Thirty days."]}
+    kept.written.clear()
+    await keeper.look_at_all()
+    assert kept.written == []
+
+
+async def test_what_one_agent_may_keep_has_an_end_and_its_other_files_count(
+    tmp_path: Path, shelf: Path, kept: Kept
+) -> None:
+    (shelf / "a.md").write_text("# 1\none\n# 2\ntwo\n")
+    await librarian(tmp_path, kept, most=3).look_at_all()
+    (shelf / "b.md").write_text("# 1\none\n# 2\ntwo\n# 3\nthree\n")
+    told = (await librarian(tmp_path, kept, most=3).look_at_all())[1].problems
+    assert told == ("knowledge/b.md has 3 passages and there is room for 1 of 3: the rest is left out",)
+    assert sum(map(len, kept.texts().values())) == 3
+
+
+async def test_an_agent_that_lost_its_folder_knows_nothing_any_more(
+    tmp_path: Path, shelf: Path, kept: Kept
+) -> None:
+    (shelf / "a.md").write_text("one")
+    await librarian(tmp_path, kept, agent1="ada", agent2="ada").look_at_all()
+    await librarian(tmp_path, kept, agent1="", agent2="ada").look_at_all()
+    assert kept.texts(1) == {}
+    assert kept.texts(2) == {"a.md": ["one"]}
+
+
+async def test_a_folder_that_changed_is_looked_at_at_once_and_a_lost_database_is_waited_for(
+    tmp_path: Path, shelf: Path, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.services.memory.knowledge_indexer.AWAY_SECONDS", 0.01)
+    kept.away = 2
+    keeper = librarian(tmp_path, kept)
+    keeping = asyncio.ensure_future(keeper.keep(poll_seconds=0))
+    for words in ("one", "two"):
+        (shelf / "a.md").write_text(words)
+        keeper.folder_changed("ada")
+        async with asyncio.timeout(20):
+            while kept.texts().get("a.md") != [words]:
+                await asyncio.sleep(0.01)
+    keeping.cancel()
+    await asyncio.wait([keeping])

@@ -1,0 +1,148 @@
+"""What the tool answers to a wish, and what a look does with what is due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from shared.core.tools.reminders import DueReminder, NewReminder, QuietHours, Refusal
+from shared.core.values.messages import Block, Text
+from shared.ports import ToolContext, ToolFailed
+from shared.runtime.crash_points import no_crash
+from shared.services.tools.reminders import Reminders, RemindMe, zone_of
+from tests.kit.scripted_model import Words
+
+NOW = datetime(2026, 11, 21, 22, 30, tzinfo=UTC)
+CONTEXT = ToolContext(
+    session_id=1, party_id=2, scope="ada", turn=3, key="1:3:t1", address_id=4, timezone="America/Lima"
+)
+
+
+class StandingClock:
+    def now(self) -> datetime:
+        return NOW
+
+
+@dataclass(slots=True)
+class Store:
+    refuses: Refusal | None = None
+    due_now: list[DueReminder] = field(default_factory=list)
+    kept: list[NewReminder] = field(default_factory=list)
+    done: list[Any] = field(default_factory=list)
+
+    async def add(self, new: NewReminder) -> Refusal | None:
+        self.kept.append(new)
+        return self.refuses
+
+    async def due(self, channel: str, *, accounts: Sequence[str] | None = None) -> Sequence[DueReminder]:
+        return self.due_now
+
+    async def wait_until(self, reminder_id: int, at: datetime) -> None:
+        self.done.append((reminder_id, at))
+
+    async def fail(self, reminder_id: int, reason: str) -> None:
+        self.done.append((reminder_id, reason))
+
+    async def begin(self, reminder_id: int, *, blocks: Sequence[Block], tokens: int) -> int | None:
+        assert tokens > 0
+        (block,) = blocks
+        assert isinstance(block, Text)
+        self.done.append((reminder_id, block.text))
+        return 1
+
+    async def words_of(self, session_id: int, turn: int) -> str | None:
+        return None
+
+
+async def wish(store: Store, context: ToolContext = CONTEXT, **arguments: Any) -> str:
+    tool = RemindMe(store, StandingClock(), timezone="Europe/Berlin")
+    given = {"when": "2026-11-22T09:00", "text": "call Anna", **arguments}
+    return await tool.run(given, context=context)
+
+
+async def test_a_wish_is_kept_by_the_persons_clock_and_its_time_told_back() -> None:
+    store = Store()
+    assert await wish(store) == "Set for 2026-11-22 09:00 (America/Lima). Tell the person that time."
+    assert store.kept == [
+        NewReminder(
+            key="1:3:t1", party_id=2, session_id=1, address_id=4, text="call Anna",
+            due_at=datetime(2026, 11, 22, 14, 0, tzinfo=UTC),
+            turn=3,
+        )
+    ]  # fmt: skip
+
+
+async def test_the_deployments_clock_stands_in_for_one_that_nobody_knows() -> None:
+    for zone in (None, "", "Mars/Olympus", "../../etc/passwd"):
+        told = await wish(Store(), replace(CONTEXT, timezone=zone))
+        assert "2026-11-22 09:00 (Europe/Berlin)" in told
+    assert zone_of("nowhere", "nowhere either").key == "UTC"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"text": " \n "}, "`text` is empty"),
+        ({"text": None}, "`text` is empty"),
+        ({"text": "x" * 501}, "501 characters"),
+        ({"when": 12}, "cannot be read"),
+        ({"when": None}, "cannot be read"),
+        ({"when": "2026-11-21T17:30:30"}, "too soon"),
+    ],
+)
+async def test_a_wish_that_cannot_be_kept_is_explained(arguments: Any, reason: str) -> None:
+    store = Store()
+    with pytest.raises(ToolFailed, match=reason):
+        await wish(store, **arguments)
+    assert store.kept == []
+
+
+@pytest.mark.parametrize(
+    ("refusal", "reason"),
+    [("public", "public chat"), ("too_many", "20 reminders wait"), ("crowded", "6 reminders are due")],
+)
+async def test_too_much_is_refused_with_a_way_out(refusal: Refusal, reason: str) -> None:
+    with pytest.raises(ToolFailed, match=reason):
+        await wish(Store(refuses=refusal))
+
+
+async def test_without_a_person_there_is_nobody_to_remind() -> None:
+    with pytest.raises(ToolFailed, match="with a person"):
+        await wish(Store(), replace(CONTEXT, address_id=None))
+
+
+def due(**more: Any) -> DueReminder:
+    values: dict[str, Any] = {
+        "id": 7, "text": "call Anna", "asked_at": NOW - timedelta(days=1), "due_at": NOW, "now": NOW,
+        "timezone": "Europe/Berlin", "reachable": True,
+    }  # fmt: skip
+    return DueReminder(**{**values, **more})
+
+
+async def looked(reminder: DueReminder, quiet: QuietHours | None = None) -> list[Any]:
+    store = Store(due_now=[reminder])
+    reminders = Reminders(store, Words(), quiet=quiet, timezone="UTC", crash_point=no_crash)
+    await reminders.begin_due("web")
+    return store.done
+
+
+async def test_what_is_due_begins_with_words_that_are_not_the_persons() -> None:
+    ((number, words),) = await looked(due())
+    assert number == 7
+    assert words.startswith("[Reminder, a message of the program and not of the person. On 2026-11-20 23:30 ")
+    assert "at 2026-11-21 23:30 (Europe/Berlin) of this: call Anna." in words
+
+
+async def test_at_night_it_waits_where_the_person_is() -> None:
+    night = QuietHours(start=22, end=8)
+    assert await looked(due(), night) == [(7, datetime(2026, 11, 22, 7, 0, tzinfo=UTC))]
+    ((_, words),) = await looked(due(timezone="America/Lima"), night)
+    assert "call Anna" in words
+
+
+async def test_a_closed_chat_costs_no_answer() -> None:
+    assert await looked(due(reachable=False)) == [(7, "unreachable")]

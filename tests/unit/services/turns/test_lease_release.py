@@ -1,0 +1,195 @@
+"""A process that is unsure of what it has claimed lets go of it with its next beat, by one statement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from shared.core.session.events import ReplyEvent
+from shared.core.session.turns import Caps
+from shared.core.values.errors import Fenced, StorageUnavailable
+from shared.runtime.crash_points import no_crash
+from shared.services.turns.agent_loop import ClaimPrices
+from shared.services.turns.session_service import Conversation
+
+WORKER = 7
+
+
+class Turns:
+    """A store that loses the reply of each claim; `asked` are the sessions of each statement that lets go."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[int]] = []
+        self.before: Callable[[], Awaitable[None]] | None = None
+        self.claiming: asyncio.Event | None = None
+        self.leased: set[int] = set()
+        self.remembers = True
+
+    async def claim(self, session_id: int, **_: Any) -> None:
+        if self.claiming is not None:
+            await self.claiming.wait()
+        raise StorageUnavailable("the reply is lost")
+
+    async def held(self, worker_id: int) -> dict[int, bool]:
+        assert worker_id == WORKER
+        return dict.fromkeys(self.leased, False)
+
+    def forget_remembered(self) -> None:
+        self.remembers = False
+
+    async def tend_allowance(self, **_: Any) -> None:
+        """Nothing costs anything here."""
+
+    async def let_go(self, session_ids: Collection[int], *, worker_id: int) -> None:
+        assert worker_id == WORKER
+        self.asked.append(sorted(session_ids))
+        if self.before is not None:
+            await self.before()
+
+
+@dataclass
+class Heart:
+    last_beat: float = 0.0
+    is_lost: bool = False
+    lag_seconds: float = 0.0
+    timeline: str = "00000001"
+
+
+class Prices:
+    async def prices(self) -> ClaimPrices:
+        return ClaimPrices(micro_per_input_token=0.0, micro_output=0.0)
+
+
+class House:
+    def __init__(self) -> None:
+        self.turns = Turns()
+        self.heart = Heart()
+        parts: dict[str, Any] = {
+            "assistant": Prices(),
+            "counter": None,
+            "doorbell": None,
+            "turns": self.turns,
+        }
+        self.conversation = Conversation(
+            channel="web", worker_id=WORKER, pulse=self.heart, crash_point=no_crash,
+            caps=Caps(total=None, person=None, visitor=None, session=None), **parts,
+        )  # fmt: skip
+
+    async def loses(self, *session_ids: int) -> None:
+        for session_id in session_ids:
+            with pytest.raises(StorageUnavailable):
+                await self.conversation.answer(session_id, self.nobody)
+
+    async def beats(self) -> list[list[int]]:
+        """What this one beat let go of."""
+        known = len(self.turns.asked)
+        await self.conversation.heartbeat()
+        return self.turns.asked[known:]
+
+    async def nobody(self, event: ReplyEvent) -> None:
+        raise AssertionError(event)
+
+
+async def test_however_many_they_are_one_statement_lets_go_of_them() -> None:
+    house = House()
+    assert await house.beats() == []
+    await house.loses(*range(1, 101))
+    assert await house.beats() == [list(range(1, 101))]
+    assert await house.beats() == []
+
+
+@pytest.mark.parametrize("trouble", [StorageUnavailable("too slow"), asyncio.CancelledError()])
+async def test_when_the_statement_fails_none_of_them_is_forgotten(trouble: BaseException) -> None:
+    house = House()
+    await house.loses(1, 2, 3)
+
+    async def fails() -> None:
+        raise trouble
+
+    house.turns.before = fails
+    with pytest.raises(type(trouble)):
+        await house.beats()
+    house.turns.before = None
+    await house.loses(4)
+    assert await house.beats() == [[1, 2, 3, 4]]
+    assert await house.beats() == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_whatever_is_unsure_anew_meanwhile_waits_for_the_next_beat(fails: bool) -> None:
+    house = House()
+    await house.loses(1, 2)
+
+    async def meanwhile() -> None:
+        await house.loses(2, 3)
+        if fails:
+            raise StorageUnavailable("too slow")
+
+    house.turns.before = meanwhile
+    if fails:
+        with pytest.raises(StorageUnavailable):
+            await house.beats()
+    else:
+        assert await house.beats() == [[1, 2]]
+    house.turns.before = None
+    assert await house.beats() == [[1, 2, 3] if fails else [2, 3]]
+    assert await house.beats() == []
+
+
+async def test_what_is_being_claimed_again_is_left_alone_until_that_has_ended() -> None:
+    house = House()
+    await house.loses(1, 2)
+    house.turns.claiming = asyncio.Event()
+    again = asyncio.ensure_future(house.conversation.answer(2, house.nobody))
+    await asyncio.sleep(0)
+    assert await house.beats() == [[1]]
+    assert await house.beats() == []
+    house.turns.claiming.set()
+    with pytest.raises(StorageUnavailable):
+        await again
+    assert await house.beats() == [[2]]
+
+
+async def test_what_the_table_says_is_ours_and_nobody_here_knows_is_let_go_of_when_that_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after a failover to a standby that was behind: the claim is there, and its answer is lost."""
+    house, now = House(), [100.0]
+    monkeypatch.setattr("shared.services.turns.session_service.time.monotonic", lambda: now[0])
+    house.turns.leased = {5}
+    for _ in range(2):
+        assert await house.beats() == [], "a commit whose reply is under way is no lost turn"
+        now[0] += 1.0
+    assert await house.beats() == [[5]]
+    house.turns.leased = set()
+    assert await house.beats() == []
+
+
+async def test_what_is_ours_for_a_moment_again_and_again_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house, now = House(), [100.0]
+    monkeypatch.setattr("shared.services.turns.session_service.time.monotonic", lambda: now[0])
+    for beat in range(6):
+        house.turns.leased = {5} if beat % 2 else set()
+        assert await house.beats() == []
+        now[0] += 1.0
+
+
+async def test_behind_another_server_nothing_is_known_but_what_was_asked_of_it() -> None:
+    house = House()
+    assert await house.beats() == []
+    house.turns.leased, house.heart.timeline = {5, 6}, "00000002"
+    assert await house.beats() == [[5, 6]]
+    assert not house.turns.remembers
+
+
+async def test_a_process_that_the_database_does_not_know_begins_anew() -> None:
+    house = House()
+    house.heart.is_lost = True
+    with pytest.raises(Fenced):
+        await house.beats()

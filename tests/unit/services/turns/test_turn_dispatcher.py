@@ -1,0 +1,175 @@
+"""Who answers in a process: one answer per session at a time, none forgotten, the heart beating."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+
+from shared.core.session.events import Emit, ReplyEvent, RunEnded
+from shared.core.values.errors import StorageUnavailable
+from shared.services.turns import turn_dispatcher
+from shared.services.turns.turn_dispatcher import Answering, OpenScreen
+
+
+class Talk:
+    """A conversation whose answers take as long as the test wants."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.held_up: dict[int, asyncio.Event] = {}
+        self.errors: list[Exception] = []
+        self.due: list[int] = []
+        self.asked: list[tuple[str, Sequence[str] | None]] = []
+        self.beats = 0
+
+    async def answer(self, session_id: int, emit: Emit) -> None:
+        self.begun.append(session_id)
+        if session_id in self.due:
+            self.due.remove(session_id)
+        if (gate := self.held_up.get(session_id)) is not None:
+            await gate.wait()
+        if self.errors:
+            raise self.errors.pop()
+        await emit(RunEnded(turn=1, state="answered"))
+
+    async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
+        self.asked.append((channel, accounts))
+        return list(self.due)
+
+    async def heartbeat(self) -> None:
+        self.beats += 1
+
+
+class Shown:
+    """A screen that remembers."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    async def __call__(self, event: ReplyEvent) -> None:
+        self.events.append(type(event).__name__)
+
+    async def answered(self) -> None:
+        self.events.append("answered")
+
+    async def close(self) -> None:
+        self.events.append("closed")
+
+
+class House:
+    """A process that answers; `screens` are those that were opened."""
+
+    def __init__(self) -> None:
+        self.talk = Talk()
+        self.screens: list[Shown] = []
+        self.accounts: list[str] | None = None
+        self.answering = Answering(
+            self.talk, channel="here", orphan=self._orphan, accounts=lambda: self.accounts
+        )
+
+    def screen(self) -> Shown:
+        self.screens.append(Shown())
+        return self.screens[-1]
+
+    def answer(self, session_id: int) -> None:
+        self.answering.answer(session_id, self.screen)
+
+    async def _orphan(self, session_id: int) -> OpenScreen | None:
+        return self.screen if session_id < 100 else None
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    made = House()
+    yield made
+    await made.answering.close(drain_seconds=1.0)
+
+
+async def comes(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def test_several_calls_while_it_answers_are_one_more(house: House) -> None:
+    gate = house.talk.held_up[7] = asyncio.Event()
+    for _ in range(5):
+        house.answer(7)
+        await asyncio.sleep(0)
+    house.answer(8)
+    await comes(lambda: house.talk.begun == [7, 8])
+    gate.set()
+    await comes(lambda: house.screens[0].events[-1:] == ["closed"])
+    assert house.talk.begun == [7, 8, 7]
+    assert house.screens[0].events == ["RunEnded", "RunEnded", "answered", "closed"]
+    assert house.screens[1].events == ["RunEnded", "answered", "closed"]
+
+
+async def test_an_answer_that_fails_is_found_again_as_an_orphan(house: House) -> None:
+    house.talk.errors = [StorageUnavailable("away")]
+    house.talk.due = [7, 100]
+    house.answer(7)
+    await comes(lambda: bool(house.screens) and house.screens[0].events == ["closed"])
+    house.talk.due.append(7)
+    house.answering.start()
+    await comes(lambda: house.talk.begun == [7, 7])
+    assert house.talk.asked[0] == ("here", None)
+
+
+async def test_a_turn_that_is_announced_is_looked_for_before_the_next_round(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_dispatcher, "ORPHANS_SECONDS", 3_600.0)
+    house.answering.start()
+    house.talk.due = [7]
+    house.answering.look_now()
+    await comes(lambda: house.talk.begun == [7])
+
+
+async def test_what_the_dead_left_is_looked_for_before_the_first_round(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_dispatcher, "ORPHANS_SECONDS", 3_600.0)
+    house.talk.due = [7]
+    house.answering.start()
+    await comes(lambda: house.talk.begun == [7])
+    assert len(house.talk.asked) == 1
+
+
+async def test_many_announcements_are_a_few_looks(house: House) -> None:
+    house.answering.start()
+    for _ in range(1_000):
+        house.answering.look_now()
+        await asyncio.sleep(0)
+    await comes(lambda: len(house.talk.asked) > 1)
+    assert len(house.talk.asked) < 100
+
+
+async def test_who_serves_no_account_looks_for_no_orphans(house: House) -> None:
+    house.accounts = []
+    house.answering.start()
+    await comes(lambda: house.talk.beats > 1)
+    assert house.talk.asked == []
+    house.accounts = ["a"]
+    await comes(lambda: house.talk.asked == [("here", ["a"])])
+
+
+async def test_the_heart_beats_until_the_last_answer_is_stored(house: House) -> None:
+    gate = house.talk.held_up[7] = asyncio.Event()
+    house.answering.start()
+    house.answer(7)
+    await comes(lambda: house.talk.begun == [7])
+    house.answering.begin_to_close()
+    house.answer(8)
+    closing = asyncio.create_task(house.answering.close(drain_seconds=20.0))
+    beats = house.talk.beats
+    await comes(lambda: house.talk.beats > beats)
+    gate.set()
+    await closing
+    assert house.talk.begun == [7]
+    assert house.screens[0].events == ["RunEnded", "closed"]
+    beats = house.talk.beats
+    await asyncio.sleep(1.2)
+    assert house.talk.beats == beats
