@@ -7,6 +7,7 @@ from sqlalchemy import ARRAY, LargeBinary, Table, Text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import SQLModel
 
+import shared.adapters.postgres.schema.tables  # noqa: F401  the tables register themselves
 from shared.adapters.postgres.privacy.erasure_map import ACTIONS, Blank, Delete, Keep, Special
 from shared.adapters.postgres.privacy.retention import RULES
 
