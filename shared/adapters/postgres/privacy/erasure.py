@@ -203,6 +203,8 @@ def _key(table: str) -> tuple[str, ...]:
     # The declarations weigh 25 MB, and a process that answers seldom forgets anybody.
     from sqlmodel import SQLModel
 
+    from shared.adapters.postgres.schema import tables  # noqa: F401  the tables register themselves
+
     return tuple(column.name for column in SQLModel.metadata.tables[table].primary_key.columns)
 
 
